@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -30,6 +31,23 @@ def hit(text: str, **metadata: Any) -> Hit:
 
 def claims(answer: str, *texts: str) -> list[tuple[str, str]]:
     return [(claim.text, claim.status) for claim in verify(answer, [hit(text) for text in texts]).claims]
+
+
+def test_checking_an_answer_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = itertools.count()
+    monkeypatch.setattr("pointsman.retrieval.dispatch.perf_counter", lambda: float(next(steps)))
+    answer = '"a quote that stands in none of them." ' * 50 + "17 " * 50
+    assert len(verify(answer, [hit("One."), hit("Two.")], timeout=1_000).claims) == 100
+    with pytest.raises(InputError, match="within 20 s; check a part of it, or fewer hits"):
+        verify(answer, [hit("One."), hit("Two.")], timeout=20)
+
+
+def test_equal_hits_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr("pointsman.citations._nearest", lambda quote, passage: looked.append(passage.text))
+    check = verify('"stands nowhere" "guides trains" [3]', [hit("It guides trains.", id=str(n)) for n in range(30)])
+    assert looked == ["It guides trains."]
+    assert [(claim.status, claim.hit) for claim in check.claims] == [("unsupported", None), ("exact", 3)]
 
 
 # ── where a hit stands ───────────────────────────────────────────────────────────────────────────────────────────────

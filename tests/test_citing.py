@@ -193,6 +193,14 @@ def test_answers_that_cannot_be_looked_up(world: World, body: dict[str, Any], st
     assert world.http.post("/api/retrieval/verify", json=body).status_code == status
 
 
+def test_looking_up_an_answer_takes_no_longer_than_a_search(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    hits = [{"dataset": hit.dataset, "id": hit.id} for hit in world.workspace.search("switch", 1, refuse=False)]
+    monkeypatch.setattr("pointsman.citations.Deadline.left", lambda _: 0.0)
+    refused = world.http.post("/api/retrieval/verify", json={"answer": "40 trains.", "hits": hits})
+    assert refused.status_code == 422
+    assert "within 30 s; check a part of it" in refused.json()["detail"]
+
+
 def run(folder: Path, *arguments: str, code: int = 0) -> str:
     command = [sys.executable, "-m", "pointsman", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)

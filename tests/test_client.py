@@ -867,11 +867,13 @@ def test_a_key_for_writing_only_fills_a_dataset(guarded: tuple[str, KeyStore]) -
         assert filled.add(DOCUMENTS) == AddResult(updated=len(DOCUMENTS))  # it does not learn which were stored
         again = client.dataset("filled")
         assert again.add(DOCUMENTS) == AddResult(updated=len(DOCUMENTS))
-        assert (again.description, again.indexing_technique) == ("Notes", "keyword")  # neither was given: both stay
+        assert (again.description, again.indexing_technique) == ("", "hybrid")  # it does not learn what is stored
+        known = reading.dataset("filled")
+        assert (known.description, known.indexing_technique) == ("Notes", "keyword")  # neither was given: both stay
         assert reading.dataset("filled").count() == len(DOCUMENTS)
         assert again.delete(["en-1"]) == 0
         assert reading.dataset("filled").count() == len(DOCUMENTS) - 1
-        with pytest.raises(UnmetNeedError, match="made for 'keyword' search"):
+        with pytest.raises(UnmetNeedError, match="'filled' was not made for 'hybrid' search"):
             client.dataset("filled", indexing_technique="hybrid").add(DOCUMENTS)
         for call in (again.count, lambda: client.search("signal"), lambda: client.dataset("filled", create=False)):
             with pytest.raises(ServiceError, match="for writing only"):

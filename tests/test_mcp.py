@@ -39,6 +39,7 @@ from pointsman.integrations.mcp.searching import result_of
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import KeyStore, Limits
 from pointsman.settings import Settings
+from pointsman.types import Message, Query
 
 if TYPE_CHECKING:
     import numpy as np
@@ -168,6 +169,23 @@ def test_strategies_with_a_language_model_are_offered_where_there_is_one(folder:
     assert found["strategy"] == "hyde"
 
 
+def test_an_empty_query_and_the_history_are_as_in_python(workspace: pointsman.Workspace) -> None:
+    server, empty = create_server(workspace), workspace.search("")
+    assert empty.refused is not None
+    assert answer(call(server, "search", query=""))["refused"]["reason"] == empty.refused.reason
+    asked = []
+    search = workspace.search
+
+    def noted(query: Any, *args: Any, **options: Any) -> Any:
+        asked.append(query)
+        return search(query, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspace, "search", noted)
+        answer(call(server, "search", query="it", history=[{"role": "user", "text": "What is a switch?"}]))
+    assert asked == [Query("it", history=(Message("user", "What is a switch?"),))]
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
@@ -178,11 +196,16 @@ def test_strategies_with_a_language_model_are_offered_where_there_is_one(folder:
         ("search", {"query": "train", "datasets": None, "filters": None}),
         ("search", {"query": "train", "filters": "year > 3000"}),
         ("search", {"query": " ", "strategy": "decomposition"}),
+        ("search", {"query": ""}),
+        ("search", {"query": "train", "strategy": "rrf"}),
+        ("search", {"query": "train", "strategy": "z_score"}),
+        ("search", {"query": "train", "history": [{"role": "user", "text": "What is a switch?"}]}),
         ("search", {"query": "tr\0ain"}),
         ("search", {"query": "\u202e\ufeff\x1b[31m train \U0001f682"}),
         ("search", {"query": "'; DROP TABLE documents; -- train AND OR NOT ( \" *"}),
         ("search", {"query": "火" * 4000}),
         ("route", {"query": "train"}),
+        ("route", {"query": ""}),
         ("route", {"query": "поезд", "datasets": ["secret"]}),
         ("list_datasets", {}),
         ("list_datasets", {"contains": "RAIL"}),
@@ -392,7 +415,8 @@ def test_numbers_are_those_that_json_has(score: float | None, sent: float | None
     ("tool", "arguments", "says"),
     [
         ("search", {}, ["'query' is missing"]),
-        ("search", {"query": ""}, ["'query'", "at least 1 character"]),
+        ("search", {"query": "x", "history": [{"role": "user"}]}, ["'history.0.text' is missing"]),
+        ("search", {"query": "x", "history": [{"role": "user", "text": "x"}] * 11}, ["'history'", "at most 10"]),
         ("search", {"query": "x" * 1_000_000}, ["'query'", "at most 4000 characters", "(1,000,000 characters)"]),
         ("search", {"query": 5}, ["'query'", "string", "not 5"]),
         ("search", {"query": ["train"]}, ["'query'", "string"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import re2
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import pointsman
@@ -124,6 +125,12 @@ def test_verify_says_what_stands_where(server: Server[Any]) -> None:
     assert [one["misattributed"] for one in check["claims"]] == [True, False, False]
 
 
+def test_verify_ends_in_time(server: Server[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pointsman.citations.Deadline.left", lambda _: 0.0)
+    message = told(call(server, "verify", answer="40 trains.", ids=["notes/a/b"]))
+    assert "within 30 s; check a part of it" in message
+
+
 def test_filterable_keys_are_listed(server: Server[Any]) -> None:
     datasets = {one["name"]: one for one in answer(call(server, "list_datasets"))["datasets"]}
     keys = {one["key"]: one for one in datasets["more"]["keys"]}
@@ -213,6 +220,31 @@ def test_grep_finds_what_the_expression_matches_in_each_document_alone(
     assert [(one.id, one.start, one.end, one.count) for one in found] == expected
 
 
+PARTS = r"a b c { } {a|b} \{ \} {2} {1,} {,2} {} | * + ? ( ) (?: (?s) (?i) (?i-s) [{] [^|] []}] [(?i)] \( \| \b . , 2"
+SYNTAX = st.lists(
+    st.sampled_from(PARTS.split()),
+    min_size=1,
+    max_size=8,
+).map("".join)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.text("aAbBc{}|,2(?", max_size=8), min_size=1, max_size=20), SYNTAX)
+@example(["call foo{a now", "call fob}bar now", "b}bar only"], "foo{a|b}bar")
+@example(["call foo{a now", "call fob}bar now", "b}bar only"], r"foo\{a|b}bar")
+@example(["a"], "ab(?s)*")
+def test_grep_finds_what_the_expression_matches_whatever_its_syntax(texts: list[str], expression: str) -> None:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        plain = re2.compile(f"(?m){expression}", options)
+    except re2.error:
+        assume(False)
+    expected = [str(number) for number, one in enumerate(texts) if any(m.group() for m in plain.finditer(one))]
+    found = indexed(texts).grep(Pattern(expression, regex=True), time.monotonic() + 60)
+    assert [one.id for one in found] == expected
+
+
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.text(ALPHABET, min_size=1, max_size=5), st.booleans())
 def test_grep_finds_texts_as_they_are(texts: list[str], wanted: str, ignore_case: bool) -> None:
@@ -233,6 +265,11 @@ def test_hostile_expressions_take_no_longer(pattern: str) -> None:
     assert time.monotonic() - began < 10
 
 
+def test_an_expression_may_match_parts_of_a_character() -> None:
+    (found,) = indexed(["a列b"]).grep(Pattern(r"a\C", regex=True), time.monotonic() + 60)
+    assert (found.start, found.end) == (0, 1)
+
+
 @pytest.mark.parametrize("pattern", ["(", "a**", r"\1", "((a{100}){100}){100}", "(?=a)", "\ud800"])
 def test_what_is_no_expression_is_refused(pattern: str) -> None:
     with pytest.raises(InputError, match="pattern"):
@@ -246,6 +283,18 @@ def test_a_grep_that_takes_too_long_says_so(server: Server[Any], monkeypatch: py
     assert cut_short["incomplete"] == ["more", "notes"]
 
 
+def test_a_grep_stops_within_a_document_whose_matches_are_all_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each empty match reads the rest of the text: without a look at the clock, time would be quadratic."""
+    pattern, text = Pattern("(?:a*Z)?", regex=True), "a" * 1_000
+    steps = itertools.count()
+    monkeypatch.setattr("pointsman.integrations.mcp.grep.time.monotonic", lambda: float(next(steps)))
+    with pytest.raises(TimeoutError):
+        list(indexed([text]).grep(pattern, 10.0))
+    assert next(steps) < 20
+
+
 def test_grep_shows_k_and_says_that_there_is_more(server: Server[Any]) -> None:
     some = answer(call(server, "grep", pattern="[a-z]+", regex=True, k=1, context=0))
     assert (len(some["matches"]), some["more"]) == (1, True)
@@ -255,6 +304,20 @@ def test_grep_shows_k_and_says_that_there_is_more(server: Server[Any]) -> None:
     assert ([one["id"] for one in every["matches"]], every["more"]) == (["more/same", "notes/same"], False)
     many = answer(call(server, "grep", pattern="e", datasets=["files"]))
     assert max(one["count"] for one in many["matches"]) <= MAX_COUNT
+
+
+def test_a_dataset_that_is_dropped_meanwhile_does_not_keep_others_from_answering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as opened:
+        opened.dataset("notes").add([Document("1", "A note on tea.")])
+        server = create_server(opened)
+        monkeypatch.setattr(opened, "names", lambda: ["gone", "notes"])
+        assert answer(call(server, "search", query="tea", refuse=False))["datasets"] == ["notes"]
+        assert [one["id"] for one in answer(call(server, "grep", pattern="tea"))["matches"]] == ["notes/1"]
+        assert answer(call(server, "list_datasets"))["total"] == 1
+        assert answer(call(server, "route", query="tea"))
+        assert answer(call(server, "fetch", id="1"))["text"] == "A note on tea."
 
 
 def test_without_an_index_documents_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,6 +210,21 @@ def test_the_openai_client_lists_stores_and_files(client: openai.OpenAI) -> None
     assert text.text == "signal 3 stops train 3"
 
 
+def test_every_file_that_is_listed_can_be_fetched(served: Served, client: openai.OpenAI) -> None:
+    ids = ["5°C", "§ 5", "€5", "🚂", "a→b", "½", "a×b", "❤️", "हिन्दी", "a\u00a0b", "“q”", "a?b#c", "a%2fb", "道岔"]
+    served.post("/api/datasets", {"name": "odd", "indexing_technique": "keyword"})
+    served.add("odd", [{"id": id_, "text": f"text {number}"} for number, id_ in enumerate(ids)])
+    try:
+        listed = [one.id for one in client.vector_stores.files.list("odd", limit=50)]
+        assert listed == ids
+        for number, id_ in enumerate(listed):
+            assert client.vector_stores.files.retrieve(id_, vector_store_id="odd").id == id_
+            (text,) = client.vector_stores.files.content(id_, vector_store_id="odd")
+            assert text.text == f"text {number}"
+    finally:
+        served.request("DELETE", "/api/datasets/odd")
+
+
 def test_the_openai_client_understands_errors(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError, match="no dataset named 'nothing'"):
         client.vector_stores.search("nothing", query="bread")

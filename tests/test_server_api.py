@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -408,6 +409,39 @@ def test_a_stream_is_answered_while_it_is_still_sent(client: httpx.Client) -> No
     connection.close()
 
 
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "application/json"])
+@pytest.mark.parametrize("complete", [0, 70])
+def test_a_client_that_hangs_up_is_no_error_of_the_service(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str, complete: int
+) -> None:
+    body = "".join(json.dumps({"id": str(n), "text": f"text {n}"}) + "\n" for n in range(complete)) + '{"id": "x", "te'
+    messages: Iterator[dict[str, Any]] = iter(
+        [{"type": "http.request", "body": body.encode(), "more_body": True}, *[{"type": "http.disconnect"}] * 9]
+    )
+    sent = []
+
+    async def receive() -> dict[str, Any]:
+        return next(messages)
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/api/datasets/notes/documents", "query_string": b""}
+    scope |= {"scheme": "http", "http_version": "1.1", "client": ("127.0.0.1", 5), "server": ("localhost", 80)}
+    headers = {"host": "localhost", "content-type": kind, "transfer-encoding": "chunked"}
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as space, caplog.at_level("INFO", "pointsman"):
+        space.dataset("notes").make()
+        app: Any = create_app(space)
+        asyncio.run(
+            app({**scope, "headers": [(name.encode(), of.encode()) for name, of in headers.items()]}, receive, send)
+        )
+    assert [record.levelname for record in caplog.records if record.name == "pointsman.access"] == ["INFO"]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert caplog.records[-1].fields["status"] == 499  # type: ignore[attr-defined]
+    acknowledged = [json.loads(m["body"]) for m in sent if m.get("body") and m["body"].startswith(b'{"done"')]
+    assert [one["done"] for one in acknowledged] == ([64] if complete and kind == "application/x-ndjson" else [])
+
+
 # ── the service ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -629,6 +663,19 @@ def test_only_files_are_read_as_evaluations(tmp_path: Path) -> None:
     (tmp_path / "evaluations" / "20990102.json").mkdir()
     with serving(create_app(space)) as address:
         assert httpx.get(f"{address}/api/evaluations", timeout=10).json() == {"runs": []}
+
+
+def test_a_dataset_that_is_dropped_meanwhile_does_not_keep_others_from_answering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = pointsman.open(tmp_path, embedder=HashingEmbedder())
+    space.dataset("good").add(documents())
+    monkeypatch.setattr(space, "names", lambda: ["gone", "good"])
+    with serving(create_app(space)) as address, httpx.Client(base_url=address) as client:
+        for path in ("search", "route"):
+            assert client.post(f"/api/retrieval/{path}", json={"query": "railway"}).status_code == 200
+        gone = client.post("/api/retrieval/search", json={"query": "railway", "datasets": ["gone"]})
+        assert problem(gone, 404, "not-found")["detail"] == "there is no dataset named 'gone'"
 
 
 @pytest.mark.parametrize("file", ["documents.sqlite", "manifest.json"])

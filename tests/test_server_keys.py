@@ -31,7 +31,7 @@ from pointsman.errors import (
 )
 from pointsman.server.access import Access, authenticate
 from pointsman.server.keys import ApiKey, KeyStore
-from pointsman.server.problems import Problem
+from pointsman.server.problems import Problem, of_error
 from pointsman.store.local.files import open_regular
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -512,6 +512,9 @@ def test_a_dataset_out_of_scope_reads_like_one_that_is_not_there() -> None:
     assert hidden.value.detail == "there is no dataset named 'secret'; known: a, c"
     with pytest.raises(Problem, match="there is none yet"):
         access({"z"}).chosen(["secret"], ["secret"])
+    dropped = of_error(UnknownNameError("dataset", "x", ("secret",)))  # in between; the error does not know the key
+    assert (dropped.status, dropped.detail) == (404, "there is no dataset named 'x'")
+    assert "known" not in dropped.members
     with pytest.raises(Problem) as long:
         access(None).chosen(["x" * 10_000], ["a"])
     assert len(long.value.detail) < 200

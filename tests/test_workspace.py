@@ -39,6 +39,24 @@ def test_nothing_is_written_before_the_first_dataset(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_a_dataset_that_has_just_been_dropped_does_not_keep_others_from_answering(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.dataset("rails").add(corpus(5))
+    monkeypatch.setattr(workspace, "names", lambda: ["gone", "rails"])  # another process drops it after it was listed
+    assert [dataset.name for dataset in workspace] == ["rails"]
+    assert {hit.dataset for hit in workspace.search("rail", refuse=False)} == {"rails"}
+    assert {hit.dataset for hit in workspace.search_many(["rail"], refuse=False)[0]} == {"rails"}
+    with pytest.raises(UnknownNameError, match="'gone'"):
+        workspace.search("rail", datasets=["gone", "rails"])
+
+
+def test_an_unknown_name_is_not_taken_for_the_lack_of_any(workspace: Workspace) -> None:
+    workspace.dataset("rails").add(corpus(5))
+    with pytest.raises(UnknownNameError, match=r"no source named 'nope\.md'$"):
+        workspace.dataset("rails").text("nope.md")
+
+
 def test_datasets_are_kept(tmp_path: Path, workspace: Workspace) -> None:
     workspace.dataset("rails", description="about rails").add(corpus(5))
     workspace.dataset("лампы", indexing_technique="keyword").make()

@@ -565,8 +565,8 @@ def _of_library(document: Mapping[str, Any], detail: str) -> PointsmanError | No
     slug, name = document["type"].rpartition("/")[2], str(document.get("error"))
     kind, names_known, failed = str(document.get("kind")), document.get("known"), document.get("failed")
     if name == "UnknownNameError" or (slug == "not-found" and kind == "document"):
-        names = names_known if isinstance(names_known, list) else []
-        return UnknownNameError(kind, str(document.get("name")), tuple(one_line(str(name)) for name in names))
+        names = tuple(one_line(str(name)) for name in names_known) if isinstance(names_known, list) else None
+        return UnknownNameError(kind, str(document.get("name")), names)
     if isinstance(failed, dict) and failed:
         causes = {one_line(str(name)): ServiceError(f"{one_line(str(why))} there") for name, why in failed.items()}
         return RetrievalError(detail, causes)

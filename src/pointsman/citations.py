@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 
 from pointsman._quantities import Date, Quantity, quantities
 from pointsman.errors import InputError
+from pointsman.retrieval.dispatch import Deadline
 from pointsman.text import detect, sentences
 
 Style = Literal["quoted", "xml"]
@@ -307,7 +308,7 @@ MAX_ANSWER = 200_000
 """Maximum characters of an answer."""
 
 
-def verify(answer: str, hits: Iterable[Hit]) -> AnswerCheck:
+def verify(answer: str, hits: Iterable[Hit], *, timeout: float | None = None) -> AnswerCheck:
     """Look up every quote and number of an answer in hits, without a model.
 
     Quotes are text in quotation marks (English, Russian, Chinese and German) and Markdown's quoted lines. Numbers are
@@ -317,9 +318,10 @@ def verify(answer: str, hits: Iterable[Hit]) -> AnswerCheck:
     Args:
         answer: at most 200,000 characters.
         hits: a context, or its hits, in the order in which the model saw them.
+        timeout: in seconds; every quote is compared with every hit, which can take minutes. None means no limit.
 
     Raises:
-        InputError: the answer is longer.
+        InputError: the answer is longer, or could not be checked in time.
 
     >>> from pointsman.types import Document, Hit
     >>> hits = [Hit(Document("a", "The line is 1,200 km long and was opened in May 1994."), 1.0)]
@@ -329,10 +331,10 @@ def verify(answer: str, hits: Iterable[Hit]) -> AnswerCheck:
     """
     if len(answer) > MAX_ANSWER:
         raise InputError(f"an answer has at most {MAX_ANSWER} characters, not {len(answer)}")
-    passages = [_Passage(hit) for hit in hits]
+    sources = _Sources(hits, timeout)
     spans = list(_quotes(answer))
-    claims = [_quote_claim(answer, span, passages) for span in spans]
-    claims += [_quantity_claim(answer, quantity, passages) for quantity in _quantities_of(answer, spans)]
+    claims = [_quote_claim(answer, span, sources) for span in spans]
+    claims += [_quantity_claim(answer, quantity, sources) for quantity in _quantities_of(answer, spans)]
     return AnswerCheck(tuple(sorted(claims, key=lambda claim: claim.start)))
 
 
@@ -378,8 +380,8 @@ def _quantities_of(answer: str, quoted: Sequence[tuple[int, int]]) -> Iterator[Q
 class _Passage:
     """A hit's text, prepared for looking up claims."""
 
-    def __init__(self, hit: Hit) -> None:
-        self.text, self.title = hit.document.text, _fold(hit.document.title)[0].strip()
+    def __init__(self, text: str, title: str) -> None:
+        self.text, self.title = text, _fold(title)[0].strip()
         self.folded, self.places = _fold(self.text)
 
     @cached_property
@@ -403,6 +405,41 @@ class _Passage:
                 return place, end
             place = self.folded.find(quote, place + 1)
         return None
+
+
+class _Sources:
+    """The passages of all hits; equal hits are one passage, which is looked at once."""
+
+    def __init__(self, hits: Iterable[Hit], timeout: float | None) -> None:
+        self._timeout, self._deadline = timeout, Deadline(timeout)
+        self._passages: list[_Passage] = []
+        known: dict[tuple[str, str], _Passage] = {}
+        for hit in hits:
+            self._check_time()
+            key = hit.document.text, hit.document.title
+            self._passages.append(known.get(key) or known.setdefault(key, _Passage(*key)))
+
+    def __getitem__(self, number: int) -> _Passage:
+        return self._passages[number - 1]
+
+    def by_number(self, cited: Sequence[int]) -> Iterator[tuple[int, _Passage]]:
+        """Yield the number of each hit and its passage, the cited ones first.
+
+        Raises:
+            InputError: the time is over.
+        """
+        seen: set[int] = set()
+        for number in (*cited, *range(1, len(self._passages) + 1)):
+            if not 1 <= number <= len(self._passages) or id(self[number]) in seen:
+                continue
+            seen.add(id(self[number]))
+            self._check_time()
+            yield number, self[number]
+
+    def _check_time(self) -> None:
+        if self._deadline.left() == 0:
+            remedy = "check a part of it, or fewer hits, at a time"
+            raise InputError(f"the answer could not be checked within {self._timeout:g} s; {remedy}")
 
 
 def _fold(text: str) -> tuple[str, list[int]]:
@@ -478,24 +515,25 @@ def _covers(dates: Iterable[Date], claims: Iterable[Date]) -> bool:
     )
 
 
-def _quote_claim(answer: str, span: tuple[int, int], passages: Sequence[_Passage]) -> Claim:
+def _quote_claim(answer: str, span: tuple[int, int], sources: _Sources) -> Claim:
     raw = answer[slice(*span)]
     quote = _fold(_LINE_MARK.sub("", raw) if raw.startswith(">") else raw)[0].strip()
     numbers = _cited_sources(answer, span[1])
-    order = _order(numbers, len(passages))
-    for number in order:
-        passage = passages[number - 1]
+    for number, passage in sources.by_number(numbers):
         if place := passage.find(quote):
             return Claim("quote", raw, *span, "exact", number, passage.span(*place), 100.0, numbers)
-    for number in order:
-        if quote == passages[number - 1].title:
+    for number, passage in sources.by_number(numbers):
+        if quote == passage.title:
             return Claim("quote", raw, *span, "exact", number, None, 100.0, numbers)
-    near = [(nearest, -rank) for rank, number in enumerate(order) if (nearest := _nearest(quote, passages[number - 1]))]
+    near = [
+        (nearest, -rank, number)
+        for rank, (number, passage) in enumerate(sources.by_number(numbers))
+        if (nearest := _nearest(quote, passage))
+    ]
     if not near:
         return Claim("quote", raw, *span, "unsupported", named=numbers)
-    (similarity, start, end), rank = max(near)
-    number = order[-rank]
-    return Claim("quote", raw, *span, "near", number, passages[number - 1].span(start, end), similarity, numbers)
+    (similarity, start, end), _, number = max(near)
+    return Claim("quote", raw, *span, "near", number, sources[number].span(start, end), similarity, numbers)
 
 
 _LONGEST_NEAR = 2000  # longest quote, in characters, that is compared letter by letter
@@ -556,12 +594,10 @@ def _says(text: str) -> list[object]:
     ]
 
 
-def _quantity_claim(answer: str, quantity: Quantity, passages: Sequence[_Passage]) -> Claim:
+def _quantity_claim(answer: str, quantity: Quantity, sources: _Sources) -> Claim:
     raw, numbers = answer[quantity.start : quantity.end], _cited_sources(answer, quantity.end)
-    order = _order(numbers, len(passages))
     near: Claim | None = None
-    for number in order:
-        passage = passages[number - 1]
+    for number, passage in sources.by_number(numbers):
         for place in (passage.in_text, passage.in_title):
             if (match := place.find(answer, quantity)) is None:
                 continue
@@ -590,9 +626,3 @@ def _cited_sources(answer: str, end: int) -> tuple[int, ...]:
             elif 0 < place < len(tokens) - 1:
                 numbers += range(int(tokens[place - 1]) + 1, min(int(tokens[place + 1]), 1000))
     return tuple(dict.fromkeys(numbers))
-
-
-def _order(numbers: Sequence[int], count: int) -> list[int]:
-    """Return the numbers of all hits, the cited ones first."""
-    first = [number for number in numbers if 1 <= number <= count]
-    return [*first, *(number for number in range(1, count + 1) if number not in first)]

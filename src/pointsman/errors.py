@@ -43,15 +43,21 @@ class FilterError(InputError):
 
 
 class UnknownNameError(InputError):
-    """Nothing is registered or stored under a name."""
+    """Nothing is registered or stored under a name.
 
-    def __init__(self, kind: str, name: str, known: tuple[str, ...] = ()) -> None:
-        names = sorted(set(known))
+    Attributes:
+        kind: what was asked for, such as ``"dataset"``.
+        name: the name.
+        known: the names that there are; None if nobody has looked.
+    """
+
+    def __init__(self, kind: str, name: str, known: tuple[str, ...] | None = None) -> None:
+        names = sorted(set(known or ()))
         nearest = difflib.get_close_matches(str(name), names, 1, 0.6)
-        remedy = f"known: {', '.join(names)}" if names else "there is none yet"
+        remedy = f"; known: {', '.join(names)}" if names else "" if known is None else "; there is none yet"
         if nearest:
-            remedy = f"did you mean {nearest[0]!r}? {remedy}"
-        super().__init__(f"no {kind} named {name!r}; {remedy}")
+            remedy = f"; did you mean {nearest[0]!r}?{remedy.removeprefix(';')}"
+        super().__init__(f"no {kind} named {name!r}{remedy}")
         self.kind, self.name, self.known = kind, name, known
 
 

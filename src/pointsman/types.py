@@ -463,15 +463,19 @@ class RetrievalContext:
 
         return to_prompt(self.hits, max_tokens=max_tokens, style=style)
 
-    def verify(self, answer: str) -> AnswerCheck:
+    def verify(self, answer: str, *, timeout: float | None = None) -> AnswerCheck:
         """Look up every quote and number of a model's answer in the hits; see `pointsman.citations.verify`.
 
+        Args:
+            answer: at most 200,000 characters.
+            timeout: in seconds; None means no limit.
+
         Raises:
-            InputError: the answer is longer than 200,000 characters.
+            InputError: the answer is longer, or could not be checked in time.
         """
         from pointsman.citations import verify
 
-        return verify(answer, self.hits)
+        return verify(answer, self.hits, timeout=timeout)
 
     def to_dict(self, *, trace: TraceDetail = "none") -> dict[str, Any]:
         """Return the answer as plain JSON values, under the names of I7 and some more.

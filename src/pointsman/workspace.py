@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
@@ -356,7 +356,7 @@ class Workspace:
 
     def datasets(self) -> list[Dataset]:
         """Return all datasets, by name."""
-        return [self.dataset(name, create=False) for name in self.names()]
+        return existing(partial(self.dataset, create=False), self.names())
 
     adatasets = async_twin(datasets)
 
@@ -554,8 +554,9 @@ class Workspace:
 
     def _sources(self, request: SearchRequest) -> list[Dataset]:
         """Return the datasets that a request names; all if it names none."""
-        names = self.names() if request.datasets is None else request.datasets
-        return [self.source(name) for name in names]
+        if request.datasets is None:
+            return existing(self.source, self.names())
+        return [self.source(name) for name in request.datasets]
 
     def source(self, name: str) -> Dataset:
         """Return a dataset to search beside others; if its manifest is unreadable, only its own part of a search fails.
@@ -689,6 +690,15 @@ class Workspace:
 
     def __iter__(self) -> Iterator[Dataset]:
         return iter(self.datasets())
+
+
+def existing(opened: Callable[[str], Dataset], names: Iterable[str]) -> list[Dataset]:
+    """Open those of the datasets that still exist; others may have been dropped since they were listed."""
+    datasets = []
+    for name in names:
+        with suppress(UnknownNameError):
+            datasets.append(opened(name))
+    return datasets
 
 
 @dataclass(frozen=True, slots=True)

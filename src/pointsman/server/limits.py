@@ -16,6 +16,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection
 from dataclasses import dataclass, fields
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Any, Final, Self
+from unicodedata import category
 from urllib.parse import unquote_to_bytes
 
 from pointsman._twins import in_thread
@@ -402,7 +403,7 @@ class RequestHead:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > limits.max_header_bytes:
             most = limits.max_header_bytes
             return Problem("too-large", f"the headers are longer than {most:,} bytes", headers=_CLOSE, limit=most)
-        if not scope["path"].isprintable():
+        if not all(character.isprintable() or category(character) == "Zs" for character in scope["path"]):
             return Problem("malformed", "the path has unprintable characters")
         if not (_is_text(raw) and _is_text(query)):
             return Problem("malformed", "the address is not UTF-8, percent-encoded")

@@ -18,6 +18,8 @@ from functools import cache
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, Final
 
+from starlette.requests import ClientDisconnect
+
 from pointsman._version import __version__
 from pointsman.errors import MissingDependencyError
 from pointsman.server.logs import request_id as current_request
@@ -211,12 +213,14 @@ class Observed:
         scope.setdefault("state", {})["request_id"] = request.id
         token = current_request.set(request.id)
         self._metrics.in_flight.inc()
-        status = _CLOSED_BY_CLIENT  # unless it ends otherwise than by cancellation
+        status = _CLOSED_BY_CLIENT  # unless it is answered
         try:
             with _span(scope, request):
                 try:
                     await self._app(scope, receive, request.send)
-                    status = request.status
+                    status = request.status or status
+                except ClientDisconnect:
+                    pass  # not an error of the service
                 except Exception as error:
                     status = 500
                     self._tell(request, error)

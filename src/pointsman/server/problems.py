@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic_core import ValidationError, to_json
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from pointsman.errors import (
@@ -155,9 +156,20 @@ def of_error(error: BaseException) -> Problem:
 def unknown_dataset(name: str, visible: Collection[str]) -> Problem:
     """Return the problem for an unknown dataset; it names only the visible ones."""
     choices = f"known: {', '.join(sorted(visible))}" if visible else "there is none yet"
-    detail = f"there is no dataset named {name!r:.80}; {choices}"
-    error = UnknownNameError.__name__
-    return Problem("not-found", detail, error=error, kind="dataset", name=name[:80], known=sorted(visible))
+    problem = _no_dataset(name, f"; {choices}")
+    problem.members["known"] = sorted(visible)
+    return problem
+
+
+def _no_dataset(name: str, choices: str = "") -> Problem:
+    detail = f"there is no dataset named {name!r:.80}{choices}"
+    return Problem("not-found", detail, error=UnknownNameError.__name__, kind="dataset", name=name[:80])
+
+
+def unknown_name(slug: str, error: UnknownNameError) -> Problem:
+    """Return the problem for an unknown name of another kind."""
+    known: dict[str, Any] = {} if error.known is None else {"known": sorted(set(error.known))}
+    return Problem(slug, str(error), kind=error.kind, name=error.name, **known)
 
 
 def _unforeseen(error: Any) -> Problem:
@@ -174,8 +186,8 @@ def _of_damage(error: Any) -> Problem:
 def _of_input(error: Any) -> Problem:
     if isinstance(error, UnknownNameError):
         if error.kind == "dataset":  # deleted at this moment; the error may name datasets that are not visible
-            return unknown_dataset(error.name, ())
-        return Problem("invalid-input", str(error), kind=error.kind, name=error.name, known=sorted(set(error.known)))
+            return _no_dataset(error.name)
+        return unknown_name("invalid-input", error)
     return Problem("conflict" if isinstance(error, UnmetNeedError) else "invalid-input", str(error))
 
 
@@ -206,6 +218,7 @@ def _of_model(error: Any) -> Problem:
 
 
 _OF_ERRORS: Final[tuple[tuple[type[Exception], Callable[[Any], Problem]], ...]] = (
+    (ClientDisconnect, lambda _: Problem("malformed", "the client closed the connection before the end of the body")),
     (ValidationError, lambda error: Problem("invalid-input", validation_message(error))),
     (InputError, _of_input),
     (ConflictError, lambda error: Problem("conflict", str(error))),

@@ -439,7 +439,7 @@ class DatasetRequest(_Request):
 class Dataset(Open):
     """A dataset and its state; it is up to date if both sequence numbers are equal.
 
-    A write-only key gets null instead of stored data.
+    A write-only key gets null instead of stored data, and its own description and technique.
     """
 
     name: str

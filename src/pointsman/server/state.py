@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 from pointsman.models.chosen import SettingsModels
 from pointsman.server.access import Access, access_of
 from pointsman.server.problems import Problem
+from pointsman.workspace import existing
 
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
@@ -69,6 +70,8 @@ class State:
             Problem: a dataset does not exist or is not visible to the key.
         """
         selection = access.chosen(names, self.workspace.names())
+        if names is None:
+            return existing(self.workspace.source, selection)
         return [self.workspace.source(name) for name in selection]
 
     def dataset(self, access: Access, name: str) -> Dataset:

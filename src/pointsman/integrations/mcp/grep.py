@@ -103,15 +103,29 @@ class Pattern:
 
         self.by_lines = not (regex and _WHOLE.search(text))
 
-    def found_in(self, id_: str, text: bytes) -> Found | None:
-        """Return where it matches in a document's text, ignoring empty matches; None if it does not."""
-        matches = (match for match in self._compiled.finditer(text) if match.end() > match.start())
+    def found_in(self, id_: str, text: bytes, until: float) -> Found | None:
+        """Return where it matches in a document's text, ignoring empty matches; None if it does not.
+
+        Raises:
+            TimeoutError: the time ``until`` (`time.monotonic`) has passed.
+        """
+        matches = self._matches(text, until)
         first = next(matches, None)
         if first is None:
             return None
         count = 1 + sum(1 for _ in islice(matches, MAX_COUNT - 1))
-        start = len(text[: first.start()].decode())
-        return Found(id_, start, start + len(first.group().decode()), count)
+        start, end = (len(text[:place].decode("utf-8", "ignore")) for place in first.span())  # \C matches single bytes
+        return Found(id_, start, end, count)
+
+    def _matches(self, text: bytes, until: float) -> Iterator[Any]:
+        """Yield the matches that are not empty; each step, also over an empty one, may read the rest of the text."""
+        steps = self._compiled.finditer(text)
+        while time.monotonic() <= until:
+            if (match := next(steps, None)) is None:
+                return
+            if match.end() > match.start():
+                yield match
+        raise TimeoutError
 
     def next_start(self, text: bytes, start: int, end: int) -> int:
         """Return the next possible match between two positions of a text; -1 if there is none."""
@@ -125,7 +139,9 @@ _WHOLE: Final = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-")
 _TOKEN: Final = re.compile(
     r"\\[^pPxQEC0-7]"  # an escape of one character; the others are longer
     r"|\[\^?\]?(?>\[:[^\]]*:\]|\\.|[^\]\\])*\]"  # a character class
-    r"|\{[^}]*\}|.",
+    r"|\{\d*(?:,\d*)?\}"  # a quantifier; other braces stand for themselves
+    r"|\(\?[a-zA-Z-]*\)"  # flags; a quantifier after them applies to what is before them
+    r"|.",
     re.DOTALL,
 )
 
@@ -142,6 +158,8 @@ def _literals(pattern: str) -> list[str]:
     for part in _TOKEN.findall(pattern):
         if part == "\\" or (part == "|" and not depth):
             return []
+        if part.startswith("(?") and part.endswith(")"):
+            continue
         depth += {"(": 1, ")": -1}.get(part, 0)
         character = part[1:] if part.startswith("\\") and not part[1:].isalnum() else part
         if depth == 0 and len(character) == 1 and (character != part or part not in ".^$+?*{()"):
@@ -194,9 +212,8 @@ class TextIndex:
             TimeoutError: that time has passed.
         """
         for place in self._promising(pattern, self._candidates(pattern.literals)):
-            if time.monotonic() > until:
-                raise TimeoutError
-            found = pattern.found_in(self.ids[place], self._text[self._starts[place] : self._starts[place + 1] - 1])
+            text = self._text[self._starts[place] : self._starts[place + 1] - 1]
+            found = pattern.found_in(self.ids[place], text, until)
             if found is not None:
                 yield found
 
@@ -284,8 +301,6 @@ def grep(store: Store, index: TextIndex | None, pattern: Pattern, until: float) 
         yield from index.grep(pattern, until)
         return
     for document in store.documents():
-        if time.monotonic() > until:
-            raise TimeoutError
-        match = pattern.found_in(document.id, sound(document.text).encode())
+        match = pattern.found_in(document.id, sound(document.text).encode(), until)
         if match is not None:
             yield match

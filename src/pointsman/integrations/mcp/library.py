@@ -10,6 +10,8 @@ from pointsman.integrations.mcp.grep import ALL_BYTES, TextIndex
 from pointsman.integrations.mcp.latest import Latest
 from pointsman.integrations.mcp.plain import sound
 from pointsman.server.problems import Problem
+from pointsman.types import Message, Query
+from pointsman.workspace import existing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +40,8 @@ class Library:
     Attributes:
         workspace: the workspace to search.
         only: datasets that are served; None means all.
-        strategies: available strategies.
+        strategies: strategies that are offered.
+        seconds: time for checking an answer.
         texts: signatures of documents, for `grep`; None for a dataset whose texts are too long.
         outlines: sources of the datasets.
         keys: metadata keys that filters can use.
@@ -47,6 +50,7 @@ class Library:
     workspace: Workspace
     only: frozenset[str] | None
     strategies: tuple[str, ...]
+    seconds: float
     texts: Latest[TextIndex | None] = field(
         default_factory=lambda: Latest(ALL_BYTES, lambda value: value.nbytes if value else 0)
     )
@@ -59,17 +63,24 @@ class Library:
             return access
         return replace(access, datasets=self.only if access.datasets is None else self.only & access.datasets)
 
-    def chosen(self, access: Access, names: Sequence[str] | None) -> list[str]:
-        """Return the requested datasets, at least one, all of them visible.
+    def chosen(self, access: Access, names: Sequence[str] | None) -> list[Dataset]:
+        """Return the requested datasets, or all visible ones; at least one.
 
         Raises:
             Problem: a dataset is not visible.
             InputError: there are no datasets.
         """
-        names_chosen = access.chosen(names, self.workspace.names())
-        if not names_chosen:
+        if names is None:
+            datasets = self.visible(access)
+        else:
+            datasets = [self.dataset(name) for name in access.chosen(names, self.workspace.names())]
+        if not datasets:
             raise InputError("there are no datasets yet; add documents first")
-        return names_chosen
+        return datasets
+
+    def visible(self, access: Access) -> list[Dataset]:
+        """Return all visible datasets."""
+        return existing(self.workspace.source, access.visible(self.workspace.names()))
 
     def dataset(self, name: str) -> Dataset:
         """Return an existing dataset."""
@@ -93,8 +104,9 @@ class Library:
             document = dataset.get(own)
             if document is not None:
                 return dataset, document
-        datasets = [self.dataset(name) for name in access.visible(self.workspace.names())]
-        documents = [(dataset, document) for dataset in datasets if (document := dataset.get(id_)) is not None]
+        documents = [
+            (dataset, document) for dataset in self.visible(access) if (document := dataset.get(id_)) is not None
+        ]
         if not documents:
             raise Problem(
                 "not-found", f"there is no document {id_!r:.80}; ids have the form DATASET/ID, as in search results"
@@ -108,13 +120,12 @@ class Library:
         """Search with the arguments of a call.
 
         Raises:
-            InputError: the strategy is not offered.
+            InputError: the strategy does not exist or lacks a model.
         """
-        names = self.chosen(access, arguments.datasets)
-        if arguments.strategy not in self.strategies:
-            raise InputError(
-                f"there is no strategy {arguments.strategy!r:.80} here; use one of {', '.join(self.strategies)}"
-            )
+        names = [dataset.name for dataset in self.chosen(access, arguments.datasets)]
+        name, engine = arguments.strategy, self.workspace.engine
+        if name not in self.strategies and engine.lack(name, ()) is not None:  # fusion methods are only not offered
+            raise InputError(f"there is no strategy {name!r:.80} here; use one of {', '.join(self.strategies)}")
         longest = self.workspace.workflow.timeout
         hurried = arguments.timeout is not None and (longest is None or arguments.timeout < longest)
         options: dict[str, object] = {
@@ -129,4 +140,5 @@ class Library:
             "effort": arguments.effort,
             "timeout": arguments.timeout if hurried else None,
         }
-        return self.workspace.search(arguments.query, arguments.k, **cast("WorkspaceOptions", options))  # checked there
+        query = Query(arguments.query, history=tuple(Message(turn.role, turn.text) for turn in arguments.history))
+        return self.workspace.search(query, arguments.k, **cast("WorkspaceOptions", options))  # checked there

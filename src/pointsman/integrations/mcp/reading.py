@@ -134,7 +134,7 @@ def shortened(text: str, chars: int, tokens: int | None) -> str:
 
 def outline(library: Library, access: Access, arguments: shapes.OutlineArguments) -> shapes.OutlineAnswer:
     """List the sources of a dataset, or the headings of a source."""
-    dataset = library.dataset(library.chosen(access, [arguments.dataset])[0])
+    (dataset,) = library.chosen(access, [arguments.dataset])
     if arguments.source is None:
         entries = library.outlines.of(dataset.store, lambda: sources_of(dataset.name, dataset.store.documents()))
     else:
@@ -194,8 +194,7 @@ def grep(library: Library, access: Access, arguments: shapes.GrepArguments) -> s
     matches: list[shapes.Match] = []
     incomplete: list[str] = []
     more, seconds = False, SECONDS
-    for name in library.chosen(access, arguments.datasets):
-        dataset = library.dataset(name)
+    for dataset in library.chosen(access, arguments.datasets):
         index = library.texts.of(dataset.store, partial(index_of, dataset.store))
         began = time.monotonic()
         match: list[Found] = []
@@ -205,11 +204,11 @@ def grep(library: Library, access: Access, arguments: shapes.GrepArguments) -> s
                 if len(matches) + len(match) > arguments.k:
                     break
         except TimeoutError:
-            incomplete.append(name)
+            incomplete.append(dataset.name)
         seconds -= time.monotonic() - began
         documents = dataset.get_many([one.id for one in match])
         matches += [
-            _match(name, document, one, arguments.context)
+            _match(dataset.name, document, one, arguments.context)
             for one, document in zip(match, documents, strict=True)
             if document is not None
         ]
@@ -237,7 +236,8 @@ def _match(dataset: str, document: Document, match: Found, context: int) -> shap
 def verify(library: Library, access: Access, arguments: shapes.VerifyArguments) -> shapes.VerifyAnswer:
     """Check which quotes and numbers of an answer are in documents."""
     pairs = [library.document(access, id_) for id_ in arguments.ids]
-    check = verify_answer(arguments.answer, [Hit(document, 0.0, dataset.name) for dataset, document in pairs])
+    hits = [Hit(document, 0.0, dataset.name) for dataset, document in pairs]
+    check = verify_answer(arguments.answer, hits, timeout=library.seconds)
     return shapes.VerifyAnswer(
         supported=check.supported,
         claims=[

@@ -77,8 +77,7 @@ def result_of(hit: Mapping[str, Any], most: int) -> shapes.Result:
 
 def route(library: Library, access: Access, arguments: shapes.RouteArguments) -> shapes.RouteAnswer:
     """Return where and how a search would look."""
-    names = library.chosen(access, arguments.datasets)
-    decided = route_to_dict(library.workspace.route(arguments.query, [library.dataset(name) for name in names]))
+    decided = route_to_dict(library.workspace.route(arguments.query, library.chosen(access, arguments.datasets)))
     strategy, where, look = decided["strategy"] or {}, decided["datasets"] or {}, decided["router_select"]
     scores = where.get("scores", {})
     return shapes.RouteAnswer(
@@ -100,9 +99,10 @@ def route(library: Library, access: Access, arguments: shapes.RouteArguments) ->
 def list_datasets(library: Library, access: Access, arguments: shapes.ListArguments) -> shapes.ListAnswer:
     """List the datasets that can be searched."""
     part = (arguments.contains or "").casefold()
-    datasets = [library.dataset(name) for name in access.visible(library.workspace.names())]
     datasets = [
-        dataset for dataset in datasets if part in dataset.name.casefold() or part in dataset.description.casefold()
+        dataset
+        for dataset in library.visible(access)
+        if part in dataset.name.casefold() or part in dataset.description.casefold()
     ]
     return shapes.ListAnswer(
         datasets=[

@@ -55,7 +55,7 @@ def create_server(
             those that the settings name.
         datasets: names of the datasets to serve; by default all, including those created later.
         settings: search settings; by default the workspace's own.
-        limits: limits of running and waiting searches.
+        limits: limits of running and waiting searches; checking an answer takes at most ``search_seconds``.
         access: returns the access of a request from its ASGI scope, which is empty unless it came over HTTP; by default
             everything is allowed, as for a transport that only its owner reaches.
 
@@ -76,7 +76,8 @@ def _service(
     configure(workspace, settings or workspace.settings)
     for name in datasets or ():
         workspace.dataset(name, create=False)
-    library = Library(workspace, None if datasets is None else frozenset(datasets), _strategies(workspace))
+    only = None if datasets is None else frozenset(datasets)
+    library = Library(workspace, only, _strategies(workspace), limits.search_seconds)
     handlers = Calls(library, Gate(limits), access).handlers()
     server = sdk.server_of("pointsman", "Pointsman", __version__, _INSTRUCTIONS, handlers)
     return Service(server, partial(_warmed, library))

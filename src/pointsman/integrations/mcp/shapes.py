@@ -34,6 +34,7 @@ MAX_SOURCES: Final = 50
 """Documents against which an answer is verified."""
 
 QUERY_CHARS: Final = Limits().max_query_chars
+_TURNS: Final = Limits().max_request_chars // QUERY_CHARS
 _USUAL_CHARS: Final = 2_000
 _ANSWER_CHARS: Final = 20_000
 
@@ -45,7 +46,6 @@ _Dataset = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 _Question = Annotated[
     str,
     Field(
-        min_length=1,
         max_length=QUERY_CHARS,
         description="What to look for, in natural language or keywords, in the user's own language. One question or "
         "topic; quote names, numbers and error messages exactly.",
@@ -73,6 +73,13 @@ class Arguments(BaseModel):
     """Arguments of a call."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Message(Arguments):
+    """A turn of the conversation before the question."""
+
+    role: Annotated[str, StringConstraints(min_length=1, max_length=32)]
+    text: Annotated[str, StringConstraints(max_length=QUERY_CHARS)]
 
 
 class Searching(Arguments):
@@ -112,6 +119,13 @@ class Searching(Arguments):
         float | None,
         Field(ge=0.001, le=600, description="Time limit in seconds; the results found by then are returned."),
     ] = None
+    history: Annotated[
+        list[Message],
+        Field(
+            max_length=_TURNS,
+            description="Earlier turns of the conversation. Prefer a query that needs none of them.",
+        ),
+    ] = []
 
 
 class SearchArguments(Searching):

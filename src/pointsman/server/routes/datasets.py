@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, StoreError, UnknownNameError
+from pointsman.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    InputError,
+    StoreError,
+    UnknownNameError,
+    UnmetNeedError,
+)
 from pointsman.server import problems, schemas
 from pointsman.server.answers import Json, Lines, plain
 from pointsman.server.limits import JSON, NDJSON, json_lines
@@ -84,15 +92,23 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
 
     def made() -> tuple[bool, dict[str, Any] | None]:
         new = body.name not in state.workspace.names()
-        dataset = state.workspace.dataset(
-            body.name, description=body.description, indexing_technique=body.indexing_technique
-        )
+        try:
+            dataset = state.workspace.dataset(
+                body.name, description=body.description, indexing_technique=body.indexing_technique
+            )
+        except UnmetNeedError:
+            if access.read:
+                raise
+            wanted = body.indexing_technique
+            detail = f"dataset {body.name!r} was not made for {wanted!r} search; delete it to index it for that"
+            raise UnmetNeedError(detail) from None
         dataset.make()
         return new, _described(state, body.name)
 
     new, about = await in_writer(state, made)
     if about is not None and not access.read:  # only readers may learn what is stored
-        about.update(dict.fromkeys((*_NUMBERS, "embedder"), None))
+        asked = {"description": body.description or "", "indexing_technique": body.indexing_technique or "hybrid"}
+        about.update(dict.fromkeys((*_NUMBERS, "embedder"), None), **asked)
     return Json(about, 201 if new else 200)
 
 
@@ -198,10 +214,9 @@ async def get_text(
     try:
         text = await in_thread(partial(dataset.text, source, hash=hash, start=start, end=last))
     except UnknownNameError as error:
-        kind, names = error.kind, sorted(error.known)
-        raise Problem(
-            "not-found", str(error), error=UnknownNameError.__name__, kind=kind, name=error.name, known=names
-        ) from None
+        problem = problems.unknown_name("not-found", error)
+        problem.members["error"] = UnknownNameError.__name__
+        raise problem from None
     return Json(text.to_dict())
 
 
@@ -328,6 +343,8 @@ async def _ingested(
         if batch:
             await write()
         yield line(finished=True)
+    except ClientDisconnect:
+        raise  # nobody is left to be told
     except Exception as error:  # noqa: BLE001  (the status has been sent: it becomes the last line, or is logged)
         problem = problems.of_error(error)
         yield line(problem=problem.document(request.state.request_id)) if count else problem

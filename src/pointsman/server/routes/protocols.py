@@ -195,9 +195,8 @@ _OF_DIFY: Final[dict[str, Callable[[str, Any], Filter]]] = {
 # ── OpenAI ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 StoreName = Annotated[str, Path(max_length=64, pattern=NAME, description="The dataset's name.")]
-FileId = Annotated[
-    str, Path(pattern=r"^[\w!-~ \u2010-\u2027\u3001-\u3017\uff01-\uff5e]+$", description="The document's id.")
-]
+_PRINTABLE: Final = r"^[\w\p{L}\p{N}\p{P}\p{S}\u0300-\u036f\ufe0f \xa0\u2000-\u200a\u202f\u205f\u3000]+$"
+FileId = Annotated[str, Path(pattern=_PRINTABLE, description="The document's id.")]
 
 
 class RankingOptions(_Foreign):

@@ -187,7 +187,7 @@ async def verify_answer(state: Shared, access: Reader, body: CheckRequest) -> Re
                 detail = f"there is no document {claim.id!r:.80} in dataset {claim.dataset!r}"
                 raise problems.Problem("not-found", detail, kind="document")
             hits.append(Hit(document, 0.0, claim.dataset))
-        return verify(body.answer, hits)
+        return verify(body.answer, hits, timeout=state.limits.search_seconds)
 
     async with state.gate:
         return Json((await in_thread(check)).to_dict())

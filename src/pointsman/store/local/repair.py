@@ -79,7 +79,7 @@ def repair_collection(directory: Path) -> Repair:
     """
     with translated(directory):
         if not directory.exists():
-            raise UnknownNameError("dataset", directory.name, ())
+            raise UnknownNameError("dataset", directory.name)
         if not (directory / TRUTH).exists():
             raise CorruptStoreError(
                 f"{directory / TRUTH} is missing, and nothing can be recovered without it; restore it from a backup, "
