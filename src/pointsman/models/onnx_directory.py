@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from pointsman.errors import InputError, MissingDependencyError, ModelError
+from pointsman.models._onnxruntime import load_onnxruntime
 from pointsman.models._runs import equal_runs
 from pointsman.models.base import PrefixedEmbedder, Progress, unit_rows
 
@@ -52,8 +53,7 @@ class OnnxTextModel:
             import tokenizers
         except ImportError as error:
             raise MissingDependencyError("tokenizers", "onnx", needed_for) from error
-        import onnxruntime
-
+        onnxruntime = load_onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or 0
         options.log_severity_level = 3
