@@ -291,6 +291,34 @@ def test_output_to_a_closed_pipe_is_no_failure(indexed: Cli) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_output_in_an_encoding_without_the_characters_of_a_hit(indexed: Cli, encoding: str) -> None:
+    search = [sys.executable, "-m", "pointsman", "search", "道岔", "--no-refuse"]
+    environment = {**indexed.environment, "PYTHONIOENCODING": encoding}
+    plain, as_json = (
+        subprocess.run(command, cwd=indexed.folder, env=environment, capture_output=True, encoding=encoding, check=True)
+        for command in (search, [*search, "--json"])
+    )
+    assert "zh.txt" in plain.stdout
+    assert json.loads(as_json.stdout)["hits"] == indexed.json(*search[3:])["hits"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+@pytest.mark.parametrize("command", ["search track", "search track --json", "keys list --json", "status"])
+def test_output_to_a_full_disk_is_one_line(indexed: Cli, command: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "pointsman", *command.split()],
+            cwd=indexed.folder, env=indexed.environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "pointsman: the output cannot be written: No space left on device\n")
+
+
+def test_a_width_of_no_columns_is_an_unknown_width(indexed: Cli) -> None:
+    indexed.environment["COLUMNS"] = "0"
+    assert "notes" in indexed("status").stdout
+
+
 def test_a_strategy_that_needs_a_model_says_what_to_set(indexed: Cli) -> None:
     done = indexed("search", "track", "--strategy", "hyde", code=2)
     assert "strategy 'hyde' cannot be used here: it needs a language model" in done.stderr

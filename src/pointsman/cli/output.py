@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from codecs import lookup
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -41,8 +42,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # stored data must not 
 
 
 def print_json(value: object, indent: int | None = 2) -> None:
-    """Print one JSON document to standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=indent) + "\n")
+    """Print one JSON document to standard output, with escapes for characters where that is not in Unicode."""
+    ascii_only = not lookup(sys.stdout.encoding or "utf-8").name.startswith("utf")
+    sys.stdout.write(json.dumps(value, ensure_ascii=ascii_only, indent=indent) + "\n")
 
 
 def say(value: object, sentence: str, *, as_json: bool) -> None:
