@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -335,6 +336,11 @@ def test_config_and_tune(indexed: Cli) -> None:
     (labels / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\tnone\t1\n")
     done = indexed("tune", "labels", "--dataset", "notes", code=2)
     assert "with fewer than 10 the default is safer" in done.stderr
+
+
+def test_the_summary_says_what_its_probability_is_of(indexed: Cli) -> None:
+    out = indexed("search", "railway switch", "--strategy", "bm25").stdout
+    assert re.search(r" hits? in .* · \d+% likely that at least one hit is relevant", " ".join(out.split()))
 
 
 def test_search_says_why(indexed: Cli) -> None:

@@ -210,7 +210,7 @@ def _confidence(context: RetrievalContext) -> str:
         return f" · contain an answer for {context.coverage:.0%} of such questions"
     if context.confidence is None or not context.hits:
         return ""
-    return f" · {percent(context.confidence)} likely to contain an answer"
+    return f" · {percent(context.confidence)} likely that at least one hit is relevant"
 
 
 def percent(chance: float) -> str:
