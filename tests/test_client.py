@@ -731,6 +731,12 @@ def test_pages_of_any_size(client: Client, monkeypatch: pytest.MonkeyPatch) -> N
 # ── adding ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_one_document_may_be_added_alone(client: Client) -> None:
+    assert client.dataset("alone").add(Document("a", "one")).added == 1
+    with pytest.raises(InputError, match="a list of Document or of mappings"):
+        client.dataset("alone").add(7)  # type: ignore[arg-type]
+
+
 def test_documents_are_taken_as_they_are_sent(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WINDOW", 128)
     taken, ahead, durable = 0, list[int](), 0

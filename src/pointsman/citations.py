@@ -319,7 +319,7 @@ def verify(answer: str, hits: Iterable[Hit]) -> AnswerCheck:
         hits: a context, or its hits, in the order in which the model saw them.
 
     Raises:
-        InputError: the answer is longer.
+        InputError: the answer is longer, or not a str.
 
     >>> from pointsman.types import Document, Hit
     >>> hits = [Hit(Document("a", "The line is 1,200 km long and was opened in May 1994."), 1.0)]
@@ -327,6 +327,8 @@ def verify(answer: str, hits: Iterable[Hit]) -> AnswerCheck:
     >>> [(claim.text, claim.status) for claim in check.claims]
     [('1200 kilometres', 'exact'), ('was opened in June 1994', 'unsupported')]
     """
+    if not isinstance(answer, str):
+        raise InputError(f"an answer is the text of a language model, a str, not {answer!r:.80}")
     if len(answer) > MAX_ANSWER:
         raise InputError(f"an answer has at most {MAX_ANSWER} characters, not {len(answer)}")
     passages = [_Passage(hit) for hit in hits]

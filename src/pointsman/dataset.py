@@ -46,7 +46,7 @@ from pointsman.retrieval.source import (
     Source,
 )
 from pointsman.store.base import NEAR, SCALES_OF, SPREAD_NOTE, WORDS_FIRST, Capability, EmptyStore, Look
-from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_top_k
+from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_id, check_top_k
 from pointsman.workflow import several
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from pointsman.store.base import Store
     from pointsman.store.local.collection import Verification
     from pointsman.store.local.store import LocalStore
-    from pointsman.types import RetrievalContext
+    from pointsman.types import Documents, RetrievalContext
 
 _NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
 _NAME_BYTES = 200  # file names have at most 255 bytes, and temporary ones are longer than the dataset's
@@ -148,7 +148,7 @@ class Dataset(Source):
 
     def add(
         self,
-        documents: Iterable[Document | Mapping[str, Any]],
+        documents: Documents,
         *,
         vectors: NDArray[np.float32] | None = None,
         embed: Embed = True,
@@ -165,7 +165,7 @@ class Dataset(Source):
 
 
         Args:
-            documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``.
+            documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``; one or several.
             vectors: shape ``(number of documents, dimensions)``, by this dataset's embedder; scaled to length 1. By
                 default the documents are embedded here.
             embed: with False, documents given without vectors are stored without them and found only by words.
@@ -268,7 +268,7 @@ class Dataset(Source):
         """The number of documents added with ``embed="later"`` that still lack a vector and are found only by words."""
         return self.store.statistics().vectors_due
 
-    async def aadd(self, documents: Iterable[Document | Mapping[str, Any]], **options: Any) -> AddResult:
+    async def aadd(self, documents: Documents, **options: Any) -> AddResult:
         """Async version of `add`."""
         return await in_thread(partial(self.add, documents, **options))
 
@@ -321,7 +321,7 @@ class Dataset(Source):
 
     def get_many(self, ids: Sequence[str]) -> list[Document | None]:
         """Return the documents with these ids in order, None for unknown ids."""
-        return self.store.get(list(ids))
+        return self.store.get(list(map(check_id, ids)))
 
     async def aget_many(self, ids: Sequence[str]) -> list[Document | None]:
         """Async version of `get_many`."""
@@ -962,7 +962,7 @@ def check_name(name: str) -> None:
         raise InputError(f"a dataset's name has at most {_NAME_BYTES} bytes in UTF-8; {name!r:.80} has more")
 
 
-def _batches(documents: Iterable[Document | Mapping[str, Any]], most: int) -> Iterator[list[Document]]:
+def _batches(documents: Documents, most: int) -> Iterator[list[Document]]:
     """Yield documents in batches of ``most``, or fewer if they are long.
 
     Raises:
@@ -972,8 +972,7 @@ def _batches(documents: Iterable[Document | Mapping[str, Any]], most: int) -> It
         raise InputError(f"batch_size is at least 1, not {most!r}")
     batch: list[Document] = []
     characters = 0
-    for item in documents:
-        document = Document.of(item)
+    for document in Document.each(documents):
         batch.append(document)
         characters += len(document.text)
         if len(batch) >= most or characters >= _BATCH_CHARACTERS:

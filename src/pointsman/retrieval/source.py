@@ -13,6 +13,7 @@ from pointsman.errors import StoreError, UnknownNameError, UnmetNeedError
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.pool import LISTS
 from pointsman.store.base import SPREAD_NOTE
+from pointsman.types import check_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +65,7 @@ class Source(ABC):
 
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
         """The document with this id; None if there is none."""
-        return self.store.get([id])[0]
+        return self.store.get([check_id(id)])[0]
 
     def ids(self, *, source: str | None = None) -> list[str]:
         """All ids, or only those of documents whose metadata has this ``source``."""
