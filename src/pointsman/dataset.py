@@ -18,7 +18,7 @@ from pointsman._twins import in_thread
 from pointsman.engine import Engine
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.filters import parse_filter
-from pointsman.models.base import as_embedder
+from pointsman.models.base import as_embedder, names_for_people
 from pointsman.models.queries import QueryVectors
 from pointsman.passages import SourceText, source_text
 from pointsman.request import SearchOptions, SearchRequest
@@ -770,8 +770,9 @@ class Dataset(Source):
         """
         stored_name = store.info.embedder
         if stored_name is not None and stored_name != self.embedder.name:
+            stored, own = names_for_people(stored_name, self.embedder.name)
             raise InputError(
-                f"{self.name!r} holds vectors of {stored_name!r}, not of {self.embedder.name!r}; "
+                f"{self.name!r} holds vectors of {stored!r}, not of {own!r}; "
                 "open it with that embedder, or index the documents into a new dataset"
             )
 

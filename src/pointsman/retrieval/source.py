@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal
 
 from pointsman.errors import StoreError, UnknownNameError, UnmetNeedError
+from pointsman.models.base import names_for_people
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.pool import LISTS
 from pointsman.store.base import SPREAD_NOTE
@@ -129,8 +130,9 @@ class Source(ABC):
         if stored_name is None:
             return None
         if stored_name != self.embedder.name:
+            stored, own = names_for_people(stored_name, self.embedder.name)
             raise UnmetNeedError(
-                f"dataset {self.name!r} holds vectors of {stored_name!r}, but is opened with {self.embedder.name!r}; "
+                f"dataset {self.name!r} holds vectors of {stored!r}, but is opened with {own!r}; "
                 "open it with that embedder, or index the documents again into a new dataset"
             )
         if not as_passage:
