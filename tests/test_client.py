@@ -842,7 +842,7 @@ def test_keys(guarded: tuple[str, KeyStore]) -> None:
             assert (caught.value.status, caught.value.title) == (403, "The key does not allow this")
             assert caught.value.request_id
     for key, message in (
-        (None, "it requires a key; give one to the client"),
+        (None, "it requires a key; give one to the client, or set POINTSMAN_API_KEY for commands"),
         (KEY, "it rejects this key, which is"),
     ):
         with Client(url, key) as client, pytest.raises(ServiceError, match=message) as refused:
