@@ -95,6 +95,10 @@ def index(
         except IndexingInterrupted as stop:
             report, interrupted = stop.report, True
         output.index_report(report, target, as_json=as_json, interrupted=interrupted)
+    if report.nothing_read and not report.problems and not interrupted:
+        places = ", ".join(map(str, paths))
+        also = "" if hidden else "; hidden files and folders are skipped, unless you give --hidden"
+        sys.stderr.write(f"pointsman: no readable files in {places}{also}\n")
     if interrupted or report.nothing_read:
         raise typer.Exit(130 if interrupted else 1)
 
