@@ -18,7 +18,7 @@ from pointsman.errors import (
     StorageFullError,
     UnknownNameError,
 )
-from pointsman.trace import Trace
+from pointsman.trace import Step, Trace, _missed
 from pointsman.types import Message, Plan
 
 
@@ -112,3 +112,8 @@ def test_every_error_pickles_as_a_pool_of_processes_needs_it(kind: type[Pointsma
     assert (type(copy), str(copy)) == (type(error), str(error))
     assert {**vars(copy), "causes": None} == {**vars(error), "causes": None}
     assert repr(getattr(copy, "causes", None)) == repr(getattr(error, "causes", None))
+
+
+def test_one_other_is_singular() -> None:
+    assert _missed(Step("retrieve", "bm25", None, None, 1)) == "bm25 holds 1 other"
+    assert _missed(Step("retrieve", "bm25", None, None, 2)) == "bm25 holds 2 others"
