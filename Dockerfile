@@ -28,6 +28,7 @@ COPY --from=build --chown=pointsman:pointsman /data /data
 ENV PATH=/opt/pointsman/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    ORT_DISABLE_TELEMETRY=1 \
     POINTSMAN_CACHE=/data/cache \
     POINTSMAN_WORKSPACE=/data/workspace
 USER 10001:10001

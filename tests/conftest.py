@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when haystack is imported; tests need no network
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and the processes that they start do, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():

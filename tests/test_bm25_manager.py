@@ -206,3 +206,9 @@ def test_a_search_may_be_awaited_as_the_seed_does(tmp_path: Path) -> None:
         assert [hit.id for hit in asyncio.run(awaited(manager))] == ["a"]
         assert asyncio.run(awaited(manager)) == manager.search("red", 3)
         manager.close()
+
+
+def test_a_store_that_cannot_be_a_source_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="object has no 'identity'"):
+        BM25IndexManager(tmp_path / "bm25", object())
+    assert not (tmp_path / "bm25").exists()

@@ -326,3 +326,8 @@ def test_a_hit_and_an_answer_cite_write_a_prompt_and_check(tmp_path: Path) -> No
         "exact",
         "unsupported",
     ]
+
+
+def test_an_answer_is_a_text() -> None:
+    with pytest.raises(InputError, match="an answer is the text of a language model, a str, not None"):
+        verify(None, [])  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -161,7 +162,7 @@ def test_what_fails_and_what_reads_makes_nothing(indexed: Cli) -> None:
     """Failing commands make nothing."""
     indexed("index", "no/such/folder", "--dataset", "typo", code=2)
     (indexed.folder / "empty").mkdir()
-    assert indexed.json("index", "empty", "--dataset", "typo")["documents"] == 0
+    assert indexed.json("index", "empty", "--dataset", "typo", code=1)["documents"] == 0
     for command in ("search", "route"):
         assert "no dataset named 'typo'" in indexed(command, "x", "--dataset", "typo", code=2).stderr
     for arguments in (["delete", "--dataset", "typo", "--all"], ["verify", "typo"], ["rebuild", "typo"]):
@@ -291,6 +292,34 @@ def test_output_to_a_closed_pipe_is_no_failure(indexed: Cli) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_output_in_an_encoding_without_the_characters_of_a_hit(indexed: Cli, encoding: str) -> None:
+    search = [sys.executable, "-m", "pointsman", "search", "道岔", "--no-refuse"]
+    environment = {**indexed.environment, "PYTHONIOENCODING": encoding}
+    plain, as_json = (
+        subprocess.run(command, cwd=indexed.folder, env=environment, capture_output=True, encoding=encoding, check=True)
+        for command in (search, [*search, "--json"])
+    )
+    assert "zh.txt" in plain.stdout
+    assert json.loads(as_json.stdout)["hits"] == indexed.json(*search[3:])["hits"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+@pytest.mark.parametrize("command", ["search track", "search track --json", "keys list --json", "status"])
+def test_output_to_a_full_disk_is_one_line(indexed: Cli, command: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "pointsman", *command.split()],
+            cwd=indexed.folder, env=indexed.environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "pointsman: the output cannot be written: No space left on device\n")
+
+
+def test_a_width_of_no_columns_is_an_unknown_width(indexed: Cli) -> None:
+    indexed.environment["COLUMNS"] = "0"
+    assert "notes" in indexed("status").stdout
+
+
 def test_a_strategy_that_needs_a_model_says_what_to_set(indexed: Cli) -> None:
     done = indexed("search", "track", "--strategy", "hyde", code=2)
     assert "strategy 'hyde' cannot be used here: it needs a language model" in done.stderr
@@ -309,6 +338,43 @@ def test_config_and_tune(indexed: Cli) -> None:
     assert "with fewer than 10 the default is safer" in done.stderr
 
 
+def test_the_summary_says_what_its_probability_is_of(indexed: Cli) -> None:
+    out = indexed("search", "railway switch", "--strategy", "bm25").stdout
+    assert re.search(r" hits? in .* · \d+% likely that at least one hit is relevant", " ".join(out.split()))
+
+
+def test_a_folder_without_a_readable_file_is_a_failure(cli: Cli) -> None:
+    (cli.folder / "empty").mkdir()
+    (cli.folder / "empty" / ".hidden.txt").write_text("A switch.")
+    done = cli("index", "empty", "--dataset", "files", code=1)
+    assert "no readable files in empty; hidden files and folders are skipped, unless you give --hidden" in done.stderr
+    cli("index", "empty", "--dataset", "files", "--hidden")
+    (cli.folder / "empty" / ".hidden.txt").unlink()
+    cli("index", "empty", "--dataset", "files")  # it deletes the passage
+
+
+def test_another_embedder_is_one_line_with_a_name_for_people(indexed: Cli) -> None:
+    pytest.importorskip("openai")
+    done = indexed("search", "track", "--embedder", "openai:small@http://127.0.0.1:9/v1", code=2)
+    assert done.stderr.count("holds vectors of") == 1
+    assert "is opened with 'openai:small@http://127.0.0.1:9/v1';" in done.stderr
+    assert "WARNING" not in done.stderr
+
+
+def test_an_embedder_that_cannot_be_reached_leaves_what_words_find(cli: Cli) -> None:
+    pytest.importorskip("openai")
+    done = cli("index", "docs", "-d", "notes", "--embedder", "openai:small@http://127.0.0.1:9/v1", code=1)
+    assert done.stderr.endswith("; 4 passages are stored for keyword search only; index again to embed the rest\n")
+
+
+def test_one_is_singular(indexed: Cli) -> None:
+    assert "1 hit in" in indexed("search", "boiling", "-k", "1", "--no-refuse").stdout
+    (indexed.folder / "one.txt").write_text("A buffer stop.")
+    assert "1 passage added" in indexed("index", "one.txt", "--dataset", "one").stdout
+    text = indexed("search", "buffer", "-d", "one", "--strategy", "bm25", "--no-refuse", "--why", "nobody").stdout
+    assert "1 hit in" in text
+
+
 def test_search_says_why(indexed: Cli) -> None:
     ids = [hit["id"] for hit in indexed.json("search", "tea", "-k", "10", "--no-refuse")["hits"]]
     found = indexed.json("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1], "--why", "nobody")
@@ -323,5 +389,5 @@ def test_serving_without_its_packages_says_what_to_install() -> None:
     code = "import sys; sys.modules['starlette'] = None; from pointsman.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "serve"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "pip install 'pointsman[server]'" in done.stderr
+    assert "needs the package 'fastapi'; install it with: pip install 'pointsman[server]'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -732,6 +732,12 @@ def test_pages_of_any_size(client: Client, monkeypatch: pytest.MonkeyPatch) -> N
 # ── adding ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_one_document_may_be_added_alone(client: Client) -> None:
+    assert client.dataset("alone").add(Document("a", "one")).added == 1
+    with pytest.raises(InputError, match="a list of Document or of mappings"):
+        client.dataset("alone").add(7)  # type: ignore[arg-type]
+
+
 def test_documents_are_taken_as_they_are_sent(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WINDOW", 128)
     taken, ahead, durable = 0, list[int](), 0
@@ -837,7 +843,7 @@ def test_keys(guarded: tuple[str, KeyStore]) -> None:
             assert (caught.value.status, caught.value.title) == (403, "The key does not allow this")
             assert caught.value.request_id
     for key, message in (
-        (None, "it requires a key; give one to the client"),
+        (None, "it requires a key; give one to the client, or set POINTSMAN_API_KEY for commands"),
         (KEY, "it rejects this key, which is"),
     ):
         with Client(url, key) as client, pytest.raises(ServiceError, match=message) as refused:

@@ -534,3 +534,9 @@ def test_hits_of_several_datasets_keep_what_they_carry() -> None:
     found = ExtractiveCompressor(max_chars=200).refine(Query("bridge мост"), ranked, 5)
     assert [one.key for one in found.hits] == [("a", "d"), ("b", "d")]
     assert replace(found.hits[0], excerpt=None) == ranked.hits[0]
+
+
+def test_a_compressor_alone_takes_a_query_as_text() -> None:
+    hits = [Hit(Document("a", "Coffee is roasted at first. Green tea is brewed below boiling point."), 1.0)]
+    compressor = ExtractiveCompressor(max_chars=40)
+    assert compressor.compress("tea", hits) == compressor.compress(Query("tea"), hits)

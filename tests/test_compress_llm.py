@@ -436,3 +436,10 @@ def test_templates_can_be_replaced_and_are_checked() -> None:
 def test_all_languages_name_all_problems() -> None:
     assert {frozenset(prompts.problems) for prompts in COMPRESSION.values()} == {frozenset(COMPRESSION["en"].problems)}
     assert set(COMPRESSION) == {"en", "zh", "ru"}
+
+
+def test_it_takes_a_query_as_text() -> None:
+    hits = [Hit(Document("a", "Coffee is roasted at first. Green tea is brewed below boiling point."), 1.0)]
+    compressor = LLMCompressor(ScriptedLLM(lambda _: "2"), max_chars=40)
+    assert compressor.compress("tea", hits) == compressor.compress(Query("tea"), hits)
+    assert asyncio.run(compressor.acompress("tea", hits)) == compressor.compress(Query("tea"), hits)

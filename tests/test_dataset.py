@@ -438,3 +438,15 @@ def test_metadata_of_a_dataset_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no document"):
         nothing.set_metadata({"a": {}})
     assert not nothing.exists
+
+
+def test_one_document_may_be_added_alone_and_other_things_are_refused(tmp_path: Path) -> None:
+    with Dataset("notes", path=tmp_path / "d", embedder=HashingEmbedder(64)) as dataset:
+        assert dataset.add(Document("a", "one")) == dataset.add({"id": "b", "text": "two"}) == AddResult(added=1)
+        for wrong in (None, 7):
+            with pytest.raises(InputError, match="a list of Document or of mappings with id and text, not"):
+                dataset.add(wrong)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=r"a document's id is a str, not \['a'\]"):
+            dataset.get(["a"])  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="a document's id is a str, not 7"):
+            dataset.get_many([7])  # type: ignore[list-item]

@@ -184,6 +184,7 @@ def test_the_embedder_is_prepared_where_it_is_looked_for() -> None:
     environments = [dict(re.findall(r"(\w+)=(\S+)", value)) for value in of("ENV")]
     assert [one[ENVIRONMENT_VARIABLE] for one in environments] == ["/data/cache", "/data/cache"]
     assert environments[1]["POINTSMAN_WORKSPACE"].startswith("/data/")
+    assert environments[1]["ORT_DISABLE_TELEMETRY"] == "1"
     step = next(json.loads(value) for value in of("RUN") if "default_embedder" in value)
     ast.parse(step[-1])
     assert of("VOLUME") == ["/data"]
@@ -268,6 +269,7 @@ def test_the_unit_is_hardened(unit: dict[str, dict[str, list[str]]]) -> None:
     assert service["SystemCallFilter"] == ["@system-service", "~@privileged @resources"]
     environment = dict(line.split("=", 1) for line in service["Environment"])
     assert environment["POINTSMAN_WORKSPACE"].startswith("/var/lib/pointsman/")
+    assert environment["ORT_DISABLE_TELEMETRY"] == "1"
     assert environment[ENVIRONMENT_VARIABLE] == "/var/cache/pointsman"
     parser = configparser.RawConfigParser(strict=False)
     parser.read_string(UNIT_TEXT)

@@ -93,6 +93,15 @@ class TestTheOfflineReranker:
         assert decision.value == "none"
         assert decision.reason
 
+    @pytest.mark.parametrize("technique", ["keyword", "vector"])
+    def test_over_a_single_list_it_has_nothing_to_weigh(self, tmp_path: Path, technique: Any) -> None:
+        with Workspace(tmp_path / "one", embedder=HashingEmbedder(64)) as workspace:
+            workspace.dataset("notes", indexing_technique=technique).add([Document("a", "A railway switch.")])
+            for strategy in ("auto", "bm25" if technique == "keyword" else "vector"):
+                answer = workspace.search("railway switch", strategy=strategy, refuse=False)
+                decision = next(one for one in answer.plan.decisions if one.what == "rerank")
+                assert decision.reason == "a single list has nothing to be weighed against"
+
     def test_asked_for_it_brings_a_fusion_up_to_the_calibrated_sum(self, workspace: Workspace) -> None:
         answer = workspace.search("railway switch", 4, strategy="rrf", rerank=True, refuse=False)
         assert answer.reranked

@@ -427,3 +427,17 @@ def test_ends_of_strings_in_the_terms_of_opensearch(ignore_case: bool) -> None:
             pattern = clause(wanted)["regexp"]["facts"]["value"]
             matched = any(re.fullmatch(pattern, term, re.DOTALL) for term in terms)
             assert matched is wanted.matches(document.fields), (value[:20], len(value), part)
+
+
+@pytest.mark.parametrize(
+    "mapping", [{"and": [{"a": 1}, {"b": 2}]}, {"or": ({"a": 1},)}, {"not": {"a": 1}}, {"and": {"a": {"gt": 1}}}]
+)
+def test_a_word_that_combines_without_its_dollar_is_named_with_it(mapping: dict[str, Any]) -> None:
+    (word,) = mapping
+    with pytest.raises(FilterError, match=rf"conditions are combined by '\${word}'"):
+        parse_filter(mapping)
+
+
+def test_a_key_may_be_called_as_what_combines() -> None:
+    wanted = parse_filter({"and": ["x", "y"], "not": {"gt": 1}})
+    assert wanted.matches({"and": "x", "not": 2})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from pointsman.errors import InputError, ModelError
 from pointsman.models import E5Embedder, default_embedder, e5
+from pointsman.models._cache import cache_directory
 from pointsman.models._e5_graph import _integers
 from pointsman.models._e5_tokens import UnigramTokenizer, normalise
 from pointsman.models._e5_weights import FILE_SIZE, E5Weights, dequantise, weight_file
@@ -238,6 +240,24 @@ def test_processes_may_prepare_at_once_and_later_ones_do_not_need_onnx(tmp_path:
     vector, modules = later.strip().rsplit("] ", 1)
     assert modules == "[]"
     assert all(output.startswith(vector) for output in outputs)
+
+
+TELEMETRY = {
+    "embedder": "from pointsman.models import E5Embedder; E5Embedder().embed('rails')",
+    "pictures": "from pointsman.ingest import _pictures; _pictures.has_rapidocr() and _pictures._engine()",
+}
+
+
+@pytest.mark.parametrize("code", TELEMETRY.values(), ids=TELEMETRY)
+def test_onnxruntime_sends_no_telemetry(code: str, tmp_path: Path) -> None:
+    unset = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    homes = {
+        "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "POINTSMAN_CACHE": str(cache_directory()),
+    }
+    subprocess.run([sys.executable, "-c", code], env={**unset, **homes}, check=True)
+    assert not list(tmp_path.rglob("*Microsoft*")), "where the telemetry keeps the id of the device"
 
 
 def test_importing_loads_no_model_library() -> None:

@@ -198,3 +198,17 @@ def test_spreads() -> None:
     assert shared is not None  # and a source without vectors has no say in it
     assert (shared.mean, shared.sigma) == pytest.approx((0.2, 0.3))
     assert CosineSpread.shared([None]) is None
+
+
+def test_a_store_that_has_no_search_is_refused_at_once(dataset: Dataset) -> None:
+    whole: Any = dataset
+    store: Any = dataset.store
+    for index, documents in ((whole, whole), (whole, store), (store, whole)):
+        with pytest.raises(InputError, match=r"is a dataset, not a store; give its \.store"):
+            VectorRetriever(vector_store=index, doc_store=documents, embedder=dataset.embedder)
+        with pytest.raises(InputError, match=r"is a dataset, not a store; give its \.store"):
+            KeywordRetriever(index, documents)
+    with pytest.raises(InputError, match=r"'words' cannot be used here: it has no search\(…\)"):
+        KeywordRetriever("words", store)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"it has no fetch\(…\)"):
+        KeywordRetriever(store, {})  # type: ignore[arg-type]

@@ -55,3 +55,8 @@ def test_a_step_in_few_words_is_not_lost_beside_one_in_many() -> None:
 def test_one_step_is_scored_as_ever() -> None:
     selector = DescriptionSelector(HashingEmbedder(), query_mean="choices")
     assert list(step_scores(selector, TOOLS, "Send a letter")) == pytest.approx(selector.scores(TOOLS, "Send a letter"))
+
+
+def test_examples_of_a_choice_may_be_none_or_one() -> None:
+    assert ToolMetadata("a", "b", {"examples": None}).examples == ()
+    assert ToolMetadata("a", "b", {"examples": "abc"}).examples == ("abc",)

@@ -318,7 +318,7 @@ def test_variants_by_rules(dataset: Dataset, query: str, variants: list[str], ex
 
 
 def test_variants_are_checked(dataset: Dataset) -> None:
-    for variants in (["original", "antonym"], "synonym"):
+    for variants in (["original", "antonym"], "synonym", []):
         with pytest.raises(InputError, match="variants"):
             MultiQueryStrategy(dataset, variants=variants)
 

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from collections.abc import Iterator
 
 import pytest
 
 from pointsman import Document, FilterError, Hit, InputError, Query, RetrievalContext, parse_filter
-from pointsman.trace import Trace
+from pointsman.errors import (
+    DependencyVersionError,
+    MissingDependencyError,
+    PointsmanError,
+    RetrievalError,
+    ServiceError,
+    StorageFullError,
+    UnknownNameError,
+)
+from pointsman.trace import Step, Trace, _missed
 from pointsman.types import Message, Plan
 
 
@@ -76,3 +86,34 @@ def test_an_answer_is_indexed_as_its_hits() -> None:
     hits = tuple(Hit(Document(str(number), "text"), 1.0) for number in range(3))
     answer = RetrievalContext(Query("text"), hits, Plan((), "hybrid", ""), Trace())
     assert (answer[0], answer[-1], answer[1:]) == (hits[0], hits[2], hits[1:])
+
+
+def every(kind: type[PointsmanError]) -> Iterator[type[PointsmanError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from every(below)
+
+
+MADE: dict[type[PointsmanError], PointsmanError] = {
+    UnknownNameError: UnknownNameError("dataset", "notse", ("notes", "manual")),
+    MissingDependencyError: MissingDependencyError("openai", "openai", "OpenAIEmbedder"),
+    DependencyVersionError: DependencyVersionError("mcp", "3.0", "below 3", "mcp", "the MCP server"),
+    RetrievalError: RetrievalError("nothing answered", {"notes": UnknownNameError("index", "x"), "b": ValueError("v")}),
+    ServiceError: ServiceError("too many", status=429, title="slow down", request_id="r1", retry_after=2.5),
+    StorageFullError: StorageFullError("the disk is full", kept="two batches"),
+}
+
+
+@pytest.mark.parametrize("kind", [one for one in every(PointsmanError) if one.__module__ == "pointsman.errors"])
+def test_every_error_pickles_as_a_pool_of_processes_needs_it(kind: type[PointsmanError]) -> None:
+    error = MADE.get(kind) or kind("what is wrong")
+    error.add_note("in a worker")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy)) == (type(error), str(error))
+    assert {**vars(copy), "causes": None} == {**vars(error), "causes": None}
+    assert repr(getattr(copy, "causes", None)) == repr(getattr(error, "causes", None))
+
+
+def test_one_other_is_singular() -> None:
+    assert _missed(Step("retrieve", "bm25", None, None, 1)) == "bm25 holds 1 other"
+    assert _missed(Step("retrieve", "bm25", None, None, 2)) == "bm25 holds 2 others"

@@ -510,7 +510,11 @@ class Service:
         error = None
         if reply.status == 401:
             stale = "it rejects this key, which is mistyped, revoked, expired, or for another workspace"
-            detail = stale if self.link.has_key else "it requires a key; give one to the client"
+            detail = (
+                stale
+                if self.link.has_key
+                else "it requires a key; give one to the client, or set POINTSMAN_API_KEY for commands"
+            )
         elif reply.status == 403:
             detail = f"the key does not allow this: {detail}"
         else:

@@ -321,7 +321,7 @@ def verify(answer: str, hits: Iterable[Hit], *, timeout: float | None = None) ->
         timeout: in seconds; every quote is compared with every hit, which can take minutes. None means no limit.
 
     Raises:
-        InputError: the answer is longer, or could not be checked in time.
+        InputError: the answer is longer, not a str, or could not be checked in time.
 
     >>> from pointsman.types import Document, Hit
     >>> hits = [Hit(Document("a", "The line is 1,200 km long and was opened in May 1994."), 1.0)]
@@ -329,6 +329,8 @@ def verify(answer: str, hits: Iterable[Hit], *, timeout: float | None = None) ->
     >>> [(claim.text, claim.status) for claim in check.claims]
     [('1200 kilometres', 'exact'), ('was opened in June 1994', 'unsupported')]
     """
+    if not isinstance(answer, str):
+        raise InputError(f"an answer is the text of a language model, a str, not {answer!r:.80}")
     if len(answer) > MAX_ANSWER:
         raise InputError(f"an answer has at most {MAX_ANSWER} characters, not {len(answer)}")
     sources = _Sources(hits, timeout)

@@ -43,7 +43,18 @@ from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, Part
 from pointsman.passages import SourceText
 from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions
 from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
-from pointsman.types import TRACE_DETAILS, AddResult, Document, Explanation, Hit, Plan, Query, RetrievalContext, Trace
+from pointsman.types import (
+    TRACE_DETAILS,
+    AddResult,
+    Document,
+    Explanation,
+    Hit,
+    Plan,
+    Query,
+    RetrievalContext,
+    Trace,
+    check_id,
+)
 from pointsman.workflow import several
 
 if TYPE_CHECKING:
@@ -58,7 +69,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.retrieval.source import IndexingTechnique
     from pointsman.store.local.collection import Verification
-    from pointsman.types import TraceDetail
+    from pointsman.types import Documents, TraceDetail
     from pointsman.workspace import Routing
 
 _WINDOW, _WINDOW_BYTES, _WINDOW_SECONDS = 1024, 2**20, 1.0
@@ -544,7 +555,7 @@ class RemoteDataset:
 
     def add(
         self,
-        documents: Iterable[Document | Mapping[str, Any]],
+        documents: Documents,
         *,
         vectors: Any = None,
         embed: bool | Literal["later"] = True,
@@ -558,7 +569,7 @@ class RemoteDataset:
         With a key for writing only, which does not learn what was stored, all documents count as updated.
 
         Args:
-            documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``.
+            documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``; one or several.
             vectors: must be None; the service embeds.
             embed: with ``"later"``, keyword search finds the documents as soon as they are acknowledged, and the
                 service computes their vectors afterwards; False is invalid here.
@@ -700,9 +711,7 @@ class RemoteDataset:
 
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
         """Return the document with this id; None if there is none."""
-        if not isinstance(id, str):
-            raise InputError(f"a document's id is a str, not {id!r:.80}")
-        if not _can_be_an_id(id) or not self.exists:
+        if not _can_be_an_id(check_id(id)) or not self.exists:
             return None
         try:
             answer = self._service.call(self._request("GET", f"/document?{urlencode({'id': id})}"))
@@ -1082,12 +1091,12 @@ class _Progress:
         )
 
 
-def _windows(documents: Iterable[Document | Mapping[str, Any]]) -> Iterator[list[_Line]]:
+def _windows(documents: Documents) -> Iterator[list[_Line]]:
     """Yield documents as lines, in batches of limited size."""
     window: list[_Line] = []
     size, began = 0, time.monotonic()
-    for item in documents:
-        window.append(_line_of(item))
+    for document in Document.each(documents):
+        window.append(_line_of(document))
         size += len(window[-1].content)
         if len(window) >= _WINDOW or size >= _WINDOW_BYTES or time.monotonic() - began > _WINDOW_SECONDS:
             yield window
@@ -1096,7 +1105,7 @@ def _windows(documents: Iterable[Document | Mapping[str, Any]]) -> Iterator[list
         yield window
 
 
-def _line_of(item: Document | Mapping[str, Any]) -> _Line:
+def _line_of(document: Document) -> _Line:
     """Check a document as a dataset does, so that an invalid one is refused before anything is sent.
 
     Raises:
@@ -1104,7 +1113,6 @@ def _line_of(item: Document | Mapping[str, Any]) -> _Line:
     """
     from pointsman.store.prepared import prepare
 
-    document = Document.of(item)
     prepared = prepare(document)
     id_, text = (json.dumps(value, ensure_ascii=False) for value in (prepared.document.id, prepared.document.text))
     return _Line(document.id, f'{{"id":{id_},"text":{text},"metadata":{prepared.metadata}}}\n'.encode())

@@ -18,7 +18,7 @@ from pointsman._twins import async_twin, in_thread
 from pointsman.engine import Engine
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.filters import parse_filter
-from pointsman.models.base import as_embedder
+from pointsman.models.base import as_embedder, names_for_people
 from pointsman.models.queries import QueryVectors
 from pointsman.passages import SourceText, source_text
 from pointsman.request import SearchOptions, SearchRequest
@@ -46,7 +46,7 @@ from pointsman.retrieval.source import (
     Source,
 )
 from pointsman.store.base import NEAR, SCALES_OF, SPREAD_NOTE, WORDS_FIRST, Capability, EmptyStore, Look
-from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_top_k
+from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_id, check_top_k
 from pointsman.workflow import several
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from pointsman.store.base import Store
     from pointsman.store.local.collection import Verification
     from pointsman.store.local.store import LocalStore
-    from pointsman.types import RetrievalContext
+    from pointsman.types import Documents, RetrievalContext
 
 _NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
 _NAME_BYTES = 200  # file names have at most 255 bytes, and temporary ones are longer than the dataset's
@@ -148,7 +148,7 @@ class Dataset(Source):
 
     def add(
         self,
-        documents: Iterable[Document | Mapping[str, Any]],
+        documents: Documents,
         *,
         vectors: NDArray[np.float32] | None = None,
         embed: Embed = True,
@@ -165,7 +165,7 @@ class Dataset(Source):
 
 
         Args:
-            documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``.
+            documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``; one or several.
             vectors: shape ``(number of documents, dimensions)``, by this dataset's embedder; scaled to length 1. By
                 default the documents are embedded here.
             embed: with False, documents given without vectors are stored without them and found only by words.
@@ -315,7 +315,7 @@ class Dataset(Source):
 
     def get_many(self, ids: Sequence[str]) -> list[Document | None]:
         """Return the documents with these ids in order, None for unknown ids."""
-        return self.store.get(list(ids))
+        return self.store.get(list(map(check_id, ids)))
 
     aget_many = async_twin(get_many)
 
@@ -784,8 +784,9 @@ class Dataset(Source):
         """
         stored_name = store.info.embedder
         if stored_name is not None and stored_name != self.embedder.name:
+            stored, own = names_for_people(stored_name, self.embedder.name)
             raise InputError(
-                f"{self.name!r} holds vectors of {stored_name!r}, not of {self.embedder.name!r}; "
+                f"{self.name!r} holds vectors of {stored!r}, not of {own!r}; "
                 "open it with that embedder, or index the documents into a new dataset"
             )
 
@@ -972,7 +973,7 @@ def check_name(name: str) -> None:
         raise InputError(f"a dataset's name has at most {_NAME_BYTES} bytes in UTF-8; {name!r:.80} has more")
 
 
-def _batches(documents: Iterable[Document | Mapping[str, Any]], most: int) -> Iterator[list[Document]]:
+def _batches(documents: Documents, most: int) -> Iterator[list[Document]]:
     """Yield documents in batches of ``most``, or fewer if they are long.
 
     Raises:
@@ -982,8 +983,7 @@ def _batches(documents: Iterable[Document | Mapping[str, Any]], most: int) -> It
         raise InputError(f"batch_size is at least 1, not {most!r}")
     batch: list[Document] = []
     characters = 0
-    for item in documents:
-        document = Document.of(item)
+    for document in Document.each(documents):
         batch.append(document)
         characters += len(document.text)
         if len(batch) >= most or characters >= _BATCH_CHARACTERS:

@@ -22,7 +22,7 @@ from pointsman.retrieval.fusion import METHODS
 from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.policy import Policy, measured
 from pointsman.retrieval.pool import DEPTH, LISTS
-from pointsman.retrieval.recipe import Recipe, by_name, check_method
+from pointsman.retrieval.recipe import Recipe, by_name, check_method, method_for
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser
 from pointsman.retrieval.relevance import Relevance, shipped
@@ -642,10 +642,15 @@ def _nothing_to_rerank(strategy: str, recipe: Recipe) -> str:
         return f"{strategy!r} was chosen for its own order"
     if recipe.transformer is not None and recipe.strategy:
         return f"no reranker is configured, and the offline one would undo what {strategy!r} adds"
-    if strategy in METHODS:
-        return f"{strategy!r} was requested by name, and the offline reranker would replace its order"
-    if strategy in {"bm25", "vector"}:
+    sources = list(recipe.sources.values())
+    method, _ = method_for(sources, recipe.method, recipe.policy)
+    if method in METHODS:
+        chosen = "requested by name" if strategy == method else "fitted to your labels"
+        return f"{method!r} was {chosen}, and the offline reranker would replace its order"
+    if method in {"bm25", "vector"}:
         return "a single list has nothing to be weighed against"
+    if not all(isinstance(source, Source) for source in sources):
+        return "the offline reranker cannot weigh the scores of other retrievers"
     return "the fusion already uses the calibrated sum of both scores"
 
 

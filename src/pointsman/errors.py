@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 
 class PointsmanError(Exception):
@@ -60,6 +60,10 @@ class UnknownNameError(InputError):
         super().__init__(f"no {kind} named {name!r}{remedy}")
         self.kind, self.name, self.known = kind, name, known
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how pickle makes a copy; its own way passes the message to the constructor."""
+        return type(self), (self.kind, self.name, self.known), self.__dict__
+
 
 class UnmetNeedError(InputError):
     """The request needs something that is missing, such as a language model or an index."""
@@ -72,6 +76,11 @@ class MissingDependencyError(PointsmanError, ImportError):
         super().__init__(
             f"{needed_for} needs the package {package!r}; install it with: pip install 'pointsman[{extra}]'"
         )
+        self._details: tuple[str, ...] = package, extra, needed_for
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how pickle makes a copy; its own way passes the message to the constructor."""
+        return type(self), self._details, self.__dict__
 
 
 class DependencyVersionError(MissingDependencyError):
@@ -82,6 +91,7 @@ class DependencyVersionError(MissingDependencyError):
         needs = f"{needed_for} needs the package {package!r} in a version {usable}"
         self.msg = f"{needs}, and {version} is installed; install one with: pip install 'pointsman[{extra}]'"
         self.args = (self.msg,)
+        self._details = package, version, usable, extra, needed_for
 
 
 class ModelError(PointsmanError):
@@ -92,13 +102,18 @@ class RetrievalError(ExceptionGroup[Exception], PointsmanError):
     """Every branch of a search failed; ``causes`` maps each branch's name to its error (F3)."""
 
     causes: Mapping[str, Exception]
+    _message: str
 
     def __new__(cls, message: str, causes: Mapping[str, Exception]) -> Self:
         """Create the error from a message and the causes by name."""
         details = "; ".join(f"{name}: {type(error).__name__}: {error}" for name, error in causes.items())
         group = super().__new__(cls, f"{message}: {details}", list(causes.values()))
-        group.causes = dict(causes)
+        group._message, group.causes = message, dict(causes)
         return group
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how pickle makes a copy; its own way passes the message with the details and a list of the causes."""
+        return type(self), (self._message, self.causes), self.__dict__
 
     def derive(self, excs: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]  # its stub is generic in the result
         """Build the group that ``except*`` uses for a subset of the errors."""

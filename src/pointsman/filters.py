@@ -794,6 +794,8 @@ class _MappingReader:
             return [(And if key == "$and" else Or)(tuple(self.read(part, depth + 1) for part in operand))]
         if key.startswith("$"):
             raise FilterError(f"unknown operator {key!r}; known here: {', '.join(_COMBINING)}")
+        if f"${key}" in _COMBINING and _holds_conditions(operand):
+            raise FilterError(f"{key!r} would be a key of the metadata; conditions are combined by '${key}'")
         if isinstance(operand, Mapping):
             return self._operators(key, operand)
         self._count(1)
@@ -820,6 +822,13 @@ class _MappingReader:
 
     def _count(self, leaves: int) -> None:
         self._leaves = _bounded_leaves(self._leaves + leaves)
+
+
+def _holds_conditions(operand: object) -> bool:
+    """Whether an operand is for ``$and``, ``$or`` or ``$not``, and none that a key of the metadata can have."""
+    if isinstance(operand, Mapping):
+        return any(str(name).removeprefix("$") not in _OPERATORS for name in operand)
+    return isinstance(operand, list | tuple) and any(isinstance(part, Mapping) for part in operand)
 
 
 def _operator(key: str, name: str, value: Any) -> Filter:

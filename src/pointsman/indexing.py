@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from pointsman.dataset import PATIENCE, SOON
-from pointsman.errors import MissingDependencyError
+from pointsman.errors import MissingDependencyError, ModelError
 from pointsman.ingest import FileLimits, FileReader, FoundFile, Ingested, Problem, Sync, find_files
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
 from pointsman.types import AddResult, Document
@@ -76,8 +76,9 @@ class IndexReport:
 
     @property
     def nothing_read(self) -> bool:
-        """Whether there were problems and no passages."""
-        return bool(self.problems) and self.passages == AddResult()
+        """Whether there were no passages, because of problems or because there is no file to read."""
+        found = self.files or self.deleted
+        return self.passages == AddResult() and (bool(self.problems) or not found)
 
 
 class IndexingInterrupted(KeyboardInterrupt):
@@ -270,7 +271,14 @@ class _Run:
         with self._interruptible():
             self._tell()
             if self.vectors_due:
-                self._dataset.embed(limit, on_progress=self._embedded)
+                try:
+                    self._dataset.embed(limit, on_progress=self._embedded)
+                except ModelError as error:
+                    due = self._dataset.vectors_due
+                    stored = "1 passage is" if due == 1 else f"{due:,} passages are"
+                    remedy = f"{stored} stored for keyword search only; index again to embed the rest"
+                    error.args = (f"{error}; {remedy}", *error.args[1:])
+                    raise
                 self.vectors_due = self._dataset.vectors_due
                 self._tell()
         return not self.vectors_due

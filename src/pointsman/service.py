@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pointsman._twins import async_twin, in_thread
 from pointsman.engine import Engine, Stages
 from pointsman.errors import InputError, UnmetNeedError
-from pointsman.models.base import as_embedder
+from pointsman.models.base import as_embedder, names_for_people
 from pointsman.models.chosen import ChosenLLM, SettingsModels, model_for
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest
@@ -266,8 +266,9 @@ class EnhancedRetrievalService:
         for source in sources if own is not None else ():
             stored_name = source.store.info.embedder if isinstance(source, Source) else None
             if stored_name is not None and stored_name != own:
+                stored, given = names_for_people(stored_name, str(own))
                 raise InputError(
-                    f"dataset {source.name!r} holds vectors of {stored_name!r}, and embedding_service is {own!r}; "
+                    f"dataset {source.name!r} holds vectors of {stored!r}, and embedding_service is {given!r}; "
                     "give the same, or None"
                 )
         return sources

@@ -247,6 +247,6 @@ def _verdict(steps: Sequence[Step], final: int | None) -> str:
 
 def _missed(step: Step) -> str:
     if step.score is None or step.lowest is None:
-        return f"{step.source} holds {step.count} others"
+        return f"{step.source} holds {step.count} other{'' if step.count == 1 else 's'}"
     comparison = f"{step.source} scores it {step.score:.3f}, and the last of its {step.count} has {step.lowest:.3f}"
     return f"{comparison}, so a filter of the query must have excluded it" if step.score > step.lowest else comparison

@@ -146,6 +146,19 @@ class Document:
             )
         return cls(item["id"], item["text"], item.get("metadata") or {})
 
+    @classmethod
+    def each(cls, items: Documents) -> Iterator[Document]:
+        """Yield the documents of an iterable, or a single one.
+
+        Raises:
+            InputError: an item is not a document, or the whole is not iterable.
+        """
+        if isinstance(items, Document | Mapping):
+            items = [items]
+        if not isinstance(items, Iterable):
+            raise InputError(f"documents are a list of Document or of mappings with id and text, not {items!r:.80}")
+        yield from map(cls.of, items)
+
     @property
     def title(self) -> str:
         """The title from the metadata, or an empty string."""
@@ -161,6 +174,10 @@ class Document:
     def searchable(self) -> str:
         """The text to index: the title, if any, above the text."""
         return f"{self.title}\n{self.text}" if self.title else self.text
+
+
+Documents = Document | Mapping[str, Any] | Iterable[Document | Mapping[str, Any]]
+"""What `Document.each` takes: one document or several."""
 
 
 class Provenance(NamedTuple):  # a tuple, as each search makes hundreds: a frozen dataclass is three times slower
@@ -588,6 +605,17 @@ class AddResult:
 
     def __add__(self, other: AddResult) -> AddResult:
         return AddResult(self.added + other.added, self.updated + other.updated, self.unchanged + other.unchanged)
+
+
+def check_id(id: str) -> str:  # noqa: A002  (the field's word)
+    """Checks the type of a document's id and returns it.
+
+    Raises:
+        InputError: it is not a str.
+    """
+    if not isinstance(id, str):
+        raise InputError(f"a document's id is a str, not {id!r:.80}")
+    return id
 
 
 def check_top_k(top_k: int) -> int:

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -94,6 +95,10 @@ def index(
         except IndexingInterrupted as stop:
             report, interrupted = stop.report, True
         output.index_report(report, target, as_json=as_json, interrupted=interrupted)
+    if report.nothing_read and not report.problems and not interrupted:
+        places = ", ".join(map(str, paths))
+        also = "" if hidden else "; hidden files and folders are skipped, unless you give --hidden"
+        sys.stderr.write(f"pointsman: no readable files in {places}{also}\n")
     if interrupted or report.nothing_read:
         raise typer.Exit(130 if interrupted else 1)
 
@@ -537,14 +542,29 @@ def options(
 
 def run() -> None:
     """Run with the arguments of this process; errors that a user can fix become one line and an exit code."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")  # one character must not cost the whole output
+    if not os.environ.get("COLUMNS", "").strip("0"):  # some programs set 0 for unknown; rich would print nothing
+        os.environ.pop("COLUMNS", None)
     try:
-        app()
-    except InputError as error:
-        sys.stderr.write(f"pointsman: {error}\n")
-        sys.exit(2)
-    except PointsmanError as error:
-        sys.stderr.write(f"pointsman: {error}\n")
-        sys.exit(1)
+        try:
+            app()
+        except PointsmanError as error:
+            sys.stderr.write(f"pointsman: {error}\n")
+            sys.exit(2 if isinstance(error, InputError) else 1)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here a failure can be reported; on exit it would be a traceback
     except BrokenPipeError:  # the reader of our output, such as head, has closed it: not our failure
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         sys.exit(0)
+    except OSError as error:
+        if error.filename is not None:  # not of the output
+            raise
+        _discard_output()
+        sys.stderr.write(f"pointsman: the output cannot be written: {error.strerror}\n")
+        sys.exit(1)
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -71,7 +71,8 @@ def _folder(workspace: str) -> Path:
 
 
 def _counted(report: BackupReport | RestoreReport) -> str:
-    return f"{sum(report.datasets.values())} documents of {len(report.datasets)} datasets"
+    documents = output.counted(sum(report.datasets.values()), "document")
+    return f"{documents} of {output.counted(len(report.datasets), 'dataset')}"
 
 
 def _value(report: BackupReport | RestoreReport) -> dict[str, object]:

@@ -36,7 +36,7 @@ WorkspaceOption = Annotated[
         "-w",
         envvar="POINTSMAN_WORKSPACE",
         metavar="DIR|URL",
-        help="A folder, postgresql://…, opensearch+https://… or https://… (a service).",
+        help="A folder, postgresql://…, opensearch+https://… or https://… (a service; its key: POINTSMAN_API_KEY).",
         default_factory=_workspace_of_settings,
         show_default=".pointsman",
     ),

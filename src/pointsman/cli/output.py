@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from codecs import lookup
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -43,8 +44,18 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # stored data must not 
 
 
 def print_json(value: object, indent: int | None = 2) -> None:
-    """Print one JSON document to standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=indent) + "\n")
+    """Print one JSON document to standard output, with escapes for characters where that is not in Unicode."""
+    ascii_only = not lookup(sys.stdout.encoding or "utf-8").name.startswith("utf")
+    sys.stdout.write(json.dumps(value, ensure_ascii=ascii_only, indent=indent) + "\n")
+
+
+def counted(number: int, noun: str) -> str:
+    """Format a number of things.
+
+    >>> counted(1, "hit"), counted(1200, "hit")
+    ('1 hit', '1,200 hits')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def say(value: object, sentence: str, *, as_json: bool) -> None:
@@ -159,12 +170,13 @@ def index_report(
     fates = {"updated": passages.updated, "deleted": report.deleted, "unchanged": passages.unchanged}
     others = "".join(f", {count:,} {fate}" for fate, count in fates.items() if count)
     out.print(
-        f"[bold]{dataset.name}[/]: {passages.added:,} passages added{others}; {len(dataset):,} in all. "
+        f"[bold]{dataset.name}[/]: {counted(passages.added, 'passage')} added{others}; {len(dataset):,} in all. "
         f"Files read: {report.files:,}",
         soft_wrap=True,
     )
     if report.vectors_due:
-        out.print(f"  Keyword search finds all of them; {report.vectors_due:,} have no vector yet.", markup=False)
+        have = "has" if report.vectors_due == 1 else "have"
+        out.print(f"  Keyword search finds all of them; {report.vectors_due:,} {have} no vector yet.", markup=False)
     for problem in report.problems[:20]:
         out.print(f"  not read: {problem.path}: {problem.reason}", style="yellow", markup=False)
     if len(report.problems) > 20:
@@ -194,7 +206,7 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
     for cause in context.degraded:
         out.print(f"incomplete: {_plain(cause)}", style="yellow", markup=False)
     out.print(
-        f"{len(context.hits)} hits in {context.trace.milliseconds:.1f} ms · {context.plan.strategy} over "
+        f"{counted(len(context.hits), 'hit')} in {context.trace.milliseconds:.1f} ms · {context.plan.strategy} over "
         f"{', '.join(context.plan.datasets) or 'no dataset'}{_confidence(context)}",
         style="dim",
         markup=False,
@@ -210,7 +222,7 @@ def _confidence(context: RetrievalContext) -> str:
         return f" · contain an answer for {context.coverage:.0%} of such questions"
     if context.confidence is None or not context.hits:
         return ""
-    return f" · {percent(context.confidence)} likely to contain an answer"
+    return f" · {percent(context.confidence)} likely that at least one hit is relevant"
 
 
 def percent(chance: float) -> str:
@@ -311,7 +323,7 @@ def answer_check(check: AnswerCheck, *, as_json: bool) -> None:
         if claim.misattributed:
             where += f", not {', '.join(f'[{number}]' for number in claim.named)}"
         out.print(Text.assemble((f"{claim.status:12}", styles[claim.status]), _plain(claim.text), (where, "dim")))
-    count = f"{len(check.claims)} quotes and numbers"
+    count = f"quotes and numbers: {len(check.claims)}"
     out.print(f"{count}, {len(check.unsupported)} of them in none of the hits", style="dim", markup=False)
 
 
@@ -400,7 +412,7 @@ def verification(verifications: Mapping[str, Verification], unread: Mapping[str,
     out = console()
     for name, result in verifications.items():
         verdict = "[red]disagree[/]" if result.problems else "[green]agree[/]"
-        counts = f"{result.documents} documents, {result.in_keyword_index} in the keyword index"
+        counts = f"{counted(result.documents, 'document')}, {result.in_keyword_index} in the keyword index"
         out.print(f"[bold]{name}[/]: {counts}, {result.in_vector_index} in the vector index: {verdict}")
         for problem in result.problems:
             out.print(f"  {problem}", style="red", markup=False)
@@ -419,13 +431,13 @@ def repairs(results: Mapping[str, Repair], unrepaired: Mapping[str, str], *, as_
     out = console()
     for name, repair in results.items():
         if not repair.problems:
-            out.print(f"[bold]{name}[/]: {repair.documents} documents, [green]intact[/]")
+            out.print(f"[bold]{name}[/]: {counted(repair.documents, 'document')}, [green]intact[/]")
             continue
-        out.print(f"[bold]{name}[/]: {repair.documents} documents saved, {repair.lost} lost")
+        out.print(f"[bold]{name}[/]: {counted(repair.documents, 'document')} saved, {repair.lost} lost")
         for problem in repair.problems:
             out.print(f"  {problem}", style="red", markup=False)
         if repair.without_vector:
-            out.print(f"  {repair.without_vector} documents have no vector; add them again", markup=False)
+            out.print(f"  without a vector: {counted(repair.without_vector, 'document')}; add again", markup=False)
         if repair.aside is not None:
             out.print(f"  the damaged files are in {repair.aside}", markup=False)
     print_problems(unrepaired)

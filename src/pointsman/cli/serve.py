@@ -53,7 +53,8 @@ def serve(
         from pointsman.server.run import Options
         from pointsman.server.run import serve as run
     except ModuleNotFoundError as error:
-        raise MissingDependencyError(error.name or "", "server", "pointsman serve") from error
+        package = (error.name or "").partition(".")[0].replace("starlette", "fastapi")  # which brings starlette
+        raise MissingDependencyError(package, "server", "pointsman serve") from error
 
     options = Options(
         workspace=workspace,

@@ -90,7 +90,7 @@ const TEXTS = {
 
   // what was chosen
   "choice.strategy": ["Strategy", "采用策略", "Стратегия"],
-  "choice.confidence": ["{sure} likely to contain an answer", "其中有答案的概率 {sure}", "ответ среди них с вероятностью {sure}"],
+  "choice.confidence": ["{sure} likely that at least one hit is relevant", "其中有相关结果的概率 {sure}", "с вероятностью {sure} среди них есть подходящее"],
   "choice.reranked": ["reranked", "已重排", "переранжировано"],
 
   // the railway

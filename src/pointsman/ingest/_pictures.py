@@ -216,6 +216,9 @@ def _rapidocr(image: Image) -> Words:
 
 @cache
 def _engine() -> Any:
+    from pointsman.models._onnxruntime import load_onnxruntime
+
+    load_onnxruntime()  # rapidocr would import it with its telemetry
     from rapidocr import RapidOCR  # slow to load, seldom needed
 
     return RapidOCR(

@@ -20,6 +20,18 @@ Progress = Callable[[int], None]
 """Called during embedding with the number of texts newly done."""
 
 
+def names_for_people(*names: str) -> tuple[str, ...]:
+    """Return the names of embedders without the details after ``|``, if they can be told apart without them.
+
+    >>> names_for_people("openai:small@http://localhost||", "openai:large@http://localhost||")
+    ('openai:small@http://localhost', 'openai:large@http://localhost')
+    >>> names_for_people("openai:small@http://localhost||", "openai:small@http://localhost|query: |")
+    ('openai:small@http://localhost', 'openai:small@http://localhost|query: ')
+    """
+    short = tuple(name.partition("|")[0] for name in names)
+    return short if len(set(short)) == len(set(names)) else tuple(name.rstrip("|") for name in names)
+
+
 class BaseEmbedder(ABC):
     """Implements the protocol ``Embedder`` except for the two methods that run the model.
 

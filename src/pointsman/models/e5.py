@@ -17,6 +17,7 @@ from pointsman.models._cache import artefact, cache_directory
 from pointsman.models._e5_graph import GRAPH_VERSION, INPUT, OUTPUT, Graph
 from pointsman.models._e5_tokens import UnigramTokenizer
 from pointsman.models._e5_weights import FILE_SHA256, E5Weights
+from pointsman.models._onnxruntime import load_onnxruntime
 from pointsman.models._runs import equal_runs
 from pointsman.models.base import BaseEmbedder, Progress, text_list, unit_rows
 
@@ -163,7 +164,7 @@ def _open(folder: Path) -> _Model:
 
 
 def _session(weights: E5Weights, folder: Path) -> InferenceSession:
-    import onnxruntime
+    onnxruntime = load_onnxruntime()
 
     def graph() -> bytes:
         weights.verify()

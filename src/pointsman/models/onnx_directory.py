@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from pointsman.errors import InputError, MissingDependencyError, ModelError
+from pointsman.models._onnxruntime import load_onnxruntime
 from pointsman.models._runs import equal_runs
-from pointsman.models.base import PrefixedEmbedder, Progress, unit_rows
+from pointsman.models.base import PrefixedEmbedder, Progress, names_for_people, unit_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,8 +53,7 @@ class OnnxTextModel:
             import tokenizers
         except ImportError as error:
             raise MissingDependencyError("tokenizers", "onnx", needed_for) from error
-        import onnxruntime
-
+        onnxruntime = load_onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or 0
         options.log_severity_level = 3
@@ -151,9 +151,10 @@ class OnnxEmbedder(PrefixedEmbedder):
 
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
         vectors = np.empty((len(texts), self.dimensions), np.float32)
+        (source,) = names_for_people(self._name)
         tokens = [self._tokens(prefix + text) for text in texts]
         for run in equal_runs([len(ids) for ids in tokens], _RUN_TOKENS):
-            vectors[run] = unit_rows(self._run([tokens[position] for position in run]), self._name)
+            vectors[run] = unit_rows(self._run([tokens[position] for position in run]), source)
             if on_progress is not None:
                 on_progress(len(run))
         return vectors

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pointsman.errors import MissingDependencyError, ModelError
-from pointsman.models.base import PrefixedEmbedder, Progress, unit_rows
+from pointsman.models.base import PrefixedEmbedder, Progress, names_for_people, unit_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,13 +57,14 @@ class SentenceTransformersEmbedder(PrefixedEmbedder):
 
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
         vectors = np.empty((len(texts), self.dimensions), np.float32)
+        (source,) = names_for_people(self._name)
         for start in range(0, len(texts), self._batch_size):
             batch = [prefix + text for text in texts[start : start + self._batch_size]]
             try:
                 rows = self._model.encode(batch, batch_size=len(batch), convert_to_numpy=True, show_progress_bar=False)
             except Exception as error:  # as above
-                raise ModelError(f"{self._name} failed: {error}") from error
-            vectors[start : start + len(batch)] = unit_rows(rows, self._name)
+                raise ModelError(f"{source} failed: {error}") from error
+            vectors[start : start + len(batch)] = unit_rows(rows, source)
             if on_progress is not None:
                 on_progress(len(batch))
         return vectors

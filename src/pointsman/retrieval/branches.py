@@ -307,7 +307,7 @@ async def ask(
     calls = [_reporting(call, branch, places, questions, journals) for _, branch, places, call in jobs]
     results: list[dict[int, Results]] = [{} for _ in questions]
     failed: list[dict[str, Exception]] = [{} for _ in questions]
-    outcomes = []
+    outcomes, causes = [], list[tuple[str, Exception]]()
     for wave in _waves(calls, one_each=len(calls) <= len(searched) or len({id(j) for j in journals}) == 1):
         outcomes += await mode.all(wave, budget)
     for (number, branch, places, _), outcome in zip(jobs, outcomes, strict=True):
@@ -315,7 +315,7 @@ async def ask(
         if not isinstance(error, TimeoutError) or budget is None or budget >= _PATIENCE:
             breaker.record(branch.name, error)  # a branch that had too little time has not failed
         if error is not None:
-            log.warning("branch %s failed: %s", branch.name, describe(error))
+            causes.append((branch.name, error))
         for place, answer in zip(places, outcome.answer or [None] * len(places), strict=True):
             question = questions[place]
             label = f"{branch.name}, {question.label}" if question.label else branch.name
@@ -324,6 +324,8 @@ async def ask(
             elif error is not None:
                 failed[place][label] = error
             _note(journals[place], _span(label, answer, error, outcome.milliseconds, start), label, answer, error)
+    for name, error in causes if any(results) else ():  # if nothing answers, the caller raises the error
+        log.warning("branch %s failed: %s", name, describe(error))
     if len(searched) < len(branches):
         _note_left_out(left_out, journals, start)
     return [BranchAnswers(*pair) for pair in zip(results, failed, strict=True)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
-from pointsman.errors import UnmetNeedError
+from pointsman.errors import InputError, UnmetNeedError
 from pointsman.models.base import as_embedder
 from pointsman.protocols import Key
 from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.source import Source
 from pointsman.store.base import BaseStore, Look
 from pointsman.types import Hit, Provenance, Query, check_top_k
 
@@ -22,9 +23,13 @@ class KeywordRetriever(BaseRetriever, Generic[Key]):
     Args:
         keyword_store: a keyword index; any `pointsman.store.base.Store` that has a keyword list is one.
         doc_store: returns the documents of its keys; a `Store` serves for its own.
+
+    Raises:
+        InputError: a store cannot be used.
     """
 
     def __init__(self, keyword_store: KeywordIndex[Key] | BaseStore, doc_store: DocumentStore[Key]) -> None:
+        _check_parts(keyword_store, doc_store)
         self._index, self._documents = keyword_store, doc_store
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
@@ -45,11 +50,15 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
         vector_store: a vector index; any `pointsman.store.base.Store` that has a vector list is one.
         doc_store: returns the documents of its keys; a `Store` serves for its own.
         embedder: the embedder of the stored vectors.
+
+    Raises:
+        InputError: a store cannot be used.
     """
 
     def __init__(
         self, vector_store: VectorIndex[Key] | BaseStore, doc_store: DocumentStore[Key], embedder: Embedder
     ) -> None:
+        _check_parts(vector_store, doc_store)
         self._index, self._documents, self._embedder = vector_store, doc_store, as_embedder(embedder)
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
@@ -60,6 +69,21 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
             return _hits_of_store(self._index, Look(None, vector, check_top_k(top_k), query.filters), self._documents)
         ranking = self._index.search(vector, check_top_k(top_k), query.filters)
         return _hits_of_one("vector", ranking, self._documents)
+
+
+def _check_parts(index: object, documents: object) -> None:
+    """Check that an index and a document store have what a search calls.
+
+    Raises:
+        InputError: one has not, such as a dataset, which is not a store itself.
+    """
+    for part, method in ((index, "search"), (documents, "fetch")):
+        if isinstance(part, Source):
+            raise InputError(
+                f"{part.name!r} is a dataset, not a store; give its .store, or use .retriever('bm25' or 'vector')"
+            )
+        if not callable(getattr(part, method, None)):
+            raise InputError(f"{part!r:.80} cannot be used here: it has no {method}(…)")
 
 
 def _hits_of_store(store: BaseStore, look: Look, documents: DocumentStore[Any]) -> list[Hit]:

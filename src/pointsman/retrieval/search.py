@@ -475,6 +475,8 @@ async def retrieve(pipelines: Sequence[Pipeline]) -> None:
                 pipeline.journal.degrade(describe(errors[-1]))
     if errors and len(errors) == len(pipelines):
         raise errors[0]
+    for error in errors:
+        log.warning("a search failed, others answer: %s", describe(error))
 
 
 async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:

@@ -10,9 +10,11 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal
 
 from pointsman.errors import StoreError, UnknownNameError, UnmetNeedError
+from pointsman.models.base import names_for_people
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.pool import LISTS
 from pointsman.store.base import SPREAD_NOTE
+from pointsman.types import check_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +66,7 @@ class Source(ABC):
 
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
         """The document with this id; None if there is none."""
-        return self.store.get([id])[0]
+        return self.store.get([check_id(id)])[0]
 
     def ids(self, *, source: str | None = None) -> list[str]:
         """All ids, or only those of documents whose metadata has this ``source``."""
@@ -131,8 +133,9 @@ class Source(ABC):
         if stored_name is None:
             return None
         if stored_name != self.embedder.name:
+            stored, own = names_for_people(stored_name, self.embedder.name)
             raise UnmetNeedError(
-                f"dataset {self.name!r} holds vectors of {stored_name!r}, but is opened with {self.embedder.name!r}; "
+                f"dataset {self.name!r} holds vectors of {stored!r}, but is opened with {own!r}; "
                 "open it with that embedder, or index the documents again into a new dataset"
             )
         if not as_passage:

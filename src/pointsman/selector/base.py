@@ -19,7 +19,7 @@ from pointsman.types import Query
 
 @dataclass(frozen=True, slots=True)
 class ToolMetadata:
-    """A choice: its name and what it is for. ``metadata["examples"]`` may list queries that belong to it."""
+    """A choice: its name and what it is for. ``metadata["examples"]`` may list queries that belong to it, or be one."""
 
     name: str
     description: str
@@ -28,7 +28,8 @@ class ToolMetadata:
     @property
     def examples(self) -> tuple[str, ...]:
         """Example queries from the metadata, if any."""
-        return tuple((self.metadata or {}).get("examples", ()))
+        examples = (self.metadata or {}).get("examples") or ()
+        return (examples,) if isinstance(examples, str) else tuple(examples)
 
     @property
     def text(self) -> str:

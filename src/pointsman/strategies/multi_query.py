@@ -77,7 +77,7 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
 
         Args:
             sources: what is searched.
-            variants: of ``"original"`` (always searched, named or not), ``"synonym"``, ``"paraphrase"``,
+            variants: at least one of ``"original"`` (always searched, named or not), ``"synonym"``, ``"paraphrase"``,
                 ``"correction"``.
             thesaurus: synonyms by term, or a file of them; the built-in one by default; ``{}`` for none.
             neighbours: returns words related to a word.
@@ -87,10 +87,10 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
             options: of `BaseRetrievalStrategy`.
 
         Raises:
-            InputError: a kind of variant is unknown, or an option is invalid.
+            InputError: a kind of variant is unknown, none is given, or an option is invalid.
         """
-        if isinstance(variants, str) or not set(variants) <= set(VARIANTS):
-            raise InputError(f"variants are of {', '.join(VARIANTS)}, not {variants!r:.200}")
+        if isinstance(variants, str) or not variants or not set(variants) <= set(VARIANTS):
+            raise InputError(f"variants are at least one of {', '.join(VARIANTS)}, not {variants!r:.200}")
         self.variants = tuple(dict.fromkeys(variants))
         self._rules = {
             # The correction first: an identical variant of another kind would take its place, with less weight.

@@ -12,12 +12,13 @@ from pointsman.grammar import AMOUNT, plain
 from pointsman.retrieval.compress.base import BaseCompressor, Compressed
 from pointsman.retrieval.compress.spans import TextBudget, Unit, fill, units_of
 from pointsman.text import DEFAULT_ANALYZER, repair
+from pointsman.types import Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pointsman.protocols import Embedder
-    from pointsman.types import Hit, Query
+    from pointsman.types import Hit
 
 _log = logging.getLogger(__name__)
 
@@ -79,13 +80,13 @@ class ExtractiveCompressor(BaseCompressor):
         super().__init__(max_chars=max_chars, max_tokens=max_tokens, count_tokens=count_tokens)
         self.embedder = embedder
 
-    def compress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
+    def compress(self, query: str | Query, hits: Sequence[Hit]) -> Compressed:
         """The best sentences of all hits within the budget."""
         return self.within(self.budget, query, hits)
 
-    def within(self, budget: TextBudget, query: Query, hits: Sequence[Hit]) -> Compressed:
+    def within(self, budget: TextBudget, query: str | Query, hits: Sequence[Hit]) -> Compressed:
         """`compress` within another budget."""
-        ordered = Sentences(query.text, hits)
+        ordered = Sentences(Query.of(query).text, hits)
         order, degraded = self.order(ordered)
         excerpts = fill(order, hits, budget, ordered.words)
         parts = sum(len(excerpt.spans) for excerpt in excerpts if excerpt)

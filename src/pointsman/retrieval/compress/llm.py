@@ -102,7 +102,7 @@ class LLMCompressor(BaseCompressor):
             {"en": prompts} if isinstance(prompts, CompressionPrompts) else {**COMPRESSION, **(prompts or {})}
         )
 
-    def compress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
+    def compress(self, query: str | Query, hits: Sequence[Hit]) -> Compressed:
         """Ask about each hit, at most ``concurrency`` at once."""
         task = self._task(query, hits)
         with ThreadPoolExecutor(self.concurrency, "pointsman-compress") as pool:
@@ -113,7 +113,7 @@ class LLMCompressor(BaseCompressor):
                 job.result()
         return task.compressed()
 
-    async def acompress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
+    async def acompress(self, query: str | Query, hits: Sequence[Hit]) -> Compressed:
         """Async version of `compress`; uses the model's ``acomplete`` if it has one."""
         task = self._task(query, hits)
         limiter = anyio.CapacityLimiter(self.concurrency)
@@ -145,7 +145,8 @@ class LLMCompressor(BaseCompressor):
             else:
                 attempts.hear(answer)
 
-    def _task(self, query: Query, hits: Sequence[Hit]) -> _Extraction | _Summary:
+    def _task(self, query: str | Query, hits: Sequence[Hit]) -> _Extraction | _Summary:
+        query = Query.of(query)
         return _Extraction(self, query, hits) if self.mode == "extract" else _Summary(self, query, hits)
 
 

@@ -45,6 +45,9 @@ class BM25IndexManager:
         bm25_auto_sync: update the index before every search; if another process maintains it, read what that process
             has written.
         exact: use the exact formula also for k1 = 1.2 and b = 0.75, where tantivy's scores are within some 3 % of it.
+
+    Raises:
+        InputError: ``vector_store`` is neither, or a constant is out of range.
     """
 
     def __init__(
@@ -57,10 +60,16 @@ class BM25IndexManager:
         bm25_auto_sync: bool = True,
         exact: bool = False,
     ) -> None:
-        self.index_path = Path(index_path)
-        make_directory(self.index_path)
         store = getattr(vector_store, "store", vector_store)  # if a dataset
         vector_store = getattr(getattr(store, "collection", None), "truth", vector_store)
+        for name in ("identity", "sequence", "changes", "fetch"):
+            if not hasattr(vector_store, name):
+                raise InputError(
+                    f"vector_store is a dataset in a folder, or a DocumentSource; {type(vector_store).__name__} has "
+                    f"no {name!r}"
+                )
+        self.index_path = Path(index_path)
+        make_directory(self.index_path)
         self.vector_store = vector_store
         self._index = KeywordIndex(
             self.index_path / "index",

@@ -36,6 +36,7 @@ from pointsman.errors import (
     StoreError,
 )
 from pointsman.filters import Equals, In
+from pointsman.models.base import names_for_people
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.files import (
     POLL_SECONDS,
@@ -470,8 +471,9 @@ class Collection:
             InputError: they come from another one.
         """
         if self.embedder not in {None, name}:
+            stored, own = names_for_people(str(self.embedder), name)
             raise InputError(
-                f"{self._directory.name!r} holds vectors of {self.embedder!r}, not of {name!r}; "
+                f"{self._directory.name!r} holds vectors of {stored!r}, not of {own!r}; "
                 "open it with that embedder, or index the documents into a new dataset"
             )
 
