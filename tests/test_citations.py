@@ -35,7 +35,7 @@ def claims(answer: str, *texts: str) -> list[tuple[str, str]]:
 
 def test_checking_an_answer_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = itertools.count()
-    monkeypatch.setattr("pointsman.retrieval.dispatch.perf_counter", lambda: float(next(steps)))
+    monkeypatch.setattr("pointsman.citations.perf_counter", lambda: float(next(steps)))
     answer = '"a quote that stands in none of them." ' * 50 + "17 " * 50
     assert len(verify(answer, [hit("One."), hit("Two.")], timeout=1_000).claims) == 100
     with pytest.raises(InputError, match="within 20 s; check a part of it, or fewer hits"):

@@ -620,21 +620,24 @@ def test_a_request_has_a_budget(client: httpx.Client) -> None:
 class SlowEmbedder(HashingEmbedder):
     """Takes 20 ms a question."""
 
+    embedded = 0
+
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.embedded += len(texts)
         time.sleep(0.02 * len(texts))
         return super().embed_queries(texts)
 
 
 def test_a_request_has_a_budget_of_time(tmp_path: Path) -> None:
     """A hundred questions hold a worker no longer than it says; those that were not reached say so."""
-    space = pointsman.open(tmp_path, embedder=SlowEmbedder())
+    embedder = SlowEmbedder()
+    space = pointsman.open(tmp_path, embedder=embedder)
     space.dataset("rails").add(documents())
     app = create_app(space, limits=Limits(search_seconds=0.5))
     asked = {"queries": [f"railway switch {number}" for number in range(100)], "refuse": False}
     with serving(app) as address, httpx.Client(base_url=address, timeout=60) as client:
-        began = time.perf_counter()
         answers = client.post("/api/retrieval/search_many", json=asked).json()["answers"]
-        assert time.perf_counter() - began < 2  # of them take 2 s alone
+        assert embedder.embedded < 100
         late = [any("ask it again" in cause for cause in answer["degraded"]) for answer in answers]
         assert late == sorted(late), "the first ones are answered first"
         assert not late[0]

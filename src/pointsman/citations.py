@@ -12,11 +12,11 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from time import perf_counter
 from typing import Any, Literal, Protocol
 
 from pointsman._quantities import Date, Quantity, quantities
 from pointsman.errors import InputError
-from pointsman.retrieval.dispatch import Deadline
 from pointsman.text import detect, sentences
 
 Style = Literal["quoted", "xml"]
@@ -413,7 +413,9 @@ class _Sources:
     """The passages of all hits; equal hits are one passage, which is looked at once."""
 
     def __init__(self, hits: Iterable[Hit], timeout: float | None) -> None:
-        self._timeout, self._deadline = timeout, Deadline(timeout)
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+            raise InputError(f"timeout is a number of seconds above 0, or None, not {timeout!r:.80}")
+        self._timeout, self._begun = timeout, perf_counter()
         self._passages: list[_Passage] = []
         known: dict[tuple[str, str], _Passage] = {}
         for hit in hits:
@@ -439,7 +441,7 @@ class _Sources:
             yield number, self[number]
 
     def _check_time(self) -> None:
-        if self._deadline.left() == 0:
+        if self._timeout is not None and perf_counter() - self._begun >= self._timeout:
             remedy = "check a part of it, or fewer hits, at a time"
             raise InputError(f"the answer could not be checked within {self._timeout:g} s; {remedy}")
 

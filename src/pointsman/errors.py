@@ -48,7 +48,8 @@ class UnknownNameError(InputError):
     Attributes:
         kind: what was asked for, such as ``"dataset"``.
         name: the name.
-        known: the names that there are; None if nobody has looked.
+        known: the names that there are; empty if there is none, or if nobody has looked.
+        looked: whether somebody has looked for names.
     """
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...] | None = None) -> None:
@@ -58,11 +59,12 @@ class UnknownNameError(InputError):
         if nearest:
             remedy = f"; did you mean {nearest[0]!r}?{remedy.removeprefix(';')}"
         super().__init__(f"no {kind} named {name!r}{remedy}")
-        self.kind, self.name, self.known = kind, name, known
+        self.kind, self.name, self.known = kind, name, known or ()
+        self.looked = known is not None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how pickle makes a copy; its own way passes the message to the constructor."""
-        return type(self), (self.kind, self.name, self.known), self.__dict__
+        return type(self), (self.kind, self.name, self.known if self.looked else None), self.__dict__
 
 
 class UnmetNeedError(InputError):

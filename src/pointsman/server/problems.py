@@ -168,7 +168,7 @@ def _no_dataset(name: str, choices: str = "") -> Problem:
 
 def unknown_name(slug: str, error: UnknownNameError) -> Problem:
     """Return the problem for an unknown name of another kind."""
-    known: dict[str, Any] = {} if error.known is None else {"known": sorted(set(error.known))}
+    known: dict[str, Any] = {"known": sorted(set(error.known))} if error.looked else {}
     return Problem(slug, str(error), kind=error.kind, name=error.name, **known)
 
 
