@@ -208,6 +208,26 @@ class TestRepair:
             assert damaged.repair("notes").aside is None
             assert damaged.dataset("notes", create=False).verify().problems == ()
 
+    def test_a_dataset_without_its_manifest_is_reported_and_repaired(self, workspace: Path) -> None:
+        (workspace / "datasets" / "notes" / "manifest.json").unlink()
+        with opened(workspace) as damaged:
+            damaged.dataset("more").add([Document("one", "signal")])
+            assert damaged.names() == ["more", "notes"]
+            answer = damaged.search("signal", refuse=False)
+            assert {hit.dataset for hit in answer} == {"more"}
+            assert any("manifest.json is missing" in note for note in answer.degraded)
+            with pytest.raises(CorruptStoreError, match="verify --repair"):
+                damaged.dataset("notes").add([Document("new", "x")])
+        place = ["-w", str(workspace), "--json"]
+        shown = CliRunner().invoke(app, ["verify", *place])
+        assert shown.exit_code == 1
+        assert "manifest.json is missing" in json.loads(shown.stdout)["notes"]["problems"][0]
+        repaired = json.loads(CliRunner().invoke(app, ["verify", "--repair", *place]).stdout)["notes"]
+        assert (repaired["documents"], repaired["lost"], repaired["aside"]) == (49, 0, None)
+        assert repaired["problems"] == ["manifest.json was missing; describe the dataset again"]
+        with opened(workspace) as whole:
+            assert whole.dataset("notes", create=False).verify().problems == ()
+
     def test_a_name_that_is_none(self, workspace: Path) -> None:
         with opened(workspace) as damaged, pytest.raises(UnknownNameError, match="known: notes"):
             damaged.repair("other")
@@ -226,6 +246,7 @@ HARM: dict[str, Callable[[Path], object]] = {
     "documents gone": lambda folder: (folder / "documents.sqlite").unlink(),
     "documents empty": lambda folder: (folder / "documents.sqlite").write_bytes(b""),
     "documents garbage": lambda folder: (folder / "documents.sqlite").write_bytes(b"x" * 5000),
+    "manifest gone": lambda folder: (folder / "manifest.json").unlink(),
     "manifest empty": lambda folder: (folder / "manifest.json").write_bytes(b""),
 }
 

@@ -46,6 +46,7 @@ NEW: Final = ""
 
 _MANIFEST: Final = "workspace.json"
 _DATASETS: Final = "datasets"
+_OF_DATASET: Final = "manifest.json"
 _REMEMBERED: Final = 10_000  # manifests that are read again only when they change
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
@@ -341,8 +342,13 @@ class LocalBackend(BaseBackend):
 
         if name.startswith("."):  # a dataset that is being deleted
             return None
-        stamp = file_stamp(self.folder(name) / "manifest.json")
+        stamp = file_stamp(self.folder(name) / _OF_DATASET)
         if stamp == "absent":
+            if _has_documents(self.folder(name)) and not (self.folder(name) / _OF_DATASET).exists():  # not just created
+                raise CorruptStoreError(
+                    f"{self.folder(name) / _OF_DATASET} is missing; 'pointsman verify --repair' makes a new one, "
+                    "or restore it from a backup"
+                )
             return None
         known, record = self._abouts.get(name, (None, None))
         if stamp != known:
@@ -418,11 +424,15 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _holds_dataset(folder: Path) -> bool:
-    """Whether a folder holds a dataset; an unreadable one counts as a dataset."""
+    """Whether a folder holds a dataset; an unreadable one counts as a dataset, and so does one without its manifest."""
     try:
-        return (folder / "manifest.json").exists()
+        return (folder / _OF_DATASET).exists() or _has_documents(folder)
     except PermissionError:
         return True
+
+
+def _has_documents(folder: Path) -> bool:
+    return (folder / "documents.sqlite").exists()
 
 
 @contextmanager

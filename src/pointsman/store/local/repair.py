@@ -85,10 +85,11 @@ def repair_collection(directory: Path) -> Repair:
                 f"{directory / TRUTH} is missing, and nothing can be recovered without it; restore it from a backup, "
                 "or delete the dataset and index it again"
             )
+    lost = () if (directory / MANIFEST).exists() else (f"{MANIFEST} was missing; describe the dataset again",)
     problems = _problems(directory)
     if not problems:
         with closing(Collection(directory)) as collection:
-            return Repair(len(collection.truth), 0, 0, (), None)
+            return Repair(len(collection.truth), 0, 0, lost, None)
     lock = WriterLock(directory)
     lock.acquire()
     try:
@@ -99,14 +100,14 @@ def repair_collection(directory: Path) -> Repair:
     with closing(Collection(directory)) as collection:
         collection.rebuild()
         return Repair(
-            len(collection.truth), salvage.lost, salvage.without_vector, (*problems, *salvage.complaints), aside
+            len(collection.truth), salvage.lost, salvage.without_vector, (*lost, *problems, *salvage.complaints), aside
         )
 
 
 def _problems(directory: Path) -> list[str]:
     """Return the problems of the documents or the manifest; damaged indexes are rebuilt along the way."""
     try:
-        with closing(Collection(directory)) as collection:
+        with closing(Collection(directory, about={"name": directory.name})) as collection:
             problems = list(collection.verify().problems)
             if not problems or collection.truth.check():
                 return problems
