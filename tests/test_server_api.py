@@ -499,6 +499,19 @@ def test_a_path_names_all_its_methods(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/api/datasets/notes/count?filter=lang%20=%20ru", "no query parameter 'filter' here; did you mean 'filters'?"),
+        ("/api/datasets/notes/count?foo=1", "no query parameter 'foo' here; known: filters"),
+        ("/api/me?foo=1", "no query parameter 'foo' here; known: none"),
+    ],
+)
+def test_an_unknown_query_parameter_is_told_of(client: httpx.Client, path: str, told: str) -> None:
+    assert told in problem(client.get(path), 422, "invalid-input")["detail"]
+    assert client.get("/health?foo=1").status_code == 200
+
+
+@pytest.mark.parametrize(
     "path", ["/health", "/ready", "/metrics", "/api/me", "/api/datasets", "/api/datasets/notes/count", "/nowhere"]
 )
 def test_head_is_answered_as_get_without_the_body(client: httpx.Client, path: str) -> None:
