@@ -495,7 +495,33 @@ def test_what_is_not_there_is_a_problem_too(
 def test_a_path_names_all_its_methods(client: httpx.Client) -> None:
     answer = client.request("PATCH", "/api/datasets/notes")
     problem(answer, 405, "method-not-allowed")
-    assert answer.headers["allow"] == "DELETE, GET"
+    assert answer.headers["allow"] == "DELETE, GET, HEAD"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/api/datasets/notes/count?filter=lang%20=%20ru", "no query parameter 'filter' here; did you mean 'filters'?"),
+        ("/api/datasets/notes/count?foo=1", "no query parameter 'foo' here; known: filters"),
+        ("/api/me?foo=1", "no query parameter 'foo' here; known: none"),
+    ],
+)
+def test_an_unknown_query_parameter_is_told_of(client: httpx.Client, path: str, told: str) -> None:
+    assert told in problem(client.get(path), 422, "invalid-input")["detail"]
+    assert client.get("/health?foo=1").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/health", "/ready", "/metrics", "/api/me", "/api/datasets", "/api/datasets/notes/count", "/nowhere"]
+)
+def test_head_is_answered_as_get_without_the_body(client: httpx.Client, path: str) -> None:
+    head, get = client.head(path), client.get(path)
+    assert (head.status_code, head.content) == (get.status_code, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
+    if path != "/metrics":
+        assert head.headers["content-length"] == get.headers["content-length"] == str(len(get.content))
+    assert client.head("/api/retrieval/search").status_code == 405
+    assert 'method="HEAD",route="/health",status="200"' in client.get("/metrics").text or path != "/health"
 
 
 def test_one_damaged_dataset_does_not_hide_the_others(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, StreamingResponse
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class Json(JSONResponse):
@@ -32,6 +32,32 @@ class Lines(StreamingResponse):
             await self.stream_response(send)
         except OSError as error:
             raise ClientDisconnect from error
+
+
+class Heads:
+    """Answers ``HEAD`` as ``GET``, without the body.
+
+    Args:
+        app: answers the requests; its routes for ``GET`` need not name ``HEAD``.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_head(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        get = {**scope, "method": "GET"}
+        try:
+            await self._app(get, receive, send_head)
+        finally:
+            scope["route"] = get.get("route")  # for the log
 
 
 def plain(value: Any) -> bytes:

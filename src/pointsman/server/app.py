@@ -2,7 +2,7 @@
 
 ::
 
-    Observed ─ SecurityHeaders ─ RequestHead ─ TrustedHosts ─ CrossSite ─ Guard ─ Bodies ─ routes
+    Observed ─ SecurityHeaders ─ RequestHead ─ TrustedHosts ─ CrossSite ─ Guard ─ Bodies ─ Heads ─ routes
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from starlette.routing import BaseRoute, Match
 from pointsman._version import __version__
 from pointsman.errors import PointsmanError, StoreError
 from pointsman.server import problems
-from pointsman.server.answers import Json
+from pointsman.server.answers import Heads, Json
 from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Gate, Limits, secure
 from pointsman.server.metrics import Metrics, Observed
@@ -91,7 +91,8 @@ def create_app(
     state.metrics.queued.set_function(lambda: state.gate.waiting)
     app = describe(FastAPI(lifespan=_lifespan(state, settings_file), **OPTIONS))
     app.state.pointsman = state
-    secured = secure(app, keys=keys, limits=limits, loopback=loopback, keyless=keyless, hosts=hosts, origins=origins)
+    inner = Heads(app)
+    secured = secure(inner, keys=keys, limits=limits, loopback=loopback, keyless=keyless, hosts=hosts, origins=origins)
     return Observed(secured, state.metrics, logging.getLogger("pointsman.access"))
 
 
@@ -242,6 +243,8 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     if error.status_code == 405:  # the framework names the methods of one route, but a path has several
         routes = (route for router in _ROUTERS for route in router.routes)
         methods = {method for route in routes for method in _methods(route, request.scope)}
+        if "GET" in methods:
+            methods.add("HEAD")
         headers["Allow"] = ", ".join(sorted(methods))
     problem = problems.of_status(error.status_code, str(error.detail), headers)
     return problems.response(problem, getattr(request.state, "request_id", None), request.url.path)

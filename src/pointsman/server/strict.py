@@ -1,15 +1,17 @@
-"""Routes that parse JSON strictly, with `pointsman.server.limits.parse_json`."""
+"""Routes that parse JSON strictly, with `pointsman.server.limits.parse_json`, and refuse unknown query parameters."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import difflib
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import Request
 from fastapi.routing import APIRoute
 
 from pointsman.server.limits import parse_json
+from pointsman.server.problems import Problem
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -31,14 +33,31 @@ class _StrictRequest(Request):
         return await read_json(await self.body())
 
 
+def _check_names(names: Iterable[str], known: list[str]) -> None:
+    """Check the names of query parameters; a misspelt filter would otherwise select everything.
+
+    Raises:
+        Problem: ``invalid-input``: one is unknown.
+    """
+    for name in names:
+        if name not in known:
+            nearest = difflib.get_close_matches(name[:100], known, 1, 0.6)
+            choices = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(known) or 'none'}"
+            raise Problem("invalid-input", f"there is no query parameter {name!r:.80} here; {choices}")
+
+
 class StrictRoute(APIRoute):
     """For ``APIRouter(route_class=StrictRoute)``; setting it later has no effect."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         """Return the handler, which is given a strict request."""
         handler = super().get_route_handler()
+        ours = self.path_format.startswith("/api/")  # foreign clients and probes may send more
+        known = [parameter.alias for parameter in self.dependant.query_params]
 
         async def handle(request: Request) -> Response:
+            if ours:
+                _check_names(request.query_params, known)
             return await handler(_StrictRequest(request.scope, request.receive))
 
         return handle
