@@ -24,6 +24,7 @@ from pointsman.settings import Settings, describe
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+IN_ONE_FOLDER = {"recipes.md", "strategies.md"}  # programs that a reader tries one after another, and again
 CLI_PAGE = ROOT / "docs" / "cli.md"
 SETTINGS_PAGE = ROOT / "docs" / "settings.md"
 BETWEEN = re.compile(r"(<!-- help: .*? -->\n).*?(<!-- /help -->)", re.DOTALL)
@@ -50,9 +51,10 @@ def test_examples_in_docstrings_run(path: Path) -> None:
 
 @pytest.mark.parametrize("page", pages_with("python"), ids=lambda page: page.name)
 def test_python_examples_run(page: Path, tmp_path: Path) -> None:
-    for number, code in enumerate(blocks(page, "python"), 1):
-        folder = tmp_path / str(number)
-        folder.mkdir()
+    examples = list(enumerate(blocks(page, "python"), 1))
+    for number, code in examples * 2 if page.name in IN_ONE_FOLDER else examples:
+        folder = tmp_path if page.name in IN_ONE_FOLDER else tmp_path / str(number)
+        folder.mkdir(exist_ok=True)
         done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"example {number} of {page.name}:\n{done.stderr}"
 
@@ -68,6 +70,9 @@ def test_console_examples_run(page: Path, tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{line}\n{done.stderr}"
         assert done.stdout.strip(), f"{line} printed nothing"
+        if command[1] == "search":
+            found = json.loads(done.stdout)["hits"] if "--json" in command else "No r" not in done.stdout
+            assert found, f"{line} finds nothing"
 
 
 def test_links_between_pages_lead_somewhere() -> None:
