@@ -19,7 +19,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from pointsman import Dataset, Document, Hit
 from pointsman.cli.app import app
+from pointsman.models import HashingEmbedder
 from pointsman.settings import Settings, describe
 
 ROOT = Path(__file__).parents[1]
@@ -73,6 +75,14 @@ def test_console_examples_run(page: Path, tmp_path: Path) -> None:
         if command[1] == "search":
             found = json.loads(done.stdout)["hits"] if "--json" in command else "No r" not in done.stdout
             assert found, f"{line} finds nothing"
+
+
+def test_the_page_of_the_service_names_every_field_of_an_answer() -> None:
+    page = (ROOT / "docs" / "http.md").read_text("utf-8")
+    named = set(re.findall(r"`(\w+)`", page[page.index("An answer has") :].partition("\n\n")[0]))
+    answer = Dataset("notes", embedder=HashingEmbedder()).search("signal").to_dict()
+    assert {*answer, *answer["performance"]} <= named
+    assert set(Hit(Document("a", "text"), 1.0).to_dict()) <= named
 
 
 def test_links_between_pages_lead_somewhere() -> None:
