@@ -375,6 +375,52 @@ def test_one_is_singular(indexed: Cli) -> None:
     assert "1 hit in" in text
 
 
+PAGE = (Path(__file__).parents[1] / "docs" / "cli.md").read_text("utf-8")
+FORMS = PAGE.partition("## JSON forms")[2].partition("\n## ")[0]
+
+
+def form_of(command: str) -> set[str]:
+    """The names in the documented JSON of a command, and of those that share its block."""
+    blocks = re.findall(r"^(`.*?)\n\n```text\n(.*?)```", FORMS, re.DOTALL | re.MULTILINE)
+    (form,) = [form for title, form in blocks if f"`{command}`" in title]
+    return set(re.findall(r'"([^"]+)"', form))
+
+
+def names_in(value: Any) -> set[str]:
+    """All keys, except below keys whose own keys are names of other things."""
+    if isinstance(value, list):
+        return {name for item in value for name in names_in(item)}
+    if not isinstance(value, dict):
+        return set()
+    free = {"metadata", "weights", "ndcg", "gain_at_least"}
+    below = {name for key, item in value.items() if key not in free for name in names_in(item)}
+    return set(value) | below
+
+
+def test_the_documented_json_forms_have_the_names_that_are_printed(indexed: Cli) -> None:
+    found = indexed.json("search", "trian track", "--explain", "--why", "nobody", "--no-refuse")
+    assert names_in(found) <= form_of("search")
+    refused = indexed.json("search", "borscht", "--strategy", "bm25")
+    assert set(refused) | {"trace", "why"} == set(found) <= form_of("search")
+    assert found["spelling"] is None or set(found["spelling"]) <= form_of("search")
+    assert names_in(indexed.json("index", "docs", "--dataset", "notes")) | {"path", "reason"} == form_of("index")
+    (indexed.folder / "answer.txt").write_text('It "guides trains" 7 times [1].')
+    (indexed.folder / "hits.json").write_text(json.dumps(found))
+    shown = names_in(indexed.json("text", "en.md", "--dataset", "notes"))
+    shown |= names_in(indexed.json("verify-answer", "answer.txt", "--hits", "hits.json", code=1))
+    assert shown == form_of("verify-answer")
+    labels = indexed.folder / "labels"
+    labels.mkdir()
+    queries = [json.dumps({"_id": str(number), "text": f"railway track {number}"}) for number in range(40)]
+    (labels / "queries.jsonl").write_text("\n".join(queries))
+    id_ = next(hit["id"] for hit in found["hits"] if hit["metadata"]["source"] == "en.md")
+    rows = "".join(f"{number}\t{id_}\t1\n" for number in range(40))
+    (labels / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    calibrated = names_in(indexed.json("calibrate", "labels", "--dataset", "notes", "--dry-run"))
+    assert calibrated | names_in(indexed.json("calibrate", "--reset")) <= form_of("calibrate")
+    assert names_in(indexed.json("tune", "labels", "--dataset", "notes", "--dry-run")) <= form_of("tune")
+
+
 def test_search_says_why(indexed: Cli) -> None:
     ids = [hit["id"] for hit in indexed.json("search", "tea", "-k", "10", "--no-refuse")["hits"]]
     found = indexed.json("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1], "--why", "nobody")

@@ -327,11 +327,44 @@ class TestF4:
         inner = again.retrievers[1]
         assert isinstance(inner, DatasetRetriever)
         assert (inner.dataset.name, inner.dataset.description, inner.method) == ("два", "о рельсах", "vector")
-        with pytest.raises(InputError, match="not empty"):
-            made.persist(tmp_path / "saved")
-        for retriever in (*made.retrievers, *again.retrievers):
+        assert made.add_nodes([Document("new", "a rail lamp of another kind")])
+        made.persist(tmp_path / "saved", fs=None)  # a framework's option
+        later = SimpleHybridRetriever.load(
+            tmp_path / "saved", lambda folder: DatasetRetriever.load(folder, embedder=embedder)
+        )
+        assert "new" in [hit.id for hit in later.retrieve("rail lamp", 80)]
+        assert later.add_nodes([Document("newest", "a rail lamp of the last kind")])
+        later.persist(tmp_path / "saved")
+        assert "newest" in [hit.id for hit in later.retrieve("rail lamp", 80)], "what was loaded stays usable"
+        for retriever in (*made.retrievers, *again.retrievers, *later.retrievers):
             assert isinstance(retriever, DatasetRetriever)
             retriever.dataset.close()
+
+    def test_it_is_saved_in_place_of_nothing_else(self, tmp_path: Path) -> None:
+        class Failing(Fixed):
+            def persist(self, folder: Path) -> None:
+                folder.mkdir()
+                raise OSError("disk full")
+
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "notes.txt").write_text("mine")
+        (tmp_path / "file").write_text("a file")
+        with Dataset("one", embedder=HashingEmbedder()) as one:
+            made = SimpleHybridRetriever(one.retriever("bm25"))
+            made.add_nodes(corpus(5))
+            with pytest.raises(InputError, match="holds more than a saved hybrid retriever"):
+                made.persist(tmp_path / "mine")
+            assert [item.name for item in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+            for path in ("file", "file/below"):
+                with pytest.raises(InputError, match="is not a folder; name a new one"):
+                    made.persist(tmp_path / path)
+            made.persist(tmp_path / "saved")
+            before = sorted(item.name for item in (tmp_path / "saved").iterdir())
+            with pytest.raises(OSError, match="disk full"):
+                SimpleHybridRetriever(one.retriever("bm25"), Failing()).persist(tmp_path / "saved")
+            assert sorted(item.name for item in (tmp_path / "saved").iterdir()) == before
+            made.persist(tmp_path / "saved")
+            assert len(list((tmp_path / "saved").iterdir())) == 2, "the manifest and the last save"
 
     def test_what_cannot_be_saved_or_loaded(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="fixed cannot be saved"):

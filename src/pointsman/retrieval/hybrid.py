@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self
+from uuid import uuid4
 
 from pointsman._twins import in_thread
 from pointsman.errors import CorruptStoreError, InputError
@@ -31,6 +33,7 @@ TIMEOUT = 30.0
 """Seconds after which a search returns what it has."""
 
 _MANIFEST = "hybrid.json"
+_SAVED = "saved-"  # the folder of a save, which the manifest names
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ class SimpleHybridRetriever(BaseRetriever):
         self._key = content_key if dedupe == "content" else _node_key if several else None
         self._branches = self._asked({})
         self._breaker = breaker or Breaker()
+        self._loaded_from: Path | None = None
 
     def _asked(self, options: Mapping[str, Any]) -> list[RetrieverBranch]:
         """The retrievers, set up to be called with these further arguments."""
@@ -202,15 +206,22 @@ class SimpleHybridRetriever(BaseRetriever):
         """Async version of `add_nodes`."""
         return await in_thread(self.add_nodes, nodes)
 
-    async def apersist(self, persist_dir: str | Path) -> None:
+    async def apersist(self, persist_dir: str | Path, **options: Any) -> None:
         """Async version of `persist`."""
-        await in_thread(self.persist, persist_dir)
+        await in_thread(self.persist, persist_dir, **options)
 
-    def persist(self, persist_dir: str | Path) -> None:
-        """Save every retriever in its own folder below ``persist_dir``.
+    def persist(self, persist_dir: str | Path, **options: Any) -> None:  # noqa: ARG002  (see below)
+        """Save every retriever in its own folder below ``persist_dir``, in place of what was saved there before.
+
+        The new save is written beside the former one and then takes its place in one step, so a failure or a crash
+        leaves one of them whole.
+
+        Args:
+            persist_dir: a new or empty folder, or one that holds nothing but a saved hybrid retriever.
+            options: ignored; callers of other libraries' retrievers pass what those accept.
 
         Raises:
-            InputError: one of them cannot be saved; nothing is written then.
+            InputError: one of them cannot be saved, or ``persist_dir`` holds something else; nothing is written then.
         """
         if callable(self._fusion):
             raise InputError("a fusion function cannot be saved; name a method, or save the retrievers themselves")
@@ -223,10 +234,15 @@ class SimpleHybridRetriever(BaseRetriever):
             raise InputError(f"{', '.join(unable)} cannot be saved; give a retriever a method persist(folder)")
         from pointsman.store.local.files import replacing
 
-        folder = Path(persist_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        for place, retriever in enumerate(self.retrievers):
-            retriever.persist(folder / _folder(place))  # type: ignore[attr-defined]  # checked above
+        folder = _own_folder(Path(persist_dir))
+        saved = folder / f"{_SAVED}{uuid4().hex}"
+        saved.mkdir()
+        try:
+            for place, retriever in enumerate(self.retrievers):
+                retriever.persist(saved / _folder(place))  # type: ignore[attr-defined]  # checked above
+        except BaseException:
+            shutil.rmtree(saved, ignore_errors=True)
+            raise
         about = {
             "format": 1,
             "names": list(self.names),
@@ -234,9 +250,13 @@ class SimpleHybridRetriever(BaseRetriever):
             "fusion": self._fusion,
             "weights": None if self._weights is None else list(self._weights.values()),
             "depth": self._depth,
+            "saved": saved.name,
         }
         with replacing(folder / _MANIFEST) as file:
             file.write(json.dumps(about, ensure_ascii=False, indent=2).encode())
+        for former in folder.glob(f"{_SAVED}*"):
+            if former not in {saved, self._loaded_from}:  # what was loaded is still in use
+                shutil.rmtree(former, ignore_errors=True)
 
     @classmethod
     def load(cls, persist_dir: str | Path, *loaders: Callable[[Path], Retriever], **options: Any) -> Self:
@@ -256,7 +276,9 @@ class SimpleHybridRetriever(BaseRetriever):
         try:
             about = json.loads((folder / _MANIFEST).read_text("utf-8"))
             names, kinds = [str(name) for name in about["names"]], [str(kind) for kind in about["kinds"]]
-            weights = about["weights"]
+            weights, name = about["weights"], about.get("saved", "")
+            if name and not (name.startswith(_SAVED) and Path(name).name == name):
+                raise ValueError(f"it cannot have been saved in {name!r:.80}")
             if not names or not isinstance(about["names"], list) or not isinstance(weights, (list, NoneType)):
                 raise TypeError("its names or weights are not a list")
             saved = {"fusion": about["fusion"], "weights": weights, "depth": check_top_k(about["depth"])}
@@ -273,8 +295,10 @@ class SimpleHybridRetriever(BaseRetriever):
                 f"{len(names)} retrievers are saved at {folder} ({', '.join(kinds)}); give as many loaders, "
                 f"not {len(loaders)}"
             )
-        retrievers = [make(folder / _folder(place)) for place, make in enumerate(makers)]
-        return cls(*retrievers, **{"names": names, **saved, **options})
+        retrievers = [make(folder / name / _folder(place)) for place, make in enumerate(makers)]
+        loaded = cls(*retrievers, **{"names": names, **saved, **options})
+        loaded._loaded_from = folder / name
+        return loaded
 
 
 def _node_key(hit: Hit) -> Hashable:
@@ -286,6 +310,21 @@ def content_key(hit: Hit) -> Hashable:
     """A key that is equal for documents with the same text, ignoring case and white space."""
     text = " ".join(hit.document.text.casefold().split())
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _own_folder(folder: Path) -> Path:
+    """Return a folder to save into, created if need be.
+
+    Raises:
+        InputError: it is no folder, or holds something else than saved hybrid retrievers.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"{folder} is not a folder; name a new one to save into") from None
+    if any(not item.name.startswith((_MANIFEST, _SAVED)) for item in folder.iterdir()):
+        raise InputError(f"{folder} is not empty, and holds more than a saved hybrid retriever; name a new folder")
+    return folder
 
 
 def _folder(place: int) -> str:
