@@ -363,6 +363,7 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
     # What reads this machine's files, opens databases with its own passwords, or hands vectors about.
     local |= {
         "attach",
+        "own_names",
         "detach",
         "repair",
         "stored_policy",
