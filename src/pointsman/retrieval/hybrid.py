@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ TIMEOUT = 30.0
 """Seconds after which a search returns what it has."""
 
 _MANIFEST = "hybrid.json"
-_SAVED = "saved-"  # the folder of a save, which the manifest names
+_SAVED = re.compile(r"retriever_\d+(-[0-9a-f]{32})?")  # a retriever's folder; a later save has other ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class SimpleHybridRetriever(BaseRetriever):
         self._key = content_key if dedupe == "content" else _node_key if several else None
         self._branches = self._asked({})
         self._breaker = breaker or Breaker()
-        self._loaded_from: Path | None = None
+        self._loaded_from: frozenset[Path] = frozenset()
 
     def _asked(self, options: Mapping[str, Any]) -> list[RetrieverBranch]:
         """The retrievers, set up to be called with these further arguments."""
@@ -235,13 +236,14 @@ class SimpleHybridRetriever(BaseRetriever):
         from pointsman.store.local.files import replacing
 
         folder = _own_folder(Path(persist_dir))
-        saved = folder / f"{_SAVED}{uuid4().hex}"
-        saved.mkdir()
+        former = [item for item in folder.iterdir() if _SAVED.fullmatch(item.name)]
+        saved = [folder / _folder(place, anew=bool(former)) for place in range(len(self.retrievers))]
         try:
-            for place, retriever in enumerate(self.retrievers):
-                retriever.persist(saved / _folder(place))  # type: ignore[attr-defined]  # checked above
+            for retriever, own in zip(self.retrievers, saved, strict=True):
+                retriever.persist(own)  # type: ignore[attr-defined]  # checked above
         except BaseException:
-            shutil.rmtree(saved, ignore_errors=True)
+            for own in saved:
+                shutil.rmtree(own, ignore_errors=True)
             raise
         about = {
             "format": 1,
@@ -250,13 +252,13 @@ class SimpleHybridRetriever(BaseRetriever):
             "fusion": self._fusion,
             "weights": None if self._weights is None else list(self._weights.values()),
             "depth": self._depth,
-            "saved": saved.name,
+            "folders": [own.name for own in saved],
         }
         with replacing(folder / _MANIFEST) as file:
             file.write(json.dumps(about, ensure_ascii=False, indent=2).encode())
-        for former in folder.glob(f"{_SAVED}*"):
-            if former not in {saved, self._loaded_from}:  # what was loaded is still in use
-                shutil.rmtree(former, ignore_errors=True)
+        for own in former:
+            if own not in self._loaded_from:  # what was loaded is still in use
+                shutil.rmtree(own, ignore_errors=True)
 
     @classmethod
     def load(cls, persist_dir: str | Path, *loaders: Callable[[Path], Retriever], **options: Any) -> Self:
@@ -276,9 +278,10 @@ class SimpleHybridRetriever(BaseRetriever):
         try:
             about = json.loads((folder / _MANIFEST).read_text("utf-8"))
             names, kinds = [str(name) for name in about["names"]], [str(kind) for kind in about["kinds"]]
-            weights, name = about["weights"], about.get("saved", "")
-            if name and not (name.startswith(_SAVED) and Path(name).name == name):
-                raise ValueError(f"it cannot have been saved in {name!r:.80}")
+            weights = about["weights"]
+            folders = [str(name) for name in about.get("folders", map(_folder, range(len(names))))]
+            if len(folders) != len(names) or not all(map(_SAVED.fullmatch, folders)):
+                raise ValueError(f"these cannot be the folders of its {len(names)} retrievers: {folders!r:.200}")
             if not names or not isinstance(about["names"], list) or not isinstance(weights, (list, NoneType)):
                 raise TypeError("its names or weights are not a list")
             saved = {"fusion": about["fusion"], "weights": weights, "depth": check_top_k(about["depth"])}
@@ -295,9 +298,10 @@ class SimpleHybridRetriever(BaseRetriever):
                 f"{len(names)} retrievers are saved at {folder} ({', '.join(kinds)}); give as many loaders, "
                 f"not {len(loaders)}"
             )
-        retrievers = [make(folder / name / _folder(place)) for place, make in enumerate(makers)]
+        places = [folder / name for name in folders]
+        retrievers = [make(place) for make, place in zip(makers, places, strict=True)]
         loaded = cls(*retrievers, **{"names": names, **saved, **options})
-        loaded._loaded_from = folder / name
+        loaded._loaded_from = frozenset(places)
         return loaded
 
 
@@ -322,10 +326,10 @@ def _own_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise InputError(f"{folder} is not a folder; name a new one to save into") from None
-    if any(not item.name.startswith((_MANIFEST, _SAVED)) for item in folder.iterdir()):
+    if any(not (item.name.startswith(_MANIFEST) or _SAVED.fullmatch(item.name)) for item in folder.iterdir()):
         raise InputError(f"{folder} is not empty, and holds more than a saved hybrid retriever; name a new folder")
     return folder
 
 
-def _folder(place: int) -> str:
-    return f"retriever_{place}"
+def _folder(place: int, *, anew: bool = False) -> str:
+    return f"retriever_{place}-{uuid4().hex}" if anew else f"retriever_{place}"
