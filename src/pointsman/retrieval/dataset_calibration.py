@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pointsman.errors import ConflictError, InputError
 from pointsman.retrieval.relevance import Relevance
-from pointsman.store.backend import NEW
 
 if TYPE_CHECKING:
     from pointsman.store.backend import Backend, Record
@@ -233,6 +232,8 @@ def change_calibrations(
         ConflictError: others keep changing them.
         InputError: the stored record is invalid.
     """
+    from pointsman.store.backend import NEW  # brings SQLite, which a client does without
+
     for attempt in range(_ATTEMPTS):
         record = backend.record(CALIBRATION)
         fitted = _calibrations_in(backend, record)

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal
 
 from pointsman.errors import StoreError, UnknownNameError, UnmetNeedError
-from pointsman.models.base import names_for_people
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.pool import LISTS
 from pointsman.store.base import SPREAD_NOTE
@@ -133,6 +132,8 @@ class Source(ABC):
         if stored_name is None:
             return None
         if stored_name != self.embedder.name:
+            from pointsman.models.base import names_for_people  # brings NumPy, which a client does without
+
             stored, own = names_for_people(stored_name, self.embedder.name)
             raise UnmetNeedError(
                 f"dataset {self.name!r} holds vectors of {stored!r}, but is opened with {own!r}; "
