@@ -90,7 +90,7 @@ const TEXTS = {
 
   // what was chosen
   "choice.strategy": ["Strategy", "采用策略", "Стратегия"],
-  "choice.confidence": ["{sure} likely that at least one hit is relevant", "其中有相关结果的概率 {sure}", "с вероятностью {sure} среди них есть подходящее"],
+  "choice.confidence": ["{sure} likely that a hit is relevant", "其中有相关结果的概率 {sure}", "подходящее с вероятностью {sure}"],
   "choice.reranked": ["reranked", "已重排", "переранжировано"],
 
   // the railway
