@@ -352,6 +352,8 @@ class Workspace:
         self._record("")
         return sorted(self._records[1] if self._records is not None else ())
 
+    aown_names = async_twin(own_names)
+
     anames = async_twin(names)
 
     def datasets(self) -> list[Dataset]:
