@@ -1163,7 +1163,7 @@ CASES = {
 def impatient(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.setattr(_remote, "_LARGEST", 10_000)
     monkeypatch.setattr("random.uniform", lambda *_: 0.02)
-    with Client(hostile.url, KEY, timeout=0.5) as made:
+    with Client(hostile.url, KEY, timeout=2) as made:
         yield made
 
 
