@@ -36,7 +36,7 @@ from pointsman._remote import (
     sendable,
     time_limit,
 )
-from pointsman._twins import async_twin, in_thread
+from pointsman._twins import async_twin
 from pointsman._values import plain
 from pointsman.errors import FilterError, InputError, PointsmanError, ServiceError, UnknownNameError, UnmetNeedError
 from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_filter
@@ -258,8 +258,9 @@ class Client:
         from pointsman.indexing import index_paths
 
         target: Any = self.dataset(dataset, description=description)
-        sizes = {"max_tokens": max_tokens, "overlap": overlap}
-        return index_paths(target, paths, hidden=hidden, limits=limits, on_progress=on_progress, **sizes)
+        return index_paths(
+            target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, limits=limits, on_progress=on_progress
+        )
 
     aindex = async_twin(index)
 
@@ -721,9 +722,7 @@ class RemoteDataset:
             return None
         return self._document(answer)
 
-    async def aget(self, id: str) -> Document | None:  # noqa: A002  (see get)
-        """Async version of `get`."""
-        return await in_thread(self.get, id)
+    aget = async_twin(get)
 
     def get_many(self, ids: Sequence[str]) -> list[Document | None]:
         """Return the documents with these ids in order, None for unknown ids; one request each."""

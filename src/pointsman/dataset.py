@@ -14,11 +14,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
-from pointsman._twins import async_twin, in_thread
+from pointsman._twins import async_twin
 from pointsman.engine import Engine
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.filters import parse_filter
-from pointsman.models.base import as_embedder, names_for_people
+from pointsman.models.base import as_embedder, mixed_embedders
 from pointsman.models.queries import QueryVectors
 from pointsman.passages import SourceText, source_text
 from pointsman.request import SearchOptions, SearchRequest
@@ -309,9 +309,7 @@ class Dataset(Source):
 
     adelete = async_twin(delete)
 
-    async def aget(self, id: str) -> Document | None:  # noqa: A002  (see get)
-        """Async version of `get`."""
-        return await in_thread(self.get, id)
+    aget = async_twin(Source.get)
 
     def get_many(self, ids: Sequence[str]) -> list[Document | None]:
         """Return the documents with these ids in order, None for unknown ids."""
@@ -784,11 +782,7 @@ class Dataset(Source):
         """
         stored_name = store.info.embedder
         if stored_name is not None and stored_name != self.embedder.name:
-            stored, own = names_for_people(stored_name, self.embedder.name)
-            raise InputError(
-                f"{self.name!r} holds vectors of {stored!r}, not of {own!r}; "
-                "open it with that embedder, or index the documents into a new dataset"
-            )
+            raise mixed_embedders(repr(self.name), stored_name, self.embedder.name)
 
     @cached_property
     def _document_embedder(self) -> CachedEmbedder:

@@ -345,6 +345,8 @@ class Workspace:
         """Return the names of all datasets, sorted."""
         return sorted({*self.own_names(), *self._attached()})
 
+    anames = async_twin(names)
+
     def own_names(self) -> list[str]:
         """Return the names of the datasets stored in the workspace, sorted; attached collections are not."""
         if isinstance(self.backend, LocalBackend):
@@ -353,8 +355,6 @@ class Workspace:
         return sorted(self._records[1] if self._records is not None else ())
 
     aown_names = async_twin(own_names)
-
-    anames = async_twin(names)
 
     def datasets(self) -> list[Dataset]:
         """Return all datasets, by name."""
@@ -473,8 +473,9 @@ class Workspace:
         from pointsman.indexing import index_paths
 
         target = self.dataset(dataset, description=description)
-        sizes = {"max_tokens": max_tokens, "overlap": overlap}
-        return index_paths(target, paths, hidden=hidden, limits=limits, on_progress=on_progress, **sizes)
+        return index_paths(
+            target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, limits=limits, on_progress=on_progress
+        )
 
     aindex = async_twin(index)
 

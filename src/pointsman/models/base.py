@@ -32,6 +32,21 @@ def names_for_people(*names: str) -> tuple[str, ...]:
     return short if len(set(short)) == len(set(names)) else tuple(name.rstrip("|") for name in names)
 
 
+def mixed_embedders(holder: str, stored: object, own: str) -> InputError:
+    """Return the error of writing vectors of one embedder beside those of another.
+
+    Args:
+        holder: what holds the stored vectors, such as ``"this dataset"``.
+        stored: the name of the embedder of the stored vectors.
+        own: the name of the embedder of the new ones.
+    """
+    theirs, ours = names_for_people(str(stored), own)
+    return InputError(
+        f"{holder} holds vectors of {theirs!r}, not of {ours!r}; "
+        "open it with that embedder, or index the documents into a new dataset"
+    )
+
+
 class BaseEmbedder(ABC):
     """Implements the protocol ``Embedder`` except for the two methods that run the model.
 

@@ -13,7 +13,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
 
-from pointsman._twins import in_thread
+from pointsman._twins import async_twin, in_thread
 from pointsman.errors import CorruptStoreError, InputError
 from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import Question, RetrieverBranch, ask, nothing_answered, unique_names
@@ -203,13 +203,7 @@ class SimpleHybridRetriever(BaseRetriever):
                 holding.append(name)
         return NodesAdded(tuple(holding), failed)
 
-    async def aadd_nodes(self, nodes: Sequence[Document]) -> NodesAdded:
-        """Async version of `add_nodes`."""
-        return await in_thread(self.add_nodes, nodes)
-
-    async def apersist(self, persist_dir: str | Path, **options: Any) -> None:
-        """Async version of `persist`."""
-        await in_thread(self.persist, persist_dir, **options)
+    aadd_nodes = async_twin(add_nodes)
 
     def persist(self, persist_dir: str | Path, **options: Any) -> None:  # noqa: ARG002  (see below)
         """Save every retriever in its own folder below ``persist_dir``, in place of what was saved there before.
@@ -235,8 +229,8 @@ class SimpleHybridRetriever(BaseRetriever):
             raise InputError(f"{', '.join(unable)} cannot be saved; give a retriever a method persist(folder)")
         from pointsman.store.local.files import replacing
 
-        folder = _own_folder(Path(persist_dir))
-        former = [item for item in folder.iterdir() if _SAVED.fullmatch(item.name)]
+        folder = Path(persist_dir)
+        former = _former_saves(folder)
         saved = [folder / _folder(place, anew=bool(former)) for place in range(len(self.retrievers))]
         try:
             for retriever, own in zip(self.retrievers, saved, strict=True):
@@ -259,6 +253,10 @@ class SimpleHybridRetriever(BaseRetriever):
         for own in former:
             if own not in self._loaded_from:  # what was loaded is still in use
                 shutil.rmtree(own, ignore_errors=True)
+
+    async def apersist(self, persist_dir: str | Path, **options: Any) -> None:
+        """Async version of `persist`."""
+        await in_thread(self.persist, persist_dir, **options)
 
     @classmethod
     def load(cls, persist_dir: str | Path, *loaders: Callable[[Path], Retriever], **options: Any) -> Self:
@@ -316,8 +314,8 @@ def content_key(hit: Hit) -> Hashable:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _own_folder(folder: Path) -> Path:
-    """Return a folder to save into, created if need be.
+def _former_saves(folder: Path) -> list[Path]:
+    """Return the folders of an earlier save into this one, which is created if need be.
 
     Raises:
         InputError: it is no folder, or holds something else than saved hybrid retrievers.
@@ -326,9 +324,10 @@ def _own_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise InputError(f"{folder} is not a folder; name a new one to save into") from None
-    if any(not (item.name.startswith(_MANIFEST) or _SAVED.fullmatch(item.name)) for item in folder.iterdir()):
+    items = [item for item in folder.iterdir() if not item.name.startswith(_MANIFEST)]
+    if not all(_SAVED.fullmatch(item.name) for item in items):
         raise InputError(f"{folder} is not empty, and holds more than a saved hybrid retriever; name a new folder")
-    return folder
+    return items
 
 
 def _folder(place: int, *, anew: bool = False) -> str:

@@ -342,12 +342,12 @@ class LocalBackend(BaseBackend):
 
         if name.startswith("."):  # a dataset that is being deleted
             return None
-        stamp = file_stamp(self.folder(name) / _OF_DATASET)
+        manifest = self.folder(name) / _OF_DATASET
+        stamp = file_stamp(manifest)
         if stamp == "absent":
-            if _has_documents(self.folder(name)) and not (self.folder(name) / _OF_DATASET).exists():  # not just created
+            if _has_documents(manifest.parent) and not manifest.exists():  # not just created
                 raise CorruptStoreError(
-                    f"{self.folder(name) / _OF_DATASET} is missing; 'pointsman verify --repair' makes a new one, "
-                    "or restore it from a backup"
+                    f"{manifest} is missing; 'pointsman verify --repair' makes a new one, or restore it from a backup"
                 )
             return None
         known, record = self._abouts.get(name, (None, None))

@@ -36,7 +36,7 @@ from pointsman.errors import (
     StoreError,
 )
 from pointsman.filters import Equals, In
-from pointsman.models.base import names_for_people
+from pointsman.models.base import mixed_embedders
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.files import (
     POLL_SECONDS,
@@ -471,11 +471,7 @@ class Collection:
             InputError: they come from another one.
         """
         if self.embedder not in {None, name}:
-            stored, own = names_for_people(str(self.embedder), name)
-            raise InputError(
-                f"{self._directory.name!r} holds vectors of {stored!r}, not of {own!r}; "
-                "open it with that embedder, or index the documents into a new dataset"
-            )
+            raise mixed_embedders(repr(self._directory.name), self.embedder, name)
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete documents, skipping unknown ids; return the number deleted."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from pointsman._batched import batched
 from pointsman.errors import ConflictError, FormatVersionError, InputError, StoreError
-from pointsman.models.base import names_for_people
+from pointsman.models.base import mixed_embedders
 from pointsman.store.base import (
     NEAR,
     WORDS,
@@ -476,11 +476,7 @@ class OpenSearchStore(BaseStore):
             parameters = {"embedder": name, "dimensions": dimensions}
             record = self._update({"script": {"lang": "painless", "source": first, "params": parameters}})
         if record["embedder"] != name:
-            stored, own = names_for_people(record["embedder"], name)
-            raise InputError(
-                f"this dataset holds vectors of {stored!r}, not of {own!r}; "
-                "open it with that embedder, or index the documents into a new dataset"
-            )
+            raise mixed_embedders("this dataset", record["embedder"], name)
         if record["dimensions"] != dimensions:
             raise InputError(
                 f"this dataset holds vectors of {record['dimensions']} dimensions, not of {dimensions}; "

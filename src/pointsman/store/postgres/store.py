@@ -18,7 +18,7 @@ import numpy as np
 
 from pointsman._batched import batched
 from pointsman.errors import FormatVersionError, InputError, StoreError
-from pointsman.models.base import names_for_people
+from pointsman.models.base import mixed_embedders
 from pointsman.store.base import (
     NEAR,
     WORDS,
@@ -455,11 +455,7 @@ class PostgresStore(BaseStore):
             )
             return
         if state.embedder != name:
-            stored, own = names_for_people(str(state.embedder), name)
-            raise InputError(
-                f"this dataset holds vectors of {stored!r}, not of {own!r}; "
-                "open it with that embedder, or index the documents into a new dataset"
-            )
+            raise mixed_embedders("this dataset", state.embedder, name)
         if state.dimensions != dimensions:
             raise InputError(
                 f"this dataset holds vectors of {state.dimensions} dimensions, not of {dimensions}; "
