@@ -15,6 +15,7 @@ import hashlib
 import math
 import re
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from pointsman.types import Document
 
 FORMAT: Final = 1
-DERIVED: Final = f"{DEFAULT_ANALYZER.fingerprint} facts 3"
+DERIVED: Final = f"{DEFAULT_ANALYZER.fingerprint} facts 3 lengths"
 """Version of the rules for words and facts; those of other versions are rebuilt."""
 MOST: Final = 10_000
 """OpenSearch's limit on the results of one search."""
@@ -66,6 +67,29 @@ ANALYSIS: Final = {
     "tokenizer": {"pm": {"type": "char_group", "tokenize_on_chars": [" "], "max_token_length": 1024}},
 }
 TOKENS: Final = {"type": "text", "analyzer": "pm", "index_options": "freqs", "similarity": "pm"}
+LENGTH: Final = {"type": "integer", "index": False}
+_MARGIN: Final = 2  # candidates scored with exact lengths, as a multiple of those returned
+_EXACT: Final = """
+    if (doc['length'].size() == 0) { return _score; }
+    int length = (int) doc['length'].value;
+    int excess = length - 24;
+    int shift = 28 - Integer.numberOfLeadingZeros(excess);
+    int rounded = excess > 0 && shift > 0 ? 24 + ((excess >>> shift) << shift) : length;
+    int tf = termFreq('tokens', params.term);
+    double slope = params.k1 * params.b / params.mean, constant = tf + params.k1 * (1 - params.b);
+    return _score * (constant + slope * rounded) / (constant + slope * length);
+"""
+"""Replaces the length in the score of one word, which Lucene keeps in one byte (``SmallFloat.intToByte4``), exact below
+40 and within 1/8 above, by the exact one."""
+
+
+@dataclass(frozen=True, slots=True)
+class BM25:
+    """The constants of BM25, and the mean number of words in a document."""
+
+    k1: float
+    b: float
+    mean: float
 
 
 def vector_field(dimensions: int) -> dict[str, Any]:
@@ -91,10 +115,12 @@ def index(shards: int, replicas: int, k1: float, b: float) -> dict[str, Any]:
         },
         "mappings": {
             "dynamic": False,
-            "_source": {"excludes": ["tokens", "vector", "facts"]},  # derived; documents are always written as a whole
+            # Derived; documents are always written as a whole.
+            "_source": {"excludes": ["tokens", "length", "vector", "facts"]},
             "properties": {
                 "id": {"type": "keyword", "index": False},
                 "tokens": TOKENS,
+                "length": LENGTH,
                 "facts": keyword,
                 "order": {"type": "long"},
                 "embedded": {"type": "boolean"},
@@ -307,15 +333,35 @@ def words(terms: Mapping[str, int], filters: Sequence[dict[str, Any]]) -> dict[s
     return {"bool": {"should": should, "minimum_should_match": 1, "filter": list(filters)}}
 
 
-def holding(terms: Iterable[str]) -> dict[str, Any]:
-    """Return a search that counts all documents, and those that contain each of these words, in order."""
+def exactly(terms: Mapping[str, int], size: int, bm25: BM25) -> dict[str, Any]:
+    """Return a rescoring of the best of `words` with the exact lengths of documents."""
+    constants = {"k1": bm25.k1, "b": bm25.b, "mean": bm25.mean}
+    should = [
+        {
+            "script_score": {
+                "query": {"term": {"tokens": term}},
+                "script": {"source": _EXACT, "params": {**constants, "term": term}},
+                "boost": float(count),
+            }
+        }
+        for term, count in terms.items()
+    ]
+    rescoring = {"rescore_query": {"bool": {"should": should}}, "query_weight": 0.0}
+    return {"window_size": min(_MARGIN * size, MOST), "query": rescoring}
+
+
+def holding(terms: Iterable[str], *, lengths: bool = False) -> dict[str, Any]:
+    """Return a search that counts all documents, and those that contain each of these words, in order.
+
+    Args:
+        terms: the words.
+        lengths: whether it measures the mean length too.
+    """
     each = {str(number): {"term": {"tokens": term}} for number, term in enumerate(terms)}
-    return {
-        "size": 0,
-        "track_total_hits": True,
-        "query": {"match_all": {}},
-        "aggs": {"words": {"filters": {"filters": each}}},
-    }
+    aggregations: dict[str, Any] = {"words": {"filters": {"filters": each}}} if each else {}
+    if lengths:
+        aggregations["length"] = {"avg": {"field": "length"}}
+    return {"size": 0, "track_total_hits": True, "query": {"match_all": {}}, "aggs": aggregations}
 
 
 def near(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 import time
 from contextlib import contextmanager
@@ -29,10 +30,13 @@ from pointsman.store.base import (
     StoreInfo,
 )
 from pointsman.store.opensearch.queries import (
+    BM25,
     DERIVED,
     FORMAT,
+    LENGTH,
     MOST,
     clause,
+    exactly,
     facts_of,
     holding,
     key_of,
@@ -71,6 +75,7 @@ SCALES: Final[Mapping[str, Mapping[str, Scale]]] = {
 }
 _CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
+_SAME_LENGTH: Final = 0.001  # relative change of the mean length up to which a search is not repeated
 _TOGETHER: Final = 500  # documents in one request
 _TOGETHER_BYTES: Final = 8_000_000
 _TRIES: Final = 20  # attempts of a write when others change the same documents
@@ -98,8 +103,8 @@ class OpenSearchStore(BaseStore):
     """A dataset in OpenSearch; keys are its ``_id``. `OpenSearchBackend` opens it.
 
     A search is one request for all lists, and one for the scores of documents that only the other list contains. Words
-    are scored by BM25 with the statistics of all shards; lengths are stored in one byte, and until segments are merged,
-    frequencies include deleted documents (`compact` merges). When a write returns, it is durable on every copy in use,
+    are scored by BM25 with the statistics of all shards and exact lengths; until segments are merged, frequencies
+    include deleted documents (`compact` merges). When a write returns, it is durable on every copy in use,
     and visible to searches.
 
     Args:
@@ -127,6 +132,9 @@ class OpenSearchStore(BaseStore):
         self._embedder: str | None = about.get("embedder")
         self._dimensions: int | None = about.get("dimensions")
         self._statistics: tuple[float, Statistics] | None = None
+        settings = json.loads(about["settings"])
+        self._constants = float(settings.get("bm25_k1", 1.2)), float(settings.get("bm25_b", 0.75))
+        self._mean_length: tuple[float, float] | None = None  # when it was measured
         self._bulk = threading.local()
         if about["analyzer"] != DERIVED:
             self.rebuild()
@@ -143,12 +151,19 @@ class OpenSearchStore(BaseStore):
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; scores are only those of each list's own candidates."""
-        queries: list[dict[str, dict[str, Any]]] = [self._queries(look) for look in looks]
-        answers = iter(self._many([query for group in queries for query in group.values()]))
-        return [
-            self._lists(look, {name: next(answers) for name in group})
-            for look, group in zip(looks, queries, strict=True)
+        answers = self._answers(looks)
+        lengths = [
+            answer for group in answers for answer in group.values() if "length" in answer.get("aggregations", {})
         ]
+        if lengths and self._note_lengths(lengths[0]):
+            answers = self._answers(looks)
+        return [self._lists(look, group) for look, group in zip(looks, answers, strict=True)]
+
+    def _answers(self, looks: Sequence[Look]) -> list[dict[str, Any]]:
+        """Return the cluster's answers to each look, by list."""
+        queries = [self._queries(look) for look in looks]
+        answers = iter(self._many([query for group in queries for query in group.values()]))
+        return [{name: next(answers) for name in group} for group in queries]
 
     def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
         """Return the searches for a look, by list, and the one that counts documents."""
@@ -157,13 +172,15 @@ class OpenSearchStore(BaseStore):
         size = min(look.depth, MOST)
         queries: dict[str, dict[str, Any]] = {}
         if size > 0 and terms:
+            bm25, fresh = self._bm25()
             queries[WORDS] = {
                 "size": size,
                 "_source": _SHOWN,
                 "query": words(terms, filters),
+                "rescore": exactly(terms, size, bm25),
                 "track_total_hits": False,
             }
-            queries[_HOLDING] = holding(terms)
+            queries[_HOLDING] = holding(terms, lengths=not fresh)
         if size > 0 and vector is not None:
             queries[NEAR] = {
                 "size": size,
@@ -172,6 +189,20 @@ class OpenSearchStore(BaseStore):
                 "track_total_hits": False,
             }
         return queries
+
+    def _bm25(self) -> tuple[BM25, bool]:
+        """Return the constants of the formula, and whether the mean length among them is recent."""
+        if self._mean_length is None:
+            self._note_lengths(self._searched(holding((), lengths=True)))
+        measured, mean = self._mean_length or (0.0, 1.0)
+        return BM25(*self._constants, mean), time.monotonic() - measured < _FRESH_SECONDS
+
+    def _note_lengths(self, answer: Mapping[str, Any]) -> bool:
+        """Keep the mean length; return whether it has changed enough to show in scores."""
+        before = 0.0 if self._mean_length is None else self._mean_length[1]
+        mean: float = answer["aggregations"]["length"]["value"] or 1.0
+        self._mean_length = time.monotonic(), mean
+        return abs(mean - before) > _SAME_LENGTH * mean
 
     def _query(self, look: Look) -> tuple[dict[str, int], NDArray[np.float32] | None]:
         """Return the words and the vector to search by; empty and None if there are none.
@@ -243,7 +274,9 @@ class OpenSearchStore(BaseStore):
                 among = [{"ids": {"values": list(part)}}]
                 size = len(part)
                 if terms:
-                    searches.append({"size": size, "_source": False, "query": words(terms, among)})
+                    rescoring = exactly(terms, size, self._bm25()[0])
+                    search = {"size": size, "_source": False, "query": words(terms, among), "rescore": rescoring}
+                    searches.append(search)
                     places.append((place, WORDS))
                 if vector is not None:
                     searches.append({"size": size, "_source": False, "query": near(vector, size, among)})
@@ -440,7 +473,7 @@ class OpenSearchStore(BaseStore):
                 added, updated = added + (outcome["_id"] not in records), updated + (outcome["_id"] in records)
         if added or updated:
             self._advance()  # again, once visible to searches: anything computed meanwhile then has an older number
-            self._statistics = None
+            self._forget()
         return conflicts, added, updated
 
     def _advance(self) -> dict[str, Any]:
@@ -518,7 +551,7 @@ class OpenSearchStore(BaseStore):
                     number += self._delete_keys(part)
         if number:
             self._advance()
-            self._statistics = None
+            self._forget()
         return number
 
     def _delete_keys(self, keys: Sequence[str]) -> int:
@@ -546,6 +579,7 @@ class OpenSearchStore(BaseStore):
 
     def rebuild(self) -> None:
         """Recompute words and facts from the documents; nothing is embedded again."""
+        self._cluster.add_field(self._alias, "length", LENGTH)
         for part in batched(self._all(None, True), _TOGETHER):
             prepared = [prepare(_document(hit["_source"])) for hit in part]
             lines: list[Mapping[str, Any]] = []
@@ -555,7 +589,7 @@ class OpenSearchStore(BaseStore):
                 lines += [{"index": {"_id": hit["_id"]}}, _body(item, vector, _digest(item, vector), hit["sort"][0])]
             self._bulk_write(lines, {hit["_id"]: hit for hit in part})
         self._update({"doc": {"analyzer": DERIVED}})
-        self._statistics = None
+        self._forget()
 
     def compact(self) -> None:
         """Merge segments to remove deleted documents, so that frequencies count only existing ones; takes a while."""
@@ -605,6 +639,10 @@ class OpenSearchStore(BaseStore):
         statistics = Statistics(record["seq"], self.count() if due else None, notes, due)
         self._statistics = now, statistics
         return statistics
+
+    def _forget(self) -> None:
+        """Measure statistics again after a write."""
+        self._statistics = self._mean_length = None
 
     def _about(self) -> dict[str, Any]:
         """Return the current record of the dataset."""
@@ -661,13 +699,15 @@ def _body(
 ) -> dict[str, Any]:
     """Return the whole document: partial updates are impossible, as derived fields are not stored."""
     document = item.document
+    tokens = DEFAULT_ANALYZER.tokens(document.searchable)
     body: dict[str, Any] = {
         "id": document.id,
         "text": document.text,
         "metadata": item.metadata,
         "digest": digest[0],
         "order": order,
-        "tokens": " ".join(DEFAULT_ANALYZER.tokens(document.searchable)),
+        "tokens": " ".join(tokens),
+        "length": len(tokens),
         "facts": facts_of(document),
         "embedded": vector is not None,
     }
