@@ -6,7 +6,7 @@ import multiprocessing
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -243,6 +243,14 @@ def test_opening_twice_and_describing(tmp_path: Path, dataset: Dataset) -> None:
     dataset.close()
     dataset.close()
     assert len(dataset) == 5  # used again, it opens again
+
+
+@pytest.mark.parametrize("description", [7, b"about rails", Path("rails"), "a\0b", "\ud800", None])
+def test_a_description_that_cannot_be_stored(description: Any) -> None:
+    with pytest.raises(InputError, match="a description is a str"):
+        Dataset("rails", description=description)
+    with Dataset("rails") as dataset, pytest.raises(InputError, match="a description is a str"):
+        dataset.describe(description)
 
 
 def test_async_search(dataset: Dataset) -> None:

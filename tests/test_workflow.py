@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +23,10 @@ from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Var
 from pointsman.types import Message, Ranked, Refusal, RetrievalContext, Trace
 from store_kit import corpus
 from test_hybrid import Failing, Fixed, Slow, ids
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Search = Callable[..., RetrievalContext]
 
@@ -223,6 +227,21 @@ def test_what_cannot_be_asked(datasets: tuple[Dataset, Dataset]) -> None:
         workflow.search(7, datasets)  # type: ignore[arg-type]
 
 
+class Hanging(HashingEmbedder):
+    """Does not return from embedding queries until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs, self.hanging = False, 0
+        self.released = threading.Event()
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if self.hangs:
+            self.hanging += 1
+            self.released.wait(30)
+        return super().embed_queries(texts)
+
+
 class TestR3PartialAnswers:
     def test_a_failing_branch(self, search: Search, datasets: tuple[Dataset, Dataset]) -> None:
         context = search(RetrievalWorkflow(), "rail lamp", [Failing(), datasets[0]], 5)
@@ -235,6 +254,24 @@ class TestR3PartialAnswers:
         assert time.perf_counter() - began < 5
         assert len(context) == 5
         assert [cause.split(" within")[0] for cause in context.degraded] == ["slow: TimeoutError: no answer"]
+
+    def test_an_embedder_that_hangs_leaves_the_words(self, search: Search) -> None:
+        """After three times it is left out for a while (F3)."""
+        embedder = Hanging()
+        dataset = Dataset("rails", embedder=embedder)
+        dataset.add([Document("a", "a signal lamp"), Document("b", "ballast below the rails")])
+        workflow = RetrievalWorkflow()
+        embedder.hangs = True
+        try:
+            for number in range(5):
+                context = search(workflow, f"lamp {number}", [dataset], 5, timeout=0.5)
+                assert ids(context.hits) == ["a"]
+                assert "only words were searched" in context.degraded[0]
+            assert "left out for another" in context.degraded[0]
+            assert embedder.hanging == 3
+        finally:
+            embedder.released.set()
+            dataset.close()
 
     def test_all_failing(self, either: Search) -> None:
         with pytest.raises(RetrievalError, match="failing_2: ValueError: bad"):

@@ -46,6 +46,7 @@ from pointsman.retrieval.source import (
     Source,
 )
 from pointsman.store.base import NEAR, SCALES_OF, SPREAD_NOTE, WORDS_FIRST, Capability, EmptyStore, Look
+from pointsman.store.prepared import storable
 from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_id, check_top_k
 from pointsman.workflow import several
 
@@ -127,6 +128,7 @@ class Dataset(Source):
         on_make: Callable[[], None] | None = None,
     ) -> None:
         check_name(name)
+        _check_description(description)
         if indexing_technique not in TECHNIQUES:
             raise InputError(f"indexing_technique is one of {', '.join(TECHNIQUES)}, not {indexing_technique!r}")
         self.name, self.description, self.indexing_technique = name, description, indexing_technique
@@ -616,7 +618,9 @@ class Dataset(Source):
 
         Raises:
             UnmetNeedError: it is an attached collection.
+            InputError: it is not a text that can be stored.
         """
+        _check_description(description)
         from pointsman.store.attachment import AttachedStore
 
         if isinstance(self._store, AttachedStore):
@@ -965,6 +969,16 @@ def check_name(name: str) -> None:
         raise InputError(f"a dataset's name is 1 to 64 letters, digits, '_', '-' or '.', not {name!r:.80}")
     if len(name.encode()) > _NAME_BYTES:
         raise InputError(f"a dataset's name has at most {_NAME_BYTES} bytes in UTF-8; {name!r:.80} has more")
+
+
+def _check_description(description: str) -> None:
+    """Check that a description can be stored in every backend.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if not isinstance(description, str) or "\0" in description or not storable(description):
+        raise InputError(f"a description is a str without NUL and lone surrogates, not {description!r:.80}")
 
 
 def _batches(documents: Documents, most: int) -> Iterator[list[Document]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pointsman.errors import ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -82,23 +82,30 @@ class QueryVectors:
         return embedding is not None and embedding.finished.is_set() and embedding.vector is not None
 
     def prepare(self, texts: Sequence[str]) -> None:
-        """Embed the texts that are not remembered, in one batch.
+        """Embed the texts that are not remembered, in one batch, and wait for those that others are embedding.
 
         Raises:
             ModelError: the embedder did not return one usable vector per text.
             Exception: whatever the embedder raises; nothing is remembered in either case.
         """
         mine: dict[str, _Embedding] = {}
+        others: list[_Embedding] = []
         with self._lock:
             for text in texts:
                 entry = self._known.pop(text, None)
                 if entry is None or not (entry.finished.is_set() or entry.left()):
                     entry = mine[text] = _Embedding()
+                elif not entry.finished.is_set():
+                    others.append(entry)
                 self._known[text] = entry  # move to the end: the least recently used come first
             while len(self._known) > max(self._size, len(texts)):
                 del self._known[next(iter(self._known))]
-        if not mine:
-            return
+        if mine:
+            self._embed_mine(mine)
+        for entry in others:
+            entry.finished.wait(entry.left())
+
+    def _embed_mine(self, mine: Mapping[str, _Embedding]) -> None:
         try:
             for waiting, vector in zip(mine.values(), self._embed(list(mine)), strict=True):
                 waiting.vector = vector

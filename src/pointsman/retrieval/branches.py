@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -42,11 +42,13 @@ class Question:
         query: with the text.
         label: of the variant, such as ``"subquestion 1"``; empty for the query itself.
         variant: the variant itself; None for the query.
+        unembedded: why it has no vector, by the ``id`` of a source's ``query_vectors``; such sources search words only.
     """
 
     query: Query
     label: str = ""
     variant: Variant | None = None
+    unembedded: Mapping[int, Exception] = field(default_factory=dict)
 
 
 class Branch(Protocol):
@@ -168,6 +170,9 @@ class SourceBranch:
         if not near:
             return look, ()
         try:
+            failure = question.unembedded.get(id(source.query_vectors))
+            if failure is not None and query.text not in source.query_vectors:
+                raise failure
             vector = source.vector_of(query.text, as_passage=as_passage)
         except InputError:
             raise

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pointsman._twins import in_thread
-from pointsman.errors import InputError, RetrievalError
+from pointsman.errors import InputError, ModelError, RetrievalError
 from pointsman.retrieval import telemetry
 from pointsman.retrieval.branches import Question, SourceBranch, ask, complete, nothing_answered
 from pointsman.retrieval.candidates import Results, StoreResults, keyed_hits_of, together
@@ -34,7 +34,6 @@ from pointsman.trace import Trace
 from pointsman.types import Decision, Hit, Plan, Query, Ranked, Refusal, RetrievalContext
 
 if TYPE_CHECKING:
-    from pointsman.models.queries import QueryVectors
     from pointsman.retrieval.branches import BranchAnswers
     from pointsman.retrieval.pool import Fused
     from pointsman.retrieval.recipe import Over, Recipe
@@ -108,6 +107,7 @@ class Pipeline:
     plan: Plan = field(init=False)
     query: Query = field(init=False)
     variants: Sequence[Variant] = ()
+    unembedded: dict[int, Exception] = field(default_factory=dict)  # see `Question`
     answered: Sequence[BranchAnswers] = ()
     ranked: Ranked = field(default=Ranked((), "none"))
     verdict: Verdict = NOTHING
@@ -181,10 +181,10 @@ class Pipeline:
     def questions(self) -> list[Question]:
         """The query and its variants, one question each."""
         variants = [
-            Question(replace(self.query, text=variant.text), f"{variant.kind} {number}", variant)
+            Question(replace(self.query, text=variant.text), f"{variant.kind} {number}", variant, self.unembedded)
             for number, variant in enumerate(self.variants, 1)
         ]
-        return [Question(self.query), *variants]
+        return [Question(self.query, unembedded=self.unembedded), *variants]
 
     async def fuse(self) -> None:
         """Fuse all lists into one ranking, and fetch the documents that the later stages need."""
@@ -392,6 +392,11 @@ class Pipeline:
         remaining = self.journal.deadline.left()
         return None if remaining is None else remaining / 3
 
+    def for_embedding(self) -> float | None:
+        """Seconds for embedding: three quarters of the branches' time, so that words can still be searched."""
+        remaining = self.for_branches()
+        return None if remaining is None else 0.75 * remaining
+
     def for_branches(self) -> float | None:
         """Seconds for the branches: all the remaining time, less a fifth if a later stage may need some."""
         remaining = self.journal.deadline.left()
@@ -419,27 +424,52 @@ class Pipeline:
 async def embed(pipelines: Sequence[Pipeline]) -> None:
     """Embed all texts of all questions in one batch per embedder; the searches then find the vectors ready.
 
-    A batch that exceeds the budget goes on, and the searches wait for it as long as their own limits allow.
+    A query whose embedding fails or is late is searched by words only; several are retried one by one by the searches.
+    An embedder that is late again and again is left out for a while.
     """
-    if len(pipelines) == 1 and not pipelines[0].variants:
-        return
-    batches: dict[int, tuple[QueryVectors, dict[str, None]]] = {}
+    breaker, calls, embedded = pipelines[0].recipe.breaker, [], []
+    for number, (source, missing) in _not_embedded(pipelines).items():
+        name = f"embedder of {source.name}"
+        if (why := breaker.why_not(name)) is not None:
+            _search_words(pipelines, number, ModelError(f"the embedder is {why}"))
+            continue
+        prepare = partial(source.query_vectors.prepare, missing)
+        calls.append(Call(prepare, partial(in_thread, prepare)))
+        embedded.append((number, name, missing))
+    outcomes = await pipelines[0].mode.all(calls, pipelines[0].for_embedding()) if calls else []
+    for (number, name, missing), outcome in zip(embedded, outcomes, strict=True):
+        error = outcome.error
+        late = isinstance(error, TimeoutError)
+        breaker.record(name, error if late else None)
+        if error is not None and (late or len(missing) == 1):
+            _search_words(pipelines, number, error)
+        elif error is not None:  # the searches retry one by one, and each reports its own failure
+            log.warning("embedding several queries at once failed: %s", describe(error))
+
+
+def _not_embedded(pipelines: Sequence[Pipeline]) -> dict[int, tuple[Source, list[str]]]:
+    """The texts whose vectors are needed and not remembered, with a source of each embedder."""
+    batches: dict[int, tuple[Source, dict[str, None]]] = {}
     for pipeline in pipelines:
         for branch in pipeline.over.branches:
             if isinstance(branch, SourceBranch) and branch.source.lists_for(branch.method)[1]:
-                vectors = branch.source.query_vectors
-                if not branch.source.can(Capability.VECTORS) or branch.source.store.info.embedder is None:
+                source = branch.source
+                if not source.can(Capability.VECTORS) or source.store.info.embedder is None:
                     continue
-                _, texts = batches.setdefault(id(vectors), (vectors, {}))
+                _, texts = batches.setdefault(id(source.query_vectors), (source, {}))
                 texts[pipeline.query.text] = None
                 texts.update(dict.fromkeys(variant.text for variant in pipeline.variants if not variant.as_passage))
-    calls = []
-    for vectors, batch in batches.values():
-        prepare = partial(vectors.prepare, list(batch))
-        calls.append(Call(prepare, partial(in_thread, prepare)))
-    for outcome in await pipelines[0].mode.all(calls, pipelines[0].for_branches()):
-        if outcome.error is not None:  # the searches retry one by one, and each reports its own failure
-            log.warning("embedding several queries at once failed: %s", describe(outcome.error))
+    missing = {
+        number: (source, [text for text in texts if text not in source.query_vectors])
+        for number, (source, texts) in batches.items()
+    }
+    return {number: batch for number, batch in missing.items() if batch[1]}
+
+
+def _search_words(pipelines: Sequence[Pipeline], number: int, error: Exception) -> None:
+    """Search without the vectors of this embedder, and say so."""
+    for pipeline in pipelines:
+        pipeline.unembedded[number] = error
 
 
 async def retrieve(pipelines: Sequence[Pipeline]) -> None:
