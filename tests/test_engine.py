@@ -255,7 +255,7 @@ class TestCost:
     def search(self, workspace: Workspace, **options: Any) -> None:
         workspace.search("railway switch", 4, **options)
 
-    @pytest.mark.parametrize(("options", "most"), [({}, 34), ({"effort": "fast", "rerank": False}, 33)])
+    @pytest.mark.parametrize(("options", "most"), [({}, 33), ({"effort": "fast", "rerank": False}, 32)])
     def test_files(self, workspace: Workspace, options: dict[str, Any], most: int) -> None:
         self.search(workspace, **options)
         root = str(Path(pointsman.__file__).parent)

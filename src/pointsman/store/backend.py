@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,7 +34,6 @@ from pointsman.errors import (
 from pointsman.registry import STORES
 
 if TYPE_CHECKING:
-    import os
     from types import TracebackType
 
     from pointsman.store.base import Store
@@ -287,7 +287,8 @@ class LocalBackend(BaseBackend):
 
     def records(self, kind: str) -> dict[str, Record]:
         """See `Backend`."""
-        files = [self._file(kind, ""), *(path for path in _listed(self.path / kind) if path.suffix == ".json")]
+        paths = (self.path / kind / name for name in _listed(self.path / kind))
+        files = [self._file(kind, ""), *(path for path in paths if path.suffix == ".json")]
         records = ((unquote(path.stem) if path.parent != self.path else "", self._read(path)) for path in files)
         return {name: record for name, record in records if record is not None}
 
@@ -333,8 +334,8 @@ class LocalBackend(BaseBackend):
 
     def names(self) -> list[str]:
         """Return the names of all datasets, sorted."""
-        folders = _listed(self.path / _DATASETS)
-        return [path.name for path in folders if not path.name.startswith(".") and _holds_dataset(path)]
+        folder = self.path / _DATASETS
+        return [name for name in _listed(folder) if not name.startswith(".") and _holds_dataset(f"{folder}/{name}")]
 
     def about(self, name: str) -> DatasetRecord | None:
         """Return the record of a dataset; None if no dataset has this name."""
@@ -408,8 +409,8 @@ class LocalBackend(BaseBackend):
             )
 
 
-def _listed(folder: Path) -> list[Path]:
-    """Return the entries of a folder, sorted; none if it is missing. ``glob`` would hide that a folder is unreadable.
+def _listed(folder: Path) -> list[str]:
+    """Return the names in a folder, sorted; none if it is missing. ``glob`` would hide that a folder is unreadable.
 
     Raises:
         StoreError: the folder cannot be read.
@@ -418,21 +419,30 @@ def _listed(folder: Path) -> list[Path]:
 
     with translated(folder):
         try:
-            return sorted(folder.iterdir())
+            return sorted(os.listdir(folder))  # noqa: PTH208  (called by every search)
         except (FileNotFoundError, NotADirectoryError):
             return []
 
 
-def _holds_dataset(folder: Path) -> bool:
+def _holds_dataset(folder: str) -> bool:
     """Whether a folder holds a dataset; an unreadable one counts as a dataset, and so does one without its manifest."""
     try:
-        return (folder / _OF_DATASET).exists() or _has_documents(folder)
+        return _exists(f"{folder}/{_OF_DATASET}") or _has_documents(folder)
     except PermissionError:
         return True
 
 
-def _has_documents(folder: Path) -> bool:
-    return (folder / "documents.sqlite").exists()
+def _has_documents(folder: str | Path) -> bool:
+    return _exists(f"{folder}/documents.sqlite")
+
+
+def _exists(path: str) -> bool:
+    """Whether there is such a file; unlike `os.path.exists`, raises PermissionError if that cannot be seen."""
+    try:
+        os.stat(path)  # noqa: PTH116  (called by every search)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 @contextmanager
