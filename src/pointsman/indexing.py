@@ -77,8 +77,8 @@ class IndexReport:
     @property
     def nothing_read(self) -> bool:
         """Whether there were no passages, because of problems or because there is no file to read."""
-        found = self.files or self.deleted
-        return self.passages == AddResult() and (bool(self.problems) or not found)
+        changed = self.files or self.deleted
+        return self.passages == AddResult() and (bool(self.problems) or not changed)
 
 
 class IndexingInterrupted(KeyboardInterrupt):
@@ -187,18 +187,18 @@ def watch_paths(
             if run is not None and run.vectors_due and run.embed(SOON):
                 yield IndexReport(0, AddResult(), 0, ())
             continue
-        found = list(find_files(roots, hidden=hidden))
-        now = {item.id for item in found if isinstance(item, FoundFile)}
+        items = list(find_files(roots, hidden=hidden))
+        now = {item.id for item in items if isinstance(item, FoundFile)}
         if before is None:
             stored: Iterable[Document] = (one for one in dataset if one.metadata.get("root") in roots)
         else:
-            files, gone = _changed(found, {path for _, path in changes}), before - now
+            files, gone = _changed(items, {path for _, path in changes}), before - now
             sources = {file.id for file in files} | gone
             if not sources:
                 continue
-            found, stored = [*files, *_explaining(found, gone)], _stored_of(dataset, sources, roots)
+            items, stored = [*files, *_explaining(items, gone)], _stored_of(dataset, sources, roots)
         before = now
-        run = _Run(dataset, roots, found, stored, on_progress or (lambda _: None))
+        run = _Run(dataset, roots, items, stored, on_progress or (lambda _: None))
         with dataset.writing(PATIENCE), FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
             run.index(reader)
         yield run.report()

@@ -93,14 +93,14 @@ def of_each(
         about: returns it, given a name.
         errors: the errors that count as a problem of one dataset.
     """
-    found: dict[str, T] = {}
+    answers: dict[str, T] = {}
     problems: dict[str, str] = {}
     for name in names:
         try:
-            found[name] = about(name)
+            answers[name] = about(name)
         except errors as error:
             problems[name] = str(error)
-    return found, problems
+    return answers, problems
 
 
 def check_no_service(where: str) -> None:

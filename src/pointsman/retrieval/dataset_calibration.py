@@ -95,11 +95,11 @@ def shares(relevance: Sequence[float]) -> list[float]:
     """Return the share of the answer before each hit and after the last one: from 0 to 1, one value more than hits."""
     roots = [math.sqrt(max(chance, 0.0)) for chance in relevance]
     total = sum(roots) or 1.0
-    before, found = 0.0, [0.0]
+    before, cumulated = 0.0, [0.0]
     for root in roots:
         before += root / total
-        found.append(before)
-    return found
+        cumulated.append(before)
+    return cumulated
 
 
 @dataclass(frozen=True, slots=True)

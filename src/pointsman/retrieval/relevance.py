@@ -740,11 +740,11 @@ def scaled(base: Relevance, rows: Sequence[Prepared], unanswered: float = 0.3) -
     answerable = [float(question.logits(row.question)) for row in rows]
     share = weights * np.where(answered, 1.0, unanswered)
     each = np.repeat(share / np.maximum(counts, 1), counts)
-    found = [
+    hit_logits = [
         base.hit.logits({**row.hits, "answerable": _limited(one)}) for row, one in zip(rows, answerable, strict=True)
     ]
     relevant = np.concatenate([row.relevant for row in rows])
-    hit = _stretched(base.hit, np.concatenate(found), relevant, each)
+    hit = _stretched(base.hit, np.concatenate(hit_logits), relevant, each)
     chances = [
         _sigmoid(hit.logits({**row.hits, "answerable": _limited(one)}))
         for row, one in zip(rows, answerable, strict=True)

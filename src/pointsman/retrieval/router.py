@@ -271,21 +271,21 @@ class ContentRouter(BaseRouter):
     def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """Return the datasets with the most evidence."""
         query = Query.of(query)
-        found: list[tuple[Source, Sketch, float]] = []
+        readable: list[tuple[Source, Sketch, float]] = []
         away: list[Source] = []
         notes = ""
         for dataset in datasets:
             try:
                 sketch = self._sketch(dataset)
-                found.append((dataset, sketch, sketch.words(query)))
+                readable.append((dataset, sketch, sketch.words(query)))
             except (StoreError, InputError) as error:
                 away.append(dataset)
                 notes += f"; {dataset.name} cannot be read ({type(error).__name__}) and is chosen too"
-        scores = self._evidence(query, [sketch for _, sketch, _ in found], [words for *_, words in found])
+        scores = self._evidence(query, [sketch for _, sketch, _ in readable], [words for *_, words in readable])
         if scores is None:
             why = f"no dataset knows a word of the query or has a vector to compare{notes}"
             return RouteDecision((), why, fallback=Fallback(why, "all"))
-        datasets = [dataset for dataset, *_ in found]
+        datasets = [dataset for dataset, *_ in readable]
         order = np.argsort(-scores, kind="stable").tolist()
         best = scores[order[0]]
         places = [place for place in order if best - scores[place] <= self._margin]

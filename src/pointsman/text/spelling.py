@@ -494,10 +494,10 @@ def _one_slip_away(word: str) -> set[str]:
     """Return all strings one slip away: a letter dropped, added or replaced, or two swapped."""
     letters = _RUSSIAN if _is_cyrillic(word) else string.ascii_lowercase
     parts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
-    found = {a + b[1:] for a, b in parts if b} | {a + b[1] + b[0] + b[2:] for a, b in parts if len(b) > 1}
-    found |= {a + letter + b for a, b in parts for letter in letters}
-    found |= {a + letter + b[1:] for a, b in parts if b for letter in letters}
-    return found - {word}
+    variants = {a + b[1:] for a, b in parts if b} | {a + b[1] + b[0] + b[2:] for a, b in parts if len(b) > 1}
+    variants |= {a + letter + b for a, b in parts for letter in letters}
+    variants |= {a + letter + b[1:] for a, b in parts if b for letter in letters}
+    return variants - {word}
 
 
 def _likely(word: str, start: int, wrong: str, right: str) -> float:

@@ -213,9 +213,9 @@ class TextIndex:
         """
         for place in self._promising(pattern, self._candidates(pattern.literals)):
             text = self._text[self._starts[place] : self._starts[place + 1] - 1]
-            found = pattern.found_in(self.ids[place], text, until)
-            if found is not None:
-                yield found
+            matched = pattern.found_in(self.ids[place], text, until)
+            if matched is not None:
+                yield matched
 
     def _promising(self, pattern: Pattern, candidates: NDArray[np.intp]) -> Iterator[int]:
         """Yield the candidates that may match; where many are neighbours, their texts are searched as one."""

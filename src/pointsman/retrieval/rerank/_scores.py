@@ -101,8 +101,8 @@ class Lookup:
             unit: (name, unit[0][0], digest([text for _, text in unit])) for unit in dict.fromkeys(units)
         }
         cached = cache.known(self.keys.values())
-        self.found = {unit: cached[key] for unit, key in self.keys.items() if key in cached}
-        self.wanted = [unit for unit in self.keys if unit not in self.found]
+        self.scores_by_unit = {unit: cached[key] for unit, key in self.keys.items() if key in cached}
+        self.wanted = [unit for unit in self.keys if unit not in self.scores_by_unit]
         self.missing: list[Pair] = [pair for unit in self.wanted for pair in unit]
         self.asked = frozenset(self.missing)
         self.lost: dict[Pair, str] = {}
@@ -121,7 +121,7 @@ class Lookup:
         self.lost = {self.missing[place]: cause for place, cause in scores.missing.items()}
         values = iter(scores)
         fresh = {unit: tuple(islice(values, len(unit))) for unit in self.wanted}
-        self.found.update(fresh)
+        self.scores_by_unit.update(fresh)
         whole = {unit: values for unit, values in fresh.items() if not any(pair in self.lost for pair in unit)}
         self.cache.keep({self.keys[unit]: values for unit, values in whole.items()})
 
@@ -135,9 +135,9 @@ class Lookup:
 
     def _of(self, pairs: Sequence[Pair]) -> Scored:
         if self.independent:
-            scores = [self.found[(pair,)][0] for pair in pairs]
+            scores = [self.scores_by_unit[(pair,)][0] for pair in pairs]
         else:
-            scores = list(self.found[tuple(pairs)]) if pairs else []
+            scores = list(self.scores_by_unit[tuple(pairs)]) if pairs else []
         errors = {place: self.lost[pair] for place, pair in enumerate(pairs) if pair in self.lost}
         if 2 * len(errors) > len(pairs):
             raise ModelError(told_missing(errors, len(pairs)))

@@ -167,8 +167,8 @@ async def nearest_documents(state: Shared, access: Reader, name: Name, body: Nea
     dataset = await in_thread(state.dataset, access, name)
     async with state.gate:
         hits = await in_thread(dataset.search_vector, body.vector, body.k, filters=body.filters)
-    found = [{**hit.to_dict(rank), "metadata": public_metadata(hit.metadata)} for rank, hit in enumerate(hits, 1)]
-    return Json({"hits": found})
+    results = [{**hit.to_dict(rank), "metadata": public_metadata(hit.metadata)} for rank, hit in enumerate(hits, 1)]
+    return Json({"hits": results})
 
 
 @router.get("/{name}/count", response_model=schemas.Count, responses=_READS, operation_id="count_documents")

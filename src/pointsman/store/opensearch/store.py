@@ -250,9 +250,9 @@ class OpenSearchStore(BaseStore):
 
     def _idf(self, look: Look, answer: Mapping[str, Any]) -> float:
         """Return the sum of the idf of a look's words over the existing documents."""
-        documents, found = answer["hits"]["total"]["value"], answer["aggregations"]["words"]["buckets"]
+        documents, buckets = answer["hits"]["total"]["value"], answer["aggregations"]["words"]["buckets"]
         counts = query_terms(look.text or "").values()
-        return sum(n * idf(documents, found[str(place)]["doc_count"]) for place, n in enumerate(counts))
+        return sum(n * idf(documents, buckets[str(place)]["doc_count"]) for place, n in enumerate(counts))
 
     def _score(self, name: str, score: float) -> float:
         return score / self._factors.bm25 if name == WORDS else self._factors.cosine(score)
