@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import pickle
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from pointsman import BaseRefiner, BaseRetriever, BaseRouter, Dataset, Document, Hit, Query, RetrievalWorkflow
@@ -25,7 +27,6 @@ from store_kit import corpus
 from test_hybrid import Failing, Fixed, Slow, ids
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 Search = Callable[..., RetrievalContext]
@@ -247,6 +248,29 @@ class TestR3PartialAnswers:
         context = search(RetrievalWorkflow(), "rail lamp", [Failing(), datasets[0]], 5)
         assert len(context) == 5
         assert context.degraded == ("failing: LookupError: out of order",)
+
+    def test_a_branch_that_ignores_filters(self, either: Search) -> None:
+        class Years(BaseRetriever):
+            def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+                return [Hit(Document(str(year), "rail", {"year": year}), 1 / year) for year in range(2000, 2010)]
+
+        context = either(RetrievalWorkflow(), "rail", [Years(), Fixed(("a", 1.0))], filters="year >= 2007")
+        assert ids(context.hits) == ["2007", "2008", "2009"]
+        assert context.degraded == (
+            "years: 7 of its 10 hits are outside the filter and are left out",
+            "fixed: 1 of its 1 hits are outside the filter and are left out",
+        )
+        assert either(RetrievalWorkflow(), "rail", [Years()]).degraded == ()
+
+    @pytest.mark.parametrize(
+        "scores",
+        [(math.nan, 1.0, 2.0), (None, None, None), (3.0, math.inf, 1.0), (np.float32(0.5), np.float64(0.4), 0)],
+    )
+    def test_a_branch_with_odd_scores_is_alone(self, either: Search, scores: tuple[Any, ...]) -> None:
+        context = either(RetrievalWorkflow(), "q", [Fixed(*zip("abc", scores, strict=True))])
+        assert ids(context.hits) == ["a", "b", "c"]
+        assert all(type(hit.score) is float and math.isfinite(hit.score) for hit in context)
+        json.dumps(context.to_dict(trace="lists"), allow_nan=False)
 
     def test_a_hanging_branch(self, search: Search, datasets: tuple[Dataset, Dataset]) -> None:
         began = time.perf_counter()
