@@ -263,6 +263,37 @@ class TestR3PartialAnswers:
         assert either(RetrievalWorkflow(), "rail", [Years()]).degraded == ()
 
     @pytest.mark.parametrize(
+        ("filters", "unknown"),
+        [
+            ("yaer = 2001", "'yaer'; did you mean 'year'?"),
+            ("year = 2001 and LANG = en", "'LANG'; did you mean 'lang'?"),
+            ("author.nmae = N1", "'author.nmae'; did you mean 'author.name'?"),
+            ("цвета = красный", "'цвета'; did you mean 'цвет'?"),
+            ("颜色 = red", "'颜色'"),
+            ("year = 1066 and not exists(draft)", None),  # negations are met without the key
+            ("year = 1066 or lang = fr", None),
+            ("_id = nobody and _text contains rail", None),
+        ],
+    )
+    def test_q2_an_unknown_key_that_leaves_nothing_is_named(
+        self, either: Search, filters: str, unknown: str | None
+    ) -> None:
+        rails, lamps = (Dataset(name, embedder=HashingEmbedder()) for name in ("rails", "lamps"))
+        rails.add([Document("a", "a rail", {"year": 2001, "author": {"name": "N1"}, "цвет": "красный"})])
+        lamps.add([Document("b", "a lamp", {"lang": "en"})])
+        context = either(RetrievalWorkflow(), "rail", [rails, lamps], filters=filters)
+        note = f"filters: no document that was searched has the key {unknown}"
+        assert (ids(context.hits), context.degraded) == ([], () if unknown is None else (note,))
+
+    def test_q2_an_unknown_key_is_not_named_without_need_or_knowledge(self, either: Search) -> None:
+        rails = Dataset("rails", embedder=HashingEmbedder())
+        assert either(RetrievalWorkflow(), "rail", [rails], filters="yaer = 2001").degraded == ()  # no document
+        rails.add([Document("a", "a rail", {"year": 2001})])
+        assert either(RetrievalWorkflow(), "rail", [rails], filters="year = 2001 or yaer = 2001").degraded == ()
+        retriever = Fixed()  # may have any key
+        assert either(RetrievalWorkflow(), "rail", [rails, retriever], filters="yaer = 2001").degraded == ()
+
+    @pytest.mark.parametrize(
         "scores",
         [(math.nan, 1.0, 2.0), (None, None, None), (3.0, math.inf, 1.0), (np.float32(0.5), np.float64(0.4), 0)],
     )

@@ -224,6 +224,10 @@ class Pipeline:
         except Exception as error:
             raise RetrievalError("the results could not be fetched", {"fetch": error}) from error
         self.journal.span("fetch", "documents", start, len(hits))
+        if not hits and self.query.filters is not None and not self.answered[0].failed:
+            from pointsman.retrieval.unmatched import unknown_keys
+
+            self.journal.degrade(*unknown_keys(self.query.filters, self.answered[0].results.values()))
         self.ranked = self._judged(results, hits, fused.scale, many=many)
 
     def _judged(self, results: Results, hits: Mapping[Any, Hit], scale: str, *, many: bool) -> Ranked:
