@@ -18,6 +18,7 @@ from pointsman import (
     Document,
     Hit,
     InputError,
+    Limits,
     Message,
     Query,
     RetrievalWorkflow,
@@ -201,6 +202,9 @@ class TestRequests:
             ({"rerank": lambda hits: hits}, "rerank is True, False, None or a refiner"),
             ({"refuse": "no"}, "refuse is True, False, None or a refiner"),
             ({"timeout": -1}, "timeout is a number of seconds above 0"),
+            ({"timeout": True}, "timeout is a number of seconds above 0"),
+            ({"filters": False}, "a filter is an expression or a mapping, not bool"),
+            ({"filters": []}, "a filter is an expression or a mapping, not list"),
             ({"datasets": 7}, "datasets are names"),
         ],
     )
@@ -209,6 +213,15 @@ class TestRequests:
     ) -> None:
         with pytest.raises(InputError, match=message):
             workspace.search("x", **options)
+
+    @pytest.mark.parametrize("none", [None, "", {}])
+    def test_no_filter(self, workspace: Workspace, none: Any) -> None:
+        assert workspace.search("tea", filters=none).query.filters is None
+
+    @pytest.mark.parametrize("milliseconds", [-1, "5", float("nan")])
+    def test_limits_are_numbers(self, milliseconds: Any) -> None:
+        with pytest.raises(InputError, match="milliseconds of limits is a number from 0 up"):
+            Limits(milliseconds=milliseconds)
 
     @pytest.mark.parametrize("k", [0, -1, "2", True, 1.5])
     def test_i1_a_number_of_results_is_a_number(self, workspace: Workspace, k: Any) -> None:

@@ -243,6 +243,17 @@ class Hanging(HashingEmbedder):
         return super().embed_queries(texts)
 
 
+def test_i1_a_workflow_searches_a_list(datasets: tuple[Dataset, Dataset]) -> None:
+    workflow = RetrievalWorkflow()
+    for wrong in (datasets[0], Fixed(("a", 1.0)), None, 5, {}, "rails"):
+        for ask in (workflow.search, workflow.retrieve, lambda query, source: workflow.search_many([query], source)):
+            with pytest.raises(
+                InputError, match=r"searches a list of datasets and retrievers, not .*; write \[dataset\]"
+            ):
+                ask("rail", wrong)
+    assert len(workflow.search("rail", iter(datasets))) == 5  # type: ignore[arg-type]
+
+
 class TestR3PartialAnswers:
     def test_a_failing_branch(self, search: Search, datasets: tuple[Dataset, Dataset]) -> None:
         context = search(RetrievalWorkflow(), "rail lamp", [Failing(), datasets[0]], 5)
