@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,19 @@ def done(folder: Path) -> Calibrating:
 
 
 # ── relevance ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_no_calibration_is_not_kept(workspace: Workspace, folder: Path) -> None:
+    for keep in (
+        workspace.keep,
+        partial(workspace.keep_calibration, "yard"),
+        partial(workspace.keep_reranking, "yard"),
+    ):
+        for wrong in (5, "x", {}):
+            with pytest.raises(InputError, match="a workspace keeps a"):
+                keep(wrong)
+    with Workspace(folder, embedder=HashingEmbedder()) as again:  # an invalid record would be an error here
+        assert again.stored_calibrations() == {}
 
 
 def test_m1_labels_give_another_embedder_its_relevance(workspace: Workspace, done: Calibrating, folder: Path) -> None:

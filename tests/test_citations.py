@@ -119,8 +119,9 @@ def test_a_prompt_keeps_to_its_tokens_and_cuts_at_a_sentence(texts: list[str], m
 def test_prompts_refuse_what_they_cannot_do() -> None:
     with pytest.raises(InputError, match="style is one of"):
         to_prompt([], style="html")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="max_tokens is 1 or more"):
-        to_prompt([], max_tokens=0)
+    for most in (0, "3000", None, 1.5):
+        with pytest.raises(InputError, match="max_tokens is 1 or more"):
+            to_prompt([], max_tokens=most)  # type: ignore[arg-type]
 
 
 # ── quotes ───────────────────────────────────────────────────────────────────────────────────────────────────────────

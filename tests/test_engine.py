@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,9 +13,12 @@ import pytest
 
 import pointsman
 from pointsman import (
+    BaseRetriever,
     Dataset,
     Document,
+    Hit,
     InputError,
+    Limits,
     Message,
     Query,
     RetrievalWorkflow,
@@ -29,12 +33,13 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest, StrategyName
 from pointsman.retrieval.pool import LISTS
+from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.rerank import BaseReranker
 from pointsman.retrieval.router import BaseRouter
 from pointsman.service import EnhancedRetrievalService
 from pointsman.store.local.truth import Truth
 from pointsman.strategies import BaseRetrievalStrategy, HybridStrategy
-from pointsman.types import AddResult
+from pointsman.types import AddResult, Ranked
 
 TEXTS = {
     "switch": "A railway switch guides trains from one track to another.",
@@ -197,6 +202,9 @@ class TestRequests:
             ({"rerank": lambda hits: hits}, "rerank is True, False, None or a refiner"),
             ({"refuse": "no"}, "refuse is True, False, None or a refiner"),
             ({"timeout": -1}, "timeout is a number of seconds above 0"),
+            ({"timeout": True}, "timeout is a number of seconds above 0"),
+            ({"filters": False}, "a filter is an expression or a mapping, not bool"),
+            ({"filters": []}, "a filter is an expression or a mapping, not list"),
             ({"datasets": 7}, "datasets are names"),
         ],
     )
@@ -205,6 +213,15 @@ class TestRequests:
     ) -> None:
         with pytest.raises(InputError, match=message):
             workspace.search("x", **options)
+
+    @pytest.mark.parametrize("none", [None, "", {}])
+    def test_no_filter(self, workspace: Workspace, none: Any) -> None:
+        assert workspace.search("tea", filters=none).query.filters is None
+
+    @pytest.mark.parametrize("milliseconds", [-1, "5", float("nan")])
+    def test_limits_are_numbers(self, milliseconds: Any) -> None:
+        with pytest.raises(InputError, match="milliseconds of limits is a number from 0 up"):
+            Limits(milliseconds=milliseconds)
 
     @pytest.mark.parametrize("k", [0, -1, "2", True, 1.5])
     def test_i1_a_number_of_results_is_a_number(self, workspace: Workspace, k: Any) -> None:
@@ -247,6 +264,18 @@ class TestI5:
         workspace.llm = ScriptedLLM(lambda _: TEXTS["switch"])
         answers = workspace.search_many([self.QUESTION, "a long line of words about the railway"], 2)
         assert [answer.plan.strategy for answer in answers] == ["hyde", "hybrid"]
+
+    def test_questions_of_one_strategy_keep_their_reason_and_their_conversation(self, workspace: Workspace) -> None:
+        workspace.llm = ScriptedLLM(lambda _: TEXTS["switch"])
+        talk = (Message("user", "what does a railway switch do?"), Message("assistant", "It guides trains."))
+        questions = ["compare a switch and a signal", "чем отличается сигнал от стрелки", "tea", "green tea"]
+        batch = [*questions, self.QUESTION, Query("and where is it?", history=talk)]
+        answers = workspace.search_many(batch, 2)
+        alone = [workspace.search(question, 2) for question in batch]
+        assert [answer.plan.reason for answer in answers] == [answer.plan.reason for answer in alone]
+        assert answers[-1].plan.strategy == answers[-2].plan.strategy  # they share batches
+        assert answers[-1].query.text == alone[-1].query.text != "and where is it?"
+        assert [ranked(answer) for answer in answers] == [ranked(answer) for answer in alone]
 
 
 class TestCost:
@@ -390,6 +419,41 @@ class TestWhatUsersBring:
         workflow = RetrievalWorkflow(reranker=Alphabetical())
         other = workflow.search("railway switch", [workspace.dataset("rails")], 4, refuse=False)
         assert [hit.id for hit in other] == sorted(TEXTS)
+
+    def test_refiners_that_cannot_be_hashed(self, workspace: Workspace) -> None:
+        @dataclass  # compares by value, so it has no hash
+        class Shortest(BaseReranker):
+            sign: int = -1
+
+            def score(self, query: str, texts: Sequence[str]) -> list[float]:
+                return [self.sign * len(text) for text in texts]
+
+        @dataclass
+        class Lenient(BaseRefiner):
+            stage = "refuse"
+
+            def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+                return ranked
+
+        for sign, first in ((-1, "tea"), (1, "switch")):
+            answer = workspace.search("railway tea", 1, rerank=Shortest(sign), refuse=Lenient())
+            assert [hit.id for hit in answer] == [first]
+
+    def test_i2_a_strategy_that_is_replaced(self, workspace: Workspace) -> None:
+        class Fixed(BaseRetriever):
+            def __init__(self, id_: str) -> None:
+                self.id = id_
+
+            def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+                return [Hit(Document(self.id, "text"), 1.0)]
+
+        strategies: Registry[Any] = Registry("strategy")
+        engine = Engine(registry=strategies)
+        request = SearchRequest.of("anything", options={"strategy": "mine"})
+        for name in ("first", "second"):
+            strategies.register("mine", lambda *_, name=name, **__: Fixed(name), replace=True)
+            answer = engine.search(request, [workspace.dataset("rails")])
+            assert [hit.id for hit in answer] == [name]
 
     def test_i1_a_dataset_is_a_source_of_a_keyword_index(self, workspace: Workspace, tmp_path: Path) -> None:
         manager = pointsman.BM25IndexManager(tmp_path / "bm25", workspace.dataset("rails"))

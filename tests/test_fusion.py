@@ -178,6 +178,28 @@ def test_names_and_options_are_checked() -> None:
     assert fuse([[], []], "z_score") == []
 
 
+@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize(
+    ("lists", "weights", "message"),
+    [
+        ([[("a", 1.0)], ["b"]], None, "list 2 is a ranking"),
+        ([[("a", 1.0)], 5], None, "list 2 is a ranking"),
+        ([[([], 1.0)]], None, "list 1 is a ranking"),
+        ([[("a", "high")]], None, "the score of 'a' is 'high'"),
+        ([[("a", 10**400)]], None, "the score of 'a' is 1000"),
+        ([[("a", 1.0)]], ["high"], "a weight is a finite number from 0 up, not 'high'"),
+    ],
+)
+def test_lists_that_are_no_rankings(method: str, lists: Any, weights: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fuse(lists, method, weights)
+
+
+def test_a_function_may_return_no_other_keys() -> None:
+    with pytest.raises(InputError, match="returned 'z', which is a key of none of the lists"):
+        fuse([[("a", 1.0)]], lambda *_: [("a", 1.0), ("z", 0.5)])
+
+
 def test_keys_may_be_anything_hashable() -> None:
     assert fuse([[((1, "a"), None), (None, None)]], "rrf")[1][0] is None
 

@@ -63,6 +63,15 @@ def test_one_of_four_methods_gives_all(kind: type[BaseRouter], plain: list[Datas
     assert everyway(kind(), "no idea", plain[:1]).datasets == (plain[0],)
 
 
+def test_a_router_may_yield_its_choice(plain: list[Dataset]) -> None:
+    class Yields(BaseRouter):
+        def route(self, query: str | Query, datasets: Sequence[Dataset]) -> Iterator[Dataset]:  # type: ignore[override]
+            return (dataset for dataset in datasets if dataset.name in Query.of(query).text)
+
+    assert names(everyway(Yields(), "hr and law", plain).datasets) == ["hr", "law"]
+    assert names(everyway(Yields(), "no idea", plain).datasets) == ["docs", "hr", "law"]
+
+
 def test_an_undecided_router_says_so(plain: list[Dataset]) -> None:
     decision = Decides().decide("no idea", plain)
     assert decision.fallback == Fallback("by name", "all")

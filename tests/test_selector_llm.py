@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -53,6 +53,12 @@ def test_several_are_selected_best_first(choose: Ask) -> None:
     result = choose(LLMSelector(llm, select_multi=True, max_outputs=2))
     assert (result.inds, result.reasons) == ([2, 0], ["a", "the model gave no reason"])
     assert "at most 2" in llm.calls[0].prompt
+
+
+@pytest.mark.parametrize("options", [{"max_outputs": 0}, {"max_outputs": "2"}, {"retries": -1}, {"retries": None}])
+def test_numbers_that_are_none(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="max_outputs is at least 1 and retries at least 0"):
+        LLMSelector(ScriptedLLM([]), **options)
 
 
 def test_a_single_selection_keeps_to_one_whatever_max_outputs_says(choose: Ask) -> None:

@@ -80,6 +80,16 @@ def test_a_history_is_of_messages() -> None:
     for wrong in ("Who wrote Emma?", {"role": "user"}, None):
         with pytest.raises(InputError, match="a message of the history"):
             Query("When was she born?", history=(wrong,))  # type: ignore[arg-type]
+    for no_list in (5, "Who wrote Emma?", {"role": "user", "text": "Who wrote Emma?"}):
+        with pytest.raises(InputError, match="the history of a query is a list of messages"):
+            Query("When was she born?", history=no_list)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("trace", ["all", None, True, False])
+def test_an_unknown_detail_of_a_trace_is_refused(trace: object) -> None:
+    answer = RetrievalContext(Query("q"), (), Plan((), "hybrid", ""), Trace())
+    with pytest.raises(UnknownNameError, match="known: lists, none, stages"):
+        answer.to_dict(trace=trace)  # type: ignore[arg-type]
 
 
 def test_an_answer_is_indexed_as_its_hits() -> None:

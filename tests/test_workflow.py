@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import pickle
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from pointsman import BaseRefiner, BaseRetriever, BaseRouter, Dataset, Document, Hit, Query, RetrievalWorkflow
@@ -25,7 +27,6 @@ from store_kit import corpus
 from test_hybrid import Failing, Fixed, Slow, ids
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 Search = Callable[..., RetrievalContext]
@@ -242,11 +243,76 @@ class Hanging(HashingEmbedder):
         return super().embed_queries(texts)
 
 
+def test_i1_a_workflow_searches_a_list(datasets: tuple[Dataset, Dataset]) -> None:
+    workflow = RetrievalWorkflow()
+    for wrong in (datasets[0], Fixed(("a", 1.0)), None, 5, {}, "rails"):
+        for ask in (workflow.search, workflow.retrieve, lambda query, source: workflow.search_many([query], source)):
+            with pytest.raises(
+                InputError, match=r"searches a list of datasets and retrievers, not .*; write \[dataset\]"
+            ):
+                ask("rail", wrong)
+    assert len(workflow.search("rail", iter(datasets))) == 5  # type: ignore[arg-type]
+
+
 class TestR3PartialAnswers:
     def test_a_failing_branch(self, search: Search, datasets: tuple[Dataset, Dataset]) -> None:
         context = search(RetrievalWorkflow(), "rail lamp", [Failing(), datasets[0]], 5)
         assert len(context) == 5
         assert context.degraded == ("failing: LookupError: out of order",)
+
+    def test_a_branch_that_ignores_filters(self, either: Search) -> None:
+        class Years(BaseRetriever):
+            def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+                return [Hit(Document(str(year), "rail", {"year": year}), 1 / year) for year in range(2000, 2010)]
+
+        context = either(RetrievalWorkflow(), "rail", [Years(), Fixed(("a", 1.0))], filters="year >= 2007")
+        assert ids(context.hits) == ["2007", "2008", "2009"]
+        assert context.degraded == (
+            "years: 7 of its 10 hits are outside the filter and are left out",
+            "fixed: 1 of its 1 hits are outside the filter and are left out",
+        )
+        assert either(RetrievalWorkflow(), "rail", [Years()]).degraded == ()
+
+    @pytest.mark.parametrize(
+        ("filters", "unknown"),
+        [
+            ("yaer = 2001", "'yaer'; did you mean 'year'?"),
+            ("year = 2001 and LANG = en", "'LANG'; did you mean 'lang'?"),
+            ("author.nmae = N1", "'author.nmae'; did you mean 'author.name'?"),
+            ("цвета = красный", "'цвета'; did you mean 'цвет'?"),
+            ("颜色 = red", "'颜色'"),
+            ("year = 1066 and not exists(draft)", None),  # negations are met without the key
+            ("year = 1066 or lang = fr", None),
+            ("_id = nobody and _text contains rail", None),
+        ],
+    )
+    def test_q2_an_unknown_key_that_leaves_nothing_is_named(
+        self, either: Search, filters: str, unknown: str | None
+    ) -> None:
+        rails, lamps = (Dataset(name, embedder=HashingEmbedder()) for name in ("rails", "lamps"))
+        rails.add([Document("a", "a rail", {"year": 2001, "author": {"name": "N1"}, "цвет": "красный"})])
+        lamps.add([Document("b", "a lamp", {"lang": "en"})])
+        context = either(RetrievalWorkflow(), "rail", [rails, lamps], filters=filters)
+        note = f"filters: no document that was searched has the key {unknown}"
+        assert (ids(context.hits), context.degraded) == ([], () if unknown is None else (note,))
+
+    def test_q2_an_unknown_key_is_not_named_without_need_or_knowledge(self, either: Search) -> None:
+        rails = Dataset("rails", embedder=HashingEmbedder())
+        assert either(RetrievalWorkflow(), "rail", [rails], filters="yaer = 2001").degraded == ()  # no document
+        rails.add([Document("a", "a rail", {"year": 2001})])
+        assert either(RetrievalWorkflow(), "rail", [rails], filters="year = 2001 or yaer = 2001").degraded == ()
+        retriever = Fixed()  # may have any key
+        assert either(RetrievalWorkflow(), "rail", [rails, retriever], filters="yaer = 2001").degraded == ()
+
+    @pytest.mark.parametrize(
+        "scores",
+        [(math.nan, 1.0, 2.0), (None, None, None), (3.0, math.inf, 1.0), (np.float32(0.5), np.float64(0.4), 0)],
+    )
+    def test_a_branch_with_odd_scores_is_alone(self, either: Search, scores: tuple[Any, ...]) -> None:
+        context = either(RetrievalWorkflow(), "q", [Fixed(*zip("abc", scores, strict=True))])
+        assert ids(context.hits) == ["a", "b", "c"]
+        assert all(type(hit.score) is float and math.isfinite(hit.score) for hit in context)
+        json.dumps(context.to_dict(trace="lists"), allow_nan=False)
 
     def test_a_hanging_branch(self, search: Search, datasets: tuple[Dataset, Dataset]) -> None:
         began = time.perf_counter()

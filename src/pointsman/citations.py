@@ -187,8 +187,8 @@ def to_prompt(
     """
     if style not in _STYLES:
         raise InputError(f"style is one of {', '.join(_STYLES)}, not {style!r}")
-    if max_tokens < 1:
-        raise InputError(f"max_tokens is 1 or more, not {max_tokens}")
+    if not isinstance(max_tokens, int) or max_tokens < 1:
+        raise InputError(f"max_tokens is 1 or more, not {max_tokens!r:.80}")
     parts: list[str] = []
     remaining = max_tokens
     for number, hit in enumerate(hits, start=1):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 from pointsman._twins import async_twin
 from pointsman.engine import Engine
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
-from pointsman.filters import parse_filter
+from pointsman.filters import parse_optional
 from pointsman.models.base import as_embedder, mixed_embedders
 from pointsman.models.queries import QueryVectors
 from pointsman.passages import SourceText, source_text
@@ -307,7 +307,7 @@ class Dataset(Source):
         if not self.exists:
             return 0
         several_ids = None if ids is None else [ids] if isinstance(ids, str) else list(ids)
-        return self.make().delete(several_ids, _parsed(filters))
+        return self.make().delete(several_ids, parse_optional(filters))
 
     adelete = async_twin(delete)
 
@@ -364,7 +364,7 @@ class Dataset(Source):
 
     def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
         """Return all ids, or those of documents whose metadata has this ``source``, that match, or both."""
-        return self.store.ids(source=source, filters=_parsed(filters))
+        return self.store.ids(source=source, filters=parse_optional(filters))
 
     aids = async_twin(ids)
 
@@ -409,7 +409,7 @@ class Dataset(Source):
 
     def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
         """Return the number of documents, or of those that match."""
-        return self.store.count(_parsed(filters))
+        return self.store.count(parse_optional(filters))
 
     acount = async_twin(count)
 
@@ -430,7 +430,7 @@ class Dataset(Source):
             raise InputError(
                 f"after is 0 or the cursor of the previous page, and limit is at least 1, not {after}, {limit}"
             )
-        page = self.store.page(str(after) if after else None, limit, _parsed(filters))
+        page = self.store.page(str(after) if after else None, limit, parse_optional(filters))
         return page.documents, None if page.next is None else int(page.next)
 
     apage = async_twin(page)
@@ -488,7 +488,7 @@ class Dataset(Source):
         """
         if self.indexing_technique == "keyword":
             raise UnmetNeedError(f"dataset {self.name!r} has a keyword index only and stores no vectors")
-        look = Look(None, _direction(vector), check_top_k(k), _parsed(filters))
+        look = Look(None, _direction(vector), check_top_k(k), parse_optional(filters))
         store = self.store
         lists = store.search([look])[0]
         ranking = list(lists.rankings.get(NEAR, ()))[:k]
@@ -896,10 +896,6 @@ def _direction(vector: Sequence[float] | NDArray[np.floating]) -> NDArray[np.flo
         raise InputError("a vector to search by is one list of finite numbers, not all of them 0")
     row = row / largest  # so that no square overflows or underflows
     return (row / np.linalg.norm(row)).astype(np.float32)
-
-
-def _parsed(filters: str | Mapping[str, Any] | Filter | None) -> Filter | None:
-    return parse_filter(filters) if filters else None
 
 
 @cache

@@ -125,12 +125,12 @@ class Engine:
             RetrievalError: no source could be searched; it carries every cause.
         """
         recipe = self.resolve(request, sources)
-        return run(self._search_batch(request, sources, recipe, [request.query], Threads()))[0]
+        return run(self._search_batch(request, sources, [recipe], [request.query], Threads()))[0]
 
     async def asearch(self, request: SearchRequest, sources: Sequence[Any]) -> RetrievalContext:
         """Async version of `search`; cancelling it cancels all its calls."""
         recipe = self.resolve(request, sources)
-        return (await self._search_batch(request, sources, recipe, [request.query], Tasks()))[0]
+        return (await self._search_batch(request, sources, [recipe], [request.query], Tasks()))[0]
 
     def search_many(
         self, request: SearchRequest, sources: Sequence[Any], seconds: float | None = None
@@ -161,13 +161,15 @@ class Engine:
         deadline = Deadline(seconds)
         answers: dict[int, RetrievalContext] = {}
         late = f"the time limit of {seconds} seconds for the whole request ran out before this question; ask it again"
-        for recipe, places in self._recipes(request, sources):
+        for recipe_of in self._recipes(request, sources):
+            places = list(recipe_of)
             for batch in [places] if seconds is None else _batches(places, request.queries):
+                recipes = [recipe_of[place] for place in batch]
                 queries = [request.queries[place] for place in batch]
-                contexts = [unanswered(recipe, query, late) for query in queries]
+                contexts = [unanswered(recipe, query, late) for recipe, query in zip(recipes, queries, strict=True)]
                 if (remaining := deadline.left()) != 0:
                     try:
-                        contexts = await self._search_batch(request, sources, recipe, queries, mode, remaining)
+                        contexts = await self._search_batch(request, sources, recipes, queries, mode, remaining)
                     except RetrievalError:
                         if not answers or deadline.left() != 0:  # otherwise the answered questions keep their answers
                             raise
@@ -178,27 +180,31 @@ class Engine:
         self,
         request: SearchRequest,
         sources: Sequence[Any],
-        recipe: Recipe,
+        recipes: Sequence[Recipe],
         queries: Sequence[Query],
         mode: Mode,
         seconds: float | None = None,
     ) -> list[RetrievalContext]:
-        """Search by a recipe; if its strategy fails, fall back to plain search."""
+        """Search by recipes of one strategy, one for each question; if it fails, fall back to plain search."""
         try:
-            return await search(recipe, queries, mode, seconds)
+            return await search(recipes, queries, mode, seconds)
         except RetrievalError as error:
-            return await search(self._instead(request, sources, recipe, error), queries, mode, seconds)
+            plain = self._instead(request, sources, recipes[0], error)
+            return await search([plain] * len(queries), queries, mode, seconds)
 
-    def _recipes(self, request: SearchRequest, sources: Sequence[Any]) -> list[tuple[Recipe, list[int]]]:
-        """The recipes, each with the positions of its questions; several if each question's wording decides."""
+    def _recipes(self, request: SearchRequest, sources: Sequence[Any]) -> list[dict[int, Recipe]]:
+        """The recipe of each question by its position; one group for each strategy that the questions' wording chooses.
+
+        Questions of one strategy share batches, but each keeps its reason, and its conversation.
+        """
         if not request.queries:
             return []
         if not self.looks_decide(request):
-            return [(self.resolve(request, sources), list(range(len(request.queries))))]
-        groups: dict[str, tuple[Recipe, list[int]]] = {}
+            return [dict.fromkeys(range(len(request.queries)), self.resolve(request, sources))]
+        groups: dict[str, dict[int, Recipe]] = {}
         for place, query in enumerate(request.queries):
             recipe = self.resolve(replace(request, queries=(query,)), sources)
-            groups.setdefault(recipe.strategy or recipe.method, (recipe, []))[1].append(place)
+            groups.setdefault(recipe.strategy or recipe.method, {})[place] = recipe
         return list(groups.values())
 
     def _instead(self, request: SearchRequest, sources: Sequence[Any], recipe: Recipe, error: RetrievalError) -> Recipe:
@@ -231,7 +237,8 @@ class Engine:
         if self.looks_decide(request):
             return self._resolve(request, sources)
         key = (
-            *(getattr(request, name) for name in _DECIDING),
+            self.registry.version,
+            *(_identity(getattr(request, name)) for name in _DECIDING),
             _in_conversation(request),
             *((id(source), getattr(source, "indexing_technique", None)) for source in sources),
         )
@@ -524,7 +531,7 @@ class Engine:
             InputError: a requirement is not met, or it is not a retriever.
         """
         rerank = rerank and name == "compression" and self.settings.compression_rerank
-        key = (name, rerank, *map(id, sources))
+        key = (self.registry.version, name, rerank, *map(id, sources))
         entry = self._strategies.get(key)
         if entry is not None and all(a is b for a, b in zip(entry[0], sources, strict=True)):
             return entry[1]
@@ -586,6 +593,11 @@ _UNMEASURED: Final = f"the reranker of the settings was not measured here; {_REM
 
 _DECIDING: Final = tuple(option.name for option in fields(SearchRequest) if option.name != "queries")
 """The options that a recipe depends on, besides the sources; the question counts only if its wording decides."""
+
+
+def _identity(option: Any) -> Any:
+    """An option as a part of a key; a refiner by its identity, as one defined by a user may not be hashable."""
+    return id(option) if isinstance(option, BaseRefiner) else option
 
 
 def _in_conversation(request: SearchRequest) -> bool:

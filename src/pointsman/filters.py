@@ -74,6 +74,7 @@ __all__ = [
     "facts",
     "one_of",
     "parse_filter",
+    "parse_optional",
     "typed",
     "typed_values",
 ]
@@ -408,6 +409,15 @@ def parse_filter(source: str | Mapping[str, Any] | Filter) -> Filter:
     if isinstance(source, Mapping):
         return _MappingReader().read(source, 1)
     raise FilterError(f"a filter is an expression or a mapping, not {type(source).__name__}: {source!r:.80}")
+
+
+def parse_optional(source: str | Mapping[str, Any] | Filter | None) -> Filter | None:
+    """Read a filter that may be left out: None, an empty string and an empty mapping are no filter.
+
+    Raises:
+        FilterError: the filter is invalid.
+    """
+    return None if source is None or source in ("", {}) else parse_filter(source)
 
 
 def equal_to(key: str, value: object) -> Filter:

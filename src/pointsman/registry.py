@@ -33,6 +33,9 @@ class Registry(Generic[T]):
     A name registered in code takes precedence over a plugin. A plugin that cannot be loaded is reported in `problems`
     and in the log, and affects only those who request it.
 
+    Attributes:
+        version: grows with every registration, so that whatever was made from a factory can be dated.
+
     Args:
         kind: the kind of object, such as ``"strategy"``; it prefixes the names of plugins.
         group: the group of entry points.
@@ -47,6 +50,7 @@ class Registry(Generic[T]):
 
     def __init__(self, kind: str, group: str = GROUP, builtin: str | None = None) -> None:
         self.kind, self._group, self._builtin = kind, group, builtin
+        self.version = 0
         self._factories: dict[str, Callable[..., T]] = {}
         self._plugins: dict[str, EntryPoint] | None = None
         self._problems: dict[str, str] = {}
@@ -66,6 +70,7 @@ class Registry(Generic[T]):
             if name in self._factories and not replace:
                 raise InputError(f"a {self.kind} named {name!r} is registered already; pass replace=True to replace it")
             self._factories[name] = factory
+            self.version += 1
 
     def names(self) -> tuple[str, ...]:
         """Return all names, sorted; plugins are listed without being loaded, so broken ones are included."""

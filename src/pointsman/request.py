@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, NewType, Self, TypedDict
 
 from pointsman.errors import InputError, UnknownNameError
-from pointsman.filters import Filter, parse_filter
+from pointsman.filters import Filter, parse_optional
 from pointsman.retrieval.dispatch import Deadline
 from pointsman.retrieval.effort import EFFORTS, EffortName, Limits
 from pointsman.retrieval.refine import BaseRefiner
@@ -129,7 +129,7 @@ class SearchRequest:
         filters = values.pop("filters", None)
         if unknown := values.keys() - _NAMES:
             raise InputError(_unknown("option of a search", min(unknown), (*sorted(_NAMES), "filters")))
-        parsed = parse_filter(filters) if filters else None
+        parsed = None if filters is None else parse_optional(filters)  # usually None, and quick
         several = [query] if isinstance(query, (str, Query)) else query
         if not isinstance(several, Sequence):
             raise InputError(f"a question is a str or a Query, not {type(query).__name__}: {query!r:.80}")

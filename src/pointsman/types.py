@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, overload
 
 from pointsman._values import ID, TEXT
-from pointsman.errors import InputError
+from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, parse_filter
 from pointsman.trace import Explanation, HitKey, Span, Trace
 
@@ -90,6 +90,8 @@ class Query:
         if self.filters is not None and not isinstance(self.filters, Filter):
             object.__setattr__(self, "filters", parse_filter(self.filters))
         if self.history:
+            if isinstance(self.history, str | Mapping) or not isinstance(self.history, Iterable):
+                raise InputError(f"the history of a query is a list of messages, not {self.history!r:.80}")
             object.__setattr__(self, "history", tuple(map(Message.of, self.history)))
 
     @classmethod
@@ -501,7 +503,12 @@ class RetrievalContext:
 
         Args:
             trace: how much of the trace is included: nothing, every stage with its time, or every ranking too.
+
+        Raises:
+            UnknownNameError: ``trace`` is none of `TRACE_DETAILS`.
         """
+        if trace not in TRACE_DETAILS:
+            raise UnknownNameError("detail of a trace", str(trace), TRACE_DETAILS)
         plan = self.plan
         return {
             "results": [hit.to_dict(rank) for rank, hit in enumerate(self.hits, 1)],

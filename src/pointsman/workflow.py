@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pointsman.engine import Engine, Stages
 from pointsman.errors import InputError
 from pointsman.request import SearchOptions, SearchRequest
+from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.source import Source
 from pointsman.types import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pointsman.types import RetrievalContext
 
@@ -73,13 +76,13 @@ class RetrievalWorkflow(Stages):
             InputError: the query, a number or a name is invalid, or two datasets have the same name.
             RetrievalError: no source could be searched; it carries every cause.
         """
-        return self._engine.search(SearchRequest.of(query, top_k, options), list(datasets))
+        return self._engine.search(SearchRequest.of(query, top_k, options), _listed(datasets))
 
     async def asearch(
         self, query: str | Query, datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
         """Async version of `search`; cancelling it cancels all its calls."""
-        return await self._engine.asearch(SearchRequest.of(query, top_k, options), list(datasets))
+        return await self._engine.asearch(SearchRequest.of(query, top_k, options), _listed(datasets))
 
     def search_many(
         self, queries: Sequence[str | Query], datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
@@ -93,13 +96,13 @@ class RetrievalWorkflow(Stages):
             InputError: see `search`.
             RetrievalError: no source could be searched for any of the questions.
         """
-        return self._engine.search_many(several(queries, top_k, options), list(datasets))
+        return self._engine.search_many(several(queries, top_k, options), _listed(datasets))
 
     async def asearch_many(
         self, queries: Sequence[str | Query], datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
         """Async version of `search_many`."""
-        return await self._engine.asearch_many(several(queries, top_k, options), list(datasets))
+        return await self._engine.asearch_many(several(queries, top_k, options), _listed(datasets))
 
 
 def several(queries: Sequence[str | Query], k: int, options: Mapping[str, Any]) -> SearchRequest:
@@ -111,3 +114,16 @@ def several(queries: Sequence[str | Query], k: int, options: Mapping[str, Any]) 
     if isinstance(queries, (str, Query)):
         raise InputError("search_many takes a sequence of questions; search takes one")
     return SearchRequest.of(queries, k, options)
+
+
+def _listed(datasets: Sequence[Any]) -> list[Any]:
+    """Return the sources of a search as a list.
+
+    Raises:
+        InputError: they are not several; iterating over a dataset would read all of its documents.
+    """
+    if isinstance(datasets, Source | BaseRetriever | Mapping | str) or not isinstance(datasets, Iterable):
+        raise InputError(
+            f"a workflow searches a list of datasets and retrievers, not {datasets!r:.80}; write [dataset]"
+        )
+    return list(datasets)

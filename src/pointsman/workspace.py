@@ -27,7 +27,12 @@ from pointsman.models.base import as_embedder
 from pointsman.models.queries import QueryVectors
 from pointsman.request import SearchRequest, WorkspaceOptions
 from pointsman.retrieval.background import DRAWN, LIKELY
-from pointsman.retrieval.dataset_calibration import Calibration, change_calibrations, stored_calibrations
+from pointsman.retrieval.dataset_calibration import (
+    Calibration,
+    Reranking,
+    change_calibrations,
+    stored_calibrations,
+)
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.router import ContentRouter
@@ -48,7 +53,6 @@ if TYPE_CHECKING:
     from pointsman.indexing import IndexReport, Progress
     from pointsman.ingest import FileLimits
     from pointsman.protocols import LLM, Embedder
-    from pointsman.retrieval.dataset_calibration import Reranking
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.retrieval.router import RouteDecision
     from pointsman.retrieval.source import IndexingTechnique
@@ -584,7 +588,13 @@ class Workspace:
         return engine
 
     def keep(self, policy: Policy | None) -> None:
-        """Use this policy from now on, also after the workspace is reopened; None restores the measured one."""
+        """Use this policy from now on, also after the workspace is reopened; None restores the measured one.
+
+        Raises:
+            InputError: it is not a policy.
+        """
+        if not isinstance(policy, Policy | None):
+            raise InputError(f"a workspace keeps a Policy or None, not {policy!r:.80}")
         self.backend.put_record(POLICY, "", None if policy is None else policy.to_json())
         self.workflow = replace(self.workflow, policy=policy or measured())
 
@@ -638,8 +648,11 @@ class Workspace:
             calibration: the result of `pointsman.calibrate.calibrate`; None restores the shipped one.
 
         Raises:
+            InputError: it is not a calibration.
             ConflictError: others keep changing the workspace's calibrations.
         """
+        if not isinstance(calibration, Calibration | None):
+            raise InputError(f"a workspace keeps a Calibration or None, not {calibration!r:.80}")
         self._change_calibration(name, lambda _: calibration)
 
     def keep_reranking(self, name: str, reranking: Reranking) -> None:
@@ -650,8 +663,11 @@ class Workspace:
             reranking: the result of `pointsman.evaluation.tune`.
 
         Raises:
+            InputError: it is not a `Reranking`.
             ConflictError: as in `keep_calibration`.
         """
+        if not isinstance(reranking, Reranking):
+            raise InputError(f"a workspace keeps a Reranking, not {reranking!r:.80}")
         self._change_calibration(name, lambda former: replace(former or Calibration(""), reranking=reranking))
 
     def _change_calibration(self, name: str, change: Callable[[Calibration | None], Calibration | None]) -> None:

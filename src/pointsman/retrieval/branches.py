@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.source import Source
     from pointsman.retrieval.transform.base import Variant
     from pointsman.store.base import Scores, Statistics
+    from pointsman.types import Hit
 
 log = logging.getLogger(__name__)
 
@@ -235,12 +236,13 @@ class RetrieverBranch:
 
     def _call(self, query: Query, depth: int) -> Call[list[Results]]:
         async def asynchronous() -> list[Results]:
-            return [
-                RetrieverResults.of(self.name, await self.retriever.aretrieve(query, depth, **self._options), self._key)
-            ]
+            return results(await self.retriever.aretrieve(query, depth, **self._options))
 
         def synchronous() -> list[Results]:
-            return [RetrieverResults.of(self.name, self.retriever.retrieve(query, depth, **self._options), self._key)]
+            return results(self.retriever.retrieve(query, depth, **self._options))
+
+        def results(hits: Sequence[Hit]) -> list[Results]:
+            return [RetrieverResults.of(self.name, hits, self._key, query.filters)]
 
         return Call(synchronous, asynchronous)
 

@@ -17,6 +17,7 @@ from pointsman.retrieval.pool import SCALES, Fused, Part, Pool, Ranking, merge
 from pointsman.types import Hit, HitKey, Provenance
 
 if TYPE_CHECKING:
+    from pointsman.filters import Filter
     from pointsman.retrieval.fusion import CosineSpread
     from pointsman.retrieval.source import Source
     from pointsman.store.base import Lists, Look, Scores, Statistics
@@ -182,20 +183,29 @@ class RetrieverResults(Results):
         self.hits = hits
 
     @classmethod
-    def of(cls, name: str, hits: Sequence[Hit], key: KeyOf | None = None) -> RetrieverResults:
+    def of(
+        cls, name: str, hits: Sequence[Hit], key: KeyOf | None = None, filters: Filter | None = None
+    ) -> RetrieverResults:
         """Check the answer of a retriever, and wrap it.
 
         Args:
             name: of its list.
             hits: best first.
             key: what makes two hits the same document; dataset and id unless given.
+            filters: those of the query; hits outside are left out, as a retriever may not know filters.
 
         Raises:
             TypeError: the retriever returned something other than hits.
         """
         if not isinstance(hits, Sequence) or isinstance(hits, str | bytes):
             raise TypeError(f"a retriever returns a list of hits, {name!r} returned {type(hits).__name__}")
+        degraded = tuple(getattr(hits, "degraded", ()))
         try:
+            if filters is not None:
+                inside = [hit for hit in hits if filters.matches(hit.document.fields)]
+                if outside := len(hits) - len(inside):
+                    degraded += (f"{name}: {outside} of its {len(hits)} hits are outside the filter and are left out",)
+                hits = inside
             # an id alone is hashed faster than a pair
             keys: list[Any] = [
                 hit.document.id if hit.dataset is None else (hit.dataset, hit.document.id) for hit in hits
@@ -207,13 +217,14 @@ class RetrieverResults(Results):
             raise TypeError(f"a retriever returns hits, {name!r} returned {kind}") from None
         if key is not None:
             keys = list(map(key, hits))
-        degraded = tuple(getattr(hits, "degraded", ()))
         if len(set(keys)) < len(keys):  # one vote per list: the first of a kind stays
             first = dict(zip(reversed(keys), reversed(hits), strict=True))
             keys = list(dict.fromkeys(keys))
             hits = [first[hit_key] for hit_key in keys]
             scores = [hit.score for hit in hits]
-        if not _finite(scores):  # the order is still usable
+        if _finite(scores):
+            scores = list(map(float, scores))  # a NumPy scalar is no JSON value
+        else:  # the order is still usable
             scores = [None] * len(keys)
             degraded = (*degraded, f"{name}: its scores are not all finite numbers; only its order counts")
         return cls(Pool({name: list(zip(keys, scores, strict=True))}), {name: hits}, degraded)

@@ -103,7 +103,8 @@ class Deadline:
     __slots__ = ("_end",)
 
     def __init__(self, timeout: float | None) -> None:
-        if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+        is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+        if timeout is not None and not (is_number and timeout > 0):
             raise InputError(f"timeout is a number of seconds above 0, or None, not {timeout!r}")
         timeout = _waitable(timeout)
         self._end = None if timeout is None else perf_counter() + timeout

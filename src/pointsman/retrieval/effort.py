@@ -29,7 +29,9 @@ class Limits:
     llm_calls: int = 0
 
     def __post_init__(self) -> None:
-        if self.milliseconds is not None and not self.milliseconds >= 0:
+        if self.milliseconds is not None and not (
+            isinstance(self.milliseconds, int | float) and self.milliseconds >= 0
+        ):
             raise InputError(f"milliseconds of limits is a number from 0 up, or None, not {self.milliseconds!r:.80}")
         if not isinstance(self.llm_calls, int) or self.llm_calls < 0:
             raise InputError(f"llm_calls of limits is an int from 0 up, not {self.llm_calls!r:.80}")

@@ -276,7 +276,7 @@ def fuse(
     if callable(method):
         if weights is not None:
             _check_weights(weights, len(lists))
-        return _sound(method(lists, weights, **options), method)
+        return _sound(method(lists, weights, **options), method, {key for ranking in lists for key, _ in ranking})
     function = METHODS.get(method)
     if function is None:
         raise UnknownNameError("fusion method", method, tuple(METHODS))
@@ -288,7 +288,7 @@ def fuse(
     return function(lists, weights, **options)
 
 
-def _sound(ranking: Any, method: FusionMethod) -> list[tuple[Any, float]]:
+def _sound(ranking: Any, method: FusionMethod, known: set[Any]) -> list[tuple[Any, float]]:
     """Check the result of a user-defined function."""
     name = getattr(method, "__name__", type(method).__name__)
     try:
@@ -297,6 +297,8 @@ def _sound(ranking: Any, method: FusionMethod) -> list[tuple[Any, float]]:
         raise InputError(f"the fusion {name} returns pairs of key and score, best first: {error}") from None
     if len({key for key, _ in pairs}) < len(pairs) or not all(math.isfinite(score) for _, score in pairs):
         raise InputError(f"the fusion {name} returns each key once, with a finite score")
+    if (other := next((key for key, _ in pairs if key not in known), None)) is not None:
+        raise InputError(f"the fusion {name} returned {other!r:.80}, which is a key of none of the lists")
     return pairs
 
 
@@ -313,7 +315,10 @@ def _read(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None) -> lis
     for number, (ranking, weight) in enumerate(zip(lists, weights, strict=True), 1):
         if not weight or not ranking:
             continue
-        votes = dict(ranking)
+        try:
+            votes = dict(ranking)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"list {number} is a ranking, pairs of key and score, best first: {error}") from None
         if len(votes) < len(ranking):
             votes = dict(reversed(ranking))  # the first occurrence overwrites the others …
             votes = {key: votes[key] for key, _ in ranking}  # … and gives the order
@@ -331,16 +336,21 @@ def _check_weights(weights: Sequence[float], lists: int) -> None:
     if len(weights) != lists:
         raise InputError(f"{len(weights)} weights for {lists} lists; give one for each, 0 to leave a list out")
     for weight in weights:
-        if not (math.isfinite(weight) and weight >= 0):
+        if not (_is_finite(weight) and weight >= 0):
             raise InputError(f"a weight is a finite number from 0 up, not {weight!r}")
 
 
 def _check_finite(scores: Sequence[float], where: str, keys: Sequence[object]) -> None:
-    if all(map(math.isfinite, scores)):
-        return
     for score, key in zip(scores, keys, strict=True):
-        if not math.isfinite(score):
+        if not _is_finite(score):
             raise InputError(f"{where}: the score of {key!r:.80} is {score!r}; a score is a finite number, or None")
+
+
+def _is_finite(number: Any) -> bool:
+    try:
+        return math.isfinite(number)
+    except (TypeError, OverflowError):  # no number, or an integer beyond the doubles
+        return False
 
 
 def _ranks(first: float, keys: Sequence[Key]) -> Iterable[float]:

@@ -150,7 +150,10 @@ class Pool(Generic[Key]):
         return max(present, default=otherwise)
 
     def _alone(self, name: str) -> Fused[Key]:
+        """A single list as it is; one without scores gets those of its ranks."""
         ranking = self.lists.get(name, ())
+        if any(score is None for _, score in ranking):
+            return Fused(fuse([ranking], "rrf"), "rrf", _part("rrf", {name: ranking}, {}))
         return Fused(ranking, SCALES.get(name, name or "none"), _no_part)
 
     def _beside(self, own: Fused[Key], weights: Mapping[str, float]) -> Fused[Key]:

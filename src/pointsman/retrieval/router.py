@@ -148,10 +148,10 @@ def _sound(router: BaseRouter, sources: tuple[Any, ...], answer: Any) -> Any:
     if len(set(names)) < len(names) or not {id(dataset) for dataset in decision.datasets} <= {id(d) for d in sources}:
         expected = [dataset.name for dataset in sources]
         raise InputError(f"{type(router).__name__} routed to {names}; it was given {expected}, each of them once")
+    if not isinstance(answer, RouteDecision):
+        return list(decision.datasets or sources)  # not the answer itself, which may be a generator
     if decision.datasets:
         return answer
-    if not isinstance(answer, RouteDecision):
-        return list(sources)
     fallback = decision.fallback or Fallback(decision.reason or "no dataset was chosen", "all")
     return RouteDecision(sources, f"all datasets: {fallback.why}", decision.scores, None, fallback)
 

@@ -48,15 +48,15 @@ T = TypeVar("T")
 
 
 async def search(
-    recipe: Recipe, queries: Sequence[Query], mode: Mode, seconds: float | None = None
+    recipes: Sequence[Recipe], queries: Sequence[Query], mode: Mode, seconds: float | None = None
 ) -> list[RetrievalContext]:
-    """Answer questions by one recipe; returns one context per question, in order.
+    """Answer questions together, each by its recipe; returns one context per question, in order.
 
     A stage that fails is skipped, and the answer says so in ``degraded``. If several questions are asked, one for which
     no source could be searched gets an empty answer that says so.
 
     Args:
-        recipe: how to search.
+        recipes: how to search for each question; they may differ only in their decisions and transformers.
         queries: the questions.
         mode: how to wait.
         seconds: for all questions together, besides the recipe's limit for each; None: no limit.
@@ -65,10 +65,11 @@ async def search(
         RetrievalError: no source could be searched for any of them; it carries every cause.
         InputError: the request cannot be carried out.
     """
+    recipe = recipes[0]
     with _spending(recipe):
         limits = (None if recipe.timeout is None else recipe.timeout * len(queries), seconds)
         limit = min((limit for limit in limits if limit is not None), default=None)
-        pipelines = [Pipeline(recipe, query, mode, limit) for query in queries]
+        pipelines = [Pipeline(own, query, mode, limit) for own, query in zip(recipes, queries, strict=True)]
         for pipeline in pipelines:
             await pipeline.route()
             await pipeline.transform()
@@ -83,7 +84,7 @@ async def search(
 
 def search_now(recipe: Recipe, queries: Sequence[Query]) -> list[RetrievalContext]:
     """`search` for synchronous code; needs no event loop, and works while one is running."""
-    return run(search(recipe, queries, Threads()))
+    return run(search([recipe] * len(queries), queries, Threads()))
 
 
 def unanswered(recipe: Recipe, query: Query, why: str) -> RetrievalContext:
@@ -223,6 +224,10 @@ class Pipeline:
         except Exception as error:
             raise RetrievalError("the results could not be fetched", {"fetch": error}) from error
         self.journal.span("fetch", "documents", start, len(hits))
+        if not hits and self.query.filters is not None and not self.answered[0].failed:
+            from pointsman.retrieval.unmatched import unknown_keys
+
+            self.journal.degrade(*unknown_keys(self.query.filters, self.answered[0].results.values()))
         self.ranked = self._judged(results, hits, fused.scale, many=many)
 
     def _judged(self, results: Results, hits: Mapping[Any, Hit], scale: str, *, many: bool) -> Ranked:
@@ -574,7 +579,7 @@ class RoutedLookup:
 
     async def asearch(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
         """Async version of `search`."""
-        return (await search(self._plain(k, seconds), [query], Tasks()))[0]
+        return (await search([self._plain(k, seconds)], [query], Tasks()))[0]
 
     def _plain(self, k: int, seconds: float | None) -> Recipe:
         sources = {name: self.recipe.sources[name] for name in self.names}

@@ -61,8 +61,8 @@ class LLMSelector(BaseSelector):
         Raises:
             InputError: an argument is out of range, or the fallback is unknown.
         """
-        if max_outputs < 1 or retries < 0:
-            raise InputError(f"max_outputs is at least 1 and retries at least 0, not {max_outputs} and {retries}")
+        if not (isinstance(max_outputs, int) and isinstance(retries, int) and max_outputs >= 1 and retries >= 0):
+            raise InputError(f"max_outputs is at least 1 and retries at least 0, not {max_outputs!r} and {retries!r}")
         if not isinstance(fallback, BaseSelector) and fallback not in _POLICIES:
             raise InputError(f"fallback is one of {', '.join(_POLICIES)} or a selector, not {fallback!r:.80}")
         self.llm = llm

@@ -14,7 +14,7 @@ up; everything else is fused by rank.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -268,6 +268,10 @@ class Store(Protocol):
         """Return how many documents contain each word; for a word of several tokens, its rarest (``TERMS``)."""
         ...
 
+    def metadata_keys(self) -> Collection[str] | None:
+        """Return the metadata keys that filters can use; None if they are not at hand."""
+        ...
+
     def statistics(self) -> Statistics:
         """Return sequence number, size and notes: current, or up to a second old if asking takes a round trip."""
         ...
@@ -408,6 +412,10 @@ class BaseStore(ABC):
         """See `Store`."""
         raise self._cannot(Capability.WRITE)
 
+    def metadata_keys(self) -> Collection[str] | None:
+        """See `Store`; by default they are unknown."""
+        return None
+
     async def asearch(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`."""
         return await in_thread(self.search, looks)
@@ -466,6 +474,10 @@ class EmptyStore(BaseStore):
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
         return [0] * len(words)
+
+    def metadata_keys(self) -> Collection[str]:
+        """See `Store`."""
+        return ()
 
     def statistics(self) -> Statistics:
         """See `Store`."""

@@ -97,6 +97,14 @@ class Columns:
         """Whether the columns are loaded; until then changes need not be reported."""
         return self._table is not None
 
+    def names(self) -> frozenset[str] | None:
+        """Return the keys of which documents have values; None until the columns are loaded.
+
+        A key stays for a while after its last value is gone.
+        """
+        with self._lock:
+            return None if self._table is None else self._table.names()
+
     def forget(self) -> None:
         """Drop everything; the next use loads again. Without ``load`` the columns are then empty."""
         with self._lock:
@@ -518,6 +526,9 @@ class _Table:
 
     def rows(self, keys: Keys) -> NDArray[np.int64]:
         return self._row_of.rows(keys)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._columns)
 
     def put(self, pairs: Pairs) -> None:
         self.version += 1

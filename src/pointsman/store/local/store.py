@@ -236,6 +236,10 @@ class LocalStore(BaseStore):
         with self.collection.pinned():
             return [self.collection.keyword.frequency(word) for word in words]
 
+    def metadata_keys(self) -> frozenset[str] | None:
+        """See `Store`; known once a filter has been used."""
+        return self.collection.columns.names()
+
     def changes(self, since: int) -> Iterator[list[Change]]:
         """Yield the last operation per key after a sequence number, in batches, deletions first."""
         return self.collection.truth.changes(since)
