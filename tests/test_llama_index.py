@@ -308,6 +308,19 @@ def test_nodes_come_back_as_they_were(store: PointsmanVectorStore) -> None:
     assert (back.get_content(), back.metadata) == ("not of LlamaIndex", {"n": 7})
 
 
+def test_metadata_under_the_key_of_nodes_may_be_anything(store: PointsmanVectorStore) -> None:
+    metas: list[Any] = [
+        {"_node": 1},
+        {"_node": {"content": "no JSON", "type": "TextNode"}},
+        {"_node": {"content": 5, "type": 5}},
+        {"_node": {"content": '{"id_": "0", "text": "other"}', "type": "TextNode"}},
+    ]
+    for n, meta in enumerate(metas):
+        store.client.add([{"id": f"foreign-{n}", "text": "text", "metadata": meta}], embed=False)
+        (back,) = store.get_nodes([f"foreign-{n}"])
+        assert (back.node_id, back.get_content(), back.metadata) == (f"foreign-{n}", "text", meta)
+
+
 def test_modes_of_a_query(store: PointsmanVectorStore) -> None:
     assert ids(store)[0] == "0"
     for mode in (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE):

@@ -563,9 +563,16 @@ def _document(node: BaseNode) -> Document:
 def _node(document: Document) -> BaseNode:
     """Return the node that a document was made from; a new one if it was not made from a node."""
     rest = document.metadata.get(_NODE)
-    if not isinstance(rest, dict) or not {"content", "type"} <= rest.keys():
-        return TextNode(id_=document.id, text=document.text, metadata=dict(document.metadata))
-    return metadata_dict_to_node({"_node_content": rest["content"], "_node_type": rest["type"]}, text=document.text)
+    if isinstance(rest, dict) and {"content", "type"} <= rest.keys():
+        content = {"_node_content": rest["content"], "_node_type": rest["type"]}
+        try:
+            node = metadata_dict_to_node(content, text=document.text)
+        except (AttributeError, KeyError, TypeError, ValueError):  # other programs may write anything under that key
+            pass
+        else:
+            if node.node_id == document.id:
+                return node
+    return TextNode(id_=document.id, text=document.text, metadata=dict(document.metadata))
 
 
 def _of_query(query: VectorStoreQuery) -> Filter | None:
