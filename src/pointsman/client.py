@@ -41,7 +41,7 @@ from pointsman._values import plain
 from pointsman.errors import FilterError, InputError, PointsmanError, ServiceError, UnknownNameError, UnmetNeedError
 from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_filter
 from pointsman.passages import SourceText
-from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions
+from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions, of_one_dataset
 from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
 from pointsman.types import (
     TRACE_DETAILS,
@@ -859,13 +859,13 @@ class RemoteDataset:
         self, query: str | Query, k: int = 5, *, trace: TraceDetail = "stages", **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
         """Search only this dataset; options and result are those of `Client.search`."""
-        return self._client.search(query, k, trace=trace, **options, datasets=self.name)
+        return self._client.search(query, k, trace=trace, **of_one_dataset(options), datasets=self.name)
 
     async def asearch(
         self, query: str | Query, k: int = 5, *, trace: TraceDetail = "stages", **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
         """Async version of `search`."""
-        return await self._client.asearch(query, k, trace=trace, **options, datasets=self.name)
+        return await self._client.asearch(query, k, trace=trace, **of_one_dataset(options), datasets=self.name)
 
     def search_vector(
         self, vector: Any, k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
@@ -901,7 +901,7 @@ class RemoteDataset:
         **options: Unpack[SearchOptions],
     ) -> list[RetrievalContext]:
         """Answer many questions in batches; return one context each, in order."""
-        return self._client.search_many(queries, k, trace=trace, **options, datasets=self.name)
+        return self._client.search_many(queries, k, trace=trace, **of_one_dataset(options), datasets=self.name)
 
     async def asearch_many(
         self,
@@ -912,7 +912,7 @@ class RemoteDataset:
         **options: Unpack[SearchOptions],
     ) -> list[RetrievalContext]:
         """Async version of `search_many`."""
-        return await self._client.asearch_many(queries, k, trace=trace, **options, datasets=self.name)
+        return await self._client.asearch_many(queries, k, trace=trace, **of_one_dataset(options), datasets=self.name)
 
     # ── maintenance ──────────────────────────────────────────────────────────────────────────────────────────────
 

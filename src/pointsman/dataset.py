@@ -21,7 +21,7 @@ from pointsman.filters import parse_filter
 from pointsman.models.base import as_embedder, mixed_embedders
 from pointsman.models.queries import QueryVectors
 from pointsman.passages import SourceText, source_text
-from pointsman.request import SearchOptions, SearchRequest
+from pointsman.request import SearchOptions, SearchRequest, of_one_dataset
 from pointsman.retrieval.background import (
     DRAWN,
     LIKELY,
@@ -467,11 +467,11 @@ class Dataset(Source):
 
     def search(self, query: str | Query, k: int = 5, **options: Unpack[SearchOptions]) -> RetrievalContext:
         """Search only this dataset; options and result are those of `Workspace.search`."""
-        return self._engine().search(SearchRequest.of(query, k, options), [self])
+        return self._engine().search(SearchRequest.of(query, k, of_one_dataset(options)), [self])
 
     async def asearch(self, query: str | Query, k: int = 5, **options: Unpack[SearchOptions]) -> RetrievalContext:
         """Async version of `search`."""
-        return await self._engine().asearch(SearchRequest.of(query, k, options), [self])
+        return await self._engine().asearch(SearchRequest.of(query, k, of_one_dataset(options)), [self])
 
     def search_vector(
         self,
@@ -514,13 +514,13 @@ class Dataset(Source):
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
         """Answer many questions in common batches; return one context each, in order."""
-        return self._engine().search_many(several(queries, k, options), [self])
+        return self._engine().search_many(several(queries, k, of_one_dataset(options)), [self])
 
     async def asearch_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
         """Async version of `search_many`."""
-        return await self._engine().asearch_many(several(queries, k, options), [self])
+        return await self._engine().asearch_many(several(queries, k, of_one_dataset(options)), [self])
 
     def candidates(
         self, query: Query, method: str = "auto", depth: int = DEPTH, *, absent_script: float = 0.0
