@@ -380,6 +380,7 @@ def test_what_no_filter_can_say_raises() -> None:
         Comparison(Comparator.LIKE, "x", 1),
         Operation(Operator.NOT, [Comparison(Comparator.EQ, "x", 1)] * 2),
         Comparison(Comparator.GT, "x", True),
+        Comparison(Comparator.EQ, "x", {"time": "12:00"}),
     ):
         with pytest.raises(FilterError):
             directive.accept(PointsmanTranslator())

@@ -539,7 +539,9 @@ class PointsmanTranslator(Visitor):
         """
         key, value, name = comparison.attribute, comparison.value, comparison.comparator
         if isinstance(value, Mapping):  # the form in which the query constructor writes dates
-            value = value.get("datetime", value.get("date"))
+            written, value = value, value.get("datetime", value.get("date"))
+            if value is None:
+                raise FilterError(f"{key!r}: a mapping here has a date or a datetime, not {written!r:.80}")
         if name in {Comparator.EQ, Comparator.CONTAIN}:
             return equal_to(key, value)
         if name is Comparator.NE:
