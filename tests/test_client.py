@@ -20,11 +20,13 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -643,6 +645,76 @@ def test_what_cannot_be_sent_is_told(client: Client, options: dict[str, Any], me
         client.search(query, **options)
     with pytest.raises(InputError, match=re.escape(message)):
         asyncio.run(client.asearch(query, **options))
+
+
+INVALID: list[Callable[[Any], Any]] = [
+    lambda dataset: dataset.delete([1]),
+    lambda dataset: dataset.delete(5),
+    lambda dataset: dataset.delete(filters={}),
+    lambda dataset: dataset.delete(filters=""),
+    lambda dataset: dataset.page("1"),
+    lambda dataset: dataset.page(None),
+    lambda dataset: dataset.page(0, None),
+    lambda dataset: dataset.set_metadata({1: {"year": 1}}),
+    lambda dataset: dataset.set_metadata({"1": None}),
+    lambda dataset: dataset.set_metadata(["1"]),
+    lambda dataset: dataset.set_metadata({"1": {"year": object()}}),
+    lambda dataset: dataset.text(1),
+    lambda dataset: dataset.ids(source=1),
+    lambda dataset: dataset.search("signal", datasets="both"),
+    lambda dataset: dataset.search_many(["signal"], datasets=["filled"]),
+    lambda dataset: asyncio.run(dataset.asearch("signal", datasets="filled")),
+    lambda dataset: asyncio.run(dataset.asearch_many(["signal"], datasets=None)),
+    lambda dataset: dataset.search_vector(None),
+    lambda dataset: dataset.search_vector("text"),
+    lambda dataset: dataset.search_vector([[0.5, 0.5]]),
+    lambda dataset: dataset.search_vector([float("nan")]),
+    lambda dataset: dataset.search_vector([1.0], k="2"),
+]
+
+
+@pytest.fixture
+def both(workspace: Workspace, client: Client) -> Iterator[list[Any]]:
+    """One dataset, opened here and over HTTP."""
+    here = workspace.dataset("both")
+    here.add([{"id": "1", "text": "a red signal"}])
+    yield [here, client.dataset("both")]
+    workspace.drop("both")
+
+
+@pytest.mark.parametrize("call", INVALID)
+def test_invalid_arguments_are_input_errors_in_both(both: list[Any], call: Callable[[Any], Any]) -> None:
+    for dataset in both:
+        with pytest.raises(InputError):
+            call(dataset)
+        assert dataset.get("1") == Document("1", "a red signal")
+
+
+def test_metadata_is_changed_to_whatever_can_be_added(both: list[Any]) -> None:
+    for number, dataset in enumerate(both):
+        dataset.set_metadata({"1": {"day": date(2024, 5, 1), "number": np.int64(number), "pair": (1, 2)}})
+        assert dataset.get("1").metadata == {"day": "2024-05-01", "number": number, "pair": [1, 2]}
+
+
+def test_sources_that_cannot_be_stored_are_unknown(both: list[Any]) -> None:
+    for dataset in both:
+        assert dataset.ids(source="\ud800") == []
+        with pytest.raises(UnknownNameError):
+            dataset.text("\ud800")
+
+
+def test_a_filter_that_does_not_fit_into_an_address_is_not_sent(client: Client) -> None:
+    """Searches and deletions send it in the body."""
+    dataset, wanted = client.dataset("filled"), {"lang": [f"language-{number}" for number in range(900)] * 4}
+    calls: list[Callable[[], Any]] = [
+        lambda: dataset.count(wanted),
+        lambda: dataset.ids(filters=wanted),
+        lambda: dataset.page(filters=wanted),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match="too long for an address"):
+            call()
+    assert dataset.delete(filters=wanted) == 0
 
 
 def test_errors_of_the_library_are_its_own(client: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pointsman
+from haystack_integrations.document_stores.pointsman import document_store
 from pointsman import Query, SimpleHybridRetriever, parse_filter
-from pointsman.errors import InputError, PointsmanError
+from pointsman.errors import InputError, PointsmanError, UnmetNeedError
+from pointsman.integrations._shared import GivenVectors
 from pointsman.integrations.haystack import (
     HaystackRetriever,
     PointsmanDocumentEmbedder,
@@ -227,6 +230,9 @@ def test_filters_mean_what_haystack_says(filters: dict[str, Any], meta: dict[str
         {"field": "meta.x", "operator": "like", "value": "a"},
         {"field": "meta.x", "operator": "==", "value": {"a": 1}},
         {"operator": "XOR", "conditions": []},
+        {"operator": "AND", "conditions": 5},
+        {"operator": "AND", "conditions": None},
+        {"field": "meta.x", "operator": [], "value": 1},
         [],
     ],
 )
@@ -277,8 +283,10 @@ def test_wrong_stores_and_numbers_are_refused() -> None:
         lambda: PointsmanEmbeddingRetriever(PointsmanDocumentStore(), top_k=0),
         lambda: PointsmanRanker(top_k=0),
         lambda: PointsmanJoiner("nonsense"),
+        lambda: PointsmanJoiner(top_k=0),
+        lambda: PointsmanJoiner().run([[Document(content="x")]], top_k=-1),
     ):
-        with pytest.raises(ValueError, match=r"1 or more|nonsense"):
+        with pytest.raises(ValueError, match=r"1 or more|from 1 up|nonsense"):
             make()
 
 
@@ -413,3 +421,99 @@ def test_skipped_documents_leave_those_that_are_there(store: PointsmanDocumentSt
         **{str(n): text for n, text in enumerate(TEXTS)},
         "new": "new",
     }
+
+
+def test_an_id_that_is_given_twice_is_a_known_one(store: PointsmanDocumentStore) -> None:
+    """As in Haystack's own store."""
+    twice = [Document(id="twice", content="first"), Document(id="twice", content="second")]
+    stores = (store, InMemoryDocumentStore())
+    for one in stores:
+        assert one.write_documents(twice, DuplicatePolicy.SKIP) == 1
+        assert [found.content for found in one.filter_documents(BY_ID)] == ["first"]
+        assert one.write_documents(twice, DuplicatePolicy.OVERWRITE) == 2
+        assert [found.content for found in one.filter_documents(BY_ID)] == ["second"]
+        one.delete_documents(["twice"])
+        for policy in (DuplicatePolicy.FAIL, DuplicatePolicy.NONE):
+            with pytest.raises(DuplicateDocumentError):
+                one.write_documents([*twice], policy)
+            one.delete_documents(["twice"])
+
+
+BY_ID = {"field": "id", "operator": "==", "value": "twice"}
+
+
+def test_policies_are_those_of_haystack(store: PointsmanDocumentStore) -> None:
+    known: Any = [Document(id="0", content="other")]
+    for policy in ("fail", "none"):
+        with pytest.raises(DuplicateDocumentError):
+            store.write_documents(known, policy)  # type: ignore[arg-type]
+    for policy in ("nonsense", None):
+        with pytest.raises(ValueError, match="DuplicatePolicy"):
+            store.write_documents(known, policy)  # type: ignore[arg-type]
+    assert [one.content for one in store.filter_documents() if one.id == "0"] == [TEXTS[0]]
+
+
+def test_metadata_under_the_key_of_the_store_is_metadata(store: PointsmanDocumentStore) -> None:
+    metas: list[Any] = [
+        {"_haystack": 1},
+        {"_haystack": {"content": "other"}},
+        {"_haystack": {"blob": 5}},
+        {"_haystack": {"score": "x"}},
+    ]
+    for n, meta in enumerate(metas):
+        document = Document(id=f"own-{n}", content="text", meta=meta)
+        store.write_documents([document])
+        store.dataset.add([{"id": f"foreign-{n}", "text": "text", "metadata": meta}])
+        ids = [f"own-{n}", f"foreign-{n}"]
+        for found in store.filter_documents({"field": "id", "operator": "in", "value": ids}):
+            assert (found.content, found.meta, found.score, found.blob) == ("text", meta, None, None)
+
+
+def test_embeddings_that_are_none_are_refused(store: PointsmanDocumentStore) -> None:
+    wrong: list[Any] = [["a"] * 64, [float("nan")] * 64, [float("inf")] * 64, [None] * 64, "text"]
+    for embedding in wrong:
+        with pytest.raises(DocumentStoreError, match="finite numbers"):
+            store.write_documents([Document(id="x", content="x", embedding=embedding)])
+    lengths = [Document(id=str(n), content="x", embedding=[1.0] * n) for n in (64, 3)]
+    with pytest.raises(DocumentStoreError, match="all of one length"):
+        store.write_documents(lengths)
+    with pytest.raises(DocumentStoreError, match="id is a str"):
+        store.delete_documents([1])  # type: ignore[list-item]
+
+
+def test_a_store_is_opened_once_by_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The documents of a second, temporary dataset would be lost."""
+    second, written = threading.Event(), threading.Event()
+    opened: list[str] = []
+
+    def vectors(name: str) -> GivenVectors:
+        opened.append(name)
+        if len(opened) == 1:
+            second.wait(1)  # the other thread would get here meanwhile
+        else:
+            second.set()
+            written.wait(5)
+        return GivenVectors(name)
+
+    monkeypatch.setattr(document_store, "GivenVectors", vectors)
+    store = PointsmanDocumentStore()
+
+    def write(id_: str) -> None:
+        store.write_documents([Document(id=id_, content="text")])
+        written.set()
+
+    threads = [threading.Thread(target=write, args=(id_,)) for id_ in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(one.id for one in store.filter_documents()) == ["a", "b"]
+    store.close()
+
+
+def test_locations(tmp_path: Path) -> None:
+    pipeline = Pipeline()
+    pipeline.add_component("words", PointsmanRetriever(PointsmanDocumentStore(tmp_path)))
+    assert Pipeline.loads(pipeline.dumps()).get_component("words").document_store.location == str(tmp_path)
+    with pytest.raises(UnmetNeedError, match="is a service"):
+        PointsmanDocumentStore("http://127.0.0.1:8080")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from langchain_core._api import LangChainBetaWarning
 from langchain_core.documents import Document as TheirDocument
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_core.indexing import InMemoryRecordManager, aindex, index
 from langchain_core.language_models import FakeListChatModel, FakeListLLM
 from langchain_core.runnables import RunnableLambda
 from langchain_core.structured_query import Comparator, Comparison, Operation, Operator, StructuredQuery
@@ -29,7 +30,7 @@ from langchain_tests.integration_tests.indexer import AsyncDocumentIndexTestSuit
 
 import pointsman
 from pointsman import Dataset, Document, LLMSelector, SimpleHybridRetriever
-from pointsman.errors import FilterError, InputError, ModelError, PointsmanError
+from pointsman.errors import FilterError, InputError, ModelError, PointsmanError, UnmetNeedError
 from pointsman.integrations.langchain import (
     LangChainEmbedder,
     LangChainLLM,
@@ -43,6 +44,9 @@ from pointsman.integrations.langchain import (
 )
 from pointsman.llm import ask
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.server import create_app
+from pointsman.settings import Settings
+from serving import serving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -231,6 +235,81 @@ def test_what_a_vector_store_cannot_do_raises(dataset: Dataset) -> None:
         store.similarity_search("signal", filter={"n": {"$like": 1}})
 
 
+async def test_options_without_effect_raise(dataset: Dataset) -> None:
+    """LangChain passes on whatever it is given; a filter under a wrong name once deleted everything."""
+    store, vector = PointsmanVectorStore(dataset), HashingEmbedder(512).embed("signal").tolist()
+    documents = PointsmanDocumentIndex(source=dataset)
+    calls: list[Callable[[], Any]] = [
+        lambda: store.delete(filters="n < 1"),
+        lambda: store.similarity_search("signal", filters="n < 1"),
+        lambda: store.similarity_search_with_score("signal", filters="n < 1"),
+        lambda: store.similarity_search_by_vector(vector, filters="n < 1"),
+        lambda: store.max_marginal_relevance_search("signal", filters="n < 1"),
+        lambda: store.as_retriever(search_kwargs={"filters": "n < 1"}).invoke("signal"),
+        lambda: store.as_retriever(search_type="mmr", search_kwargs={"filters": "n < 1"}).invoke("signal"),
+        lambda: store.max_marginal_relevance_search("signal", fetch_k="x"),  # type: ignore[arg-type]
+        lambda: documents.delete(["0"], filter="n > 1"),
+        lambda: documents.get(["0"], filter="n > 1"),
+        lambda: documents.upsert([], namespace="x"),
+    ]
+    for call in calls:
+        with pytest.raises(InputError):
+            call()
+    with pytest.raises(InputError, match="takes filter, not filters"):
+        await store.asimilarity_search("signal", filters="n < 1")
+    with pytest.raises(InputError, match="not filters"):
+        await store.adelete(filters="n < 1")
+    assert dataset.ids() == ["0", "1", "2"]
+
+
+def test_a_vector_store_of_a_service_embeds_nothing_here(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path / "served", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("rails").add([{"id": str(n), "text": text} for n, text in enumerate(TEXTS)])
+        with serving(create_app(workspace, settings=Settings())) as url, pointsman.Client(url) as client:
+            remote: Any = client.dataset("rails")
+            store = PointsmanVectorStore(remote)
+            assert store.embeddings is None
+            assert [one.id for one in store.as_retriever(search_kwargs={"k": 1}).invoke(TEXTS[1])] == ["1"]
+            with pytest.raises(UnmetNeedError, match="returns no vectors"):
+                store.max_marginal_relevance_search("signal")
+            with pytest.raises(UnmetNeedError, match="returns no vectors"):
+                store.max_marginal_relevance_search_by_vector([1.0])
+
+
+async def test_no_text_is_lost(dataset: Dataset) -> None:
+    store = PointsmanVectorStore(dataset)
+    assert len(store.add_texts(text for text in ("a lamp", "a bell"))) == 2
+    assert len(await store.aadd_texts(text for text in ("a lamp", "a bell"))) == 2
+    assert store.add_texts(["a lamp"], [{"n": 9}], ids=["lamp"]) == ["lamp"]
+    assert [one.metadata for one in store.get_by_ids(["lamp"])] == [{"n": 9}]
+    count = len(dataset)
+    for options in ({"ids": ["x"]}, {"ids": ["x", "y", "z"]}, {"metadatas": [{}]}):
+        with pytest.raises(InputError, match=r"for 2 (texts|documents)"):
+            store.add_texts(["a lamp", "a bell"], **options)
+        with pytest.raises(InputError, match=r"for 2 (texts|documents)"):
+            await store.aadd_texts(["a lamp", "a bell"], **options)
+    assert len(dataset) == count
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+async def test_a_document_index_follows_its_sources(dataset: Dataset) -> None:
+    """LangChain's `index` adds what is new, skips what is known, and deletes what is gone."""
+    records = InMemoryRecordManager("rails")
+    records.create_schema()
+    documents = [TheirDocument(page_content=text, metadata={"source": "rails"}) for text in TEXTS]
+    target = PointsmanDocumentIndex(source=dataset)
+    options: dict[str, Any] = {"cleanup": "full", "source_id_key": "source", "key_encoder": "sha256"}
+    assert index(documents, records, target, **options)["num_added"] == 3
+    assert index(documents[1:], records, target, **options) == {
+        "num_added": 0,
+        "num_updated": 0,
+        "num_skipped": 2,
+        "num_deleted": 1,
+    }
+    assert (await aindex(documents[2:], records, target, **options))["num_deleted"] == 1
+    assert len(dataset) == 3 + 1
+
+
 async def test_a_reranker_orders_documents_without_ids_and_leaves_them_alone() -> None:
     documents = [TheirDocument(page_content=text, metadata={"n": n}) for n, text in enumerate([*TEXTS, TEXTS[0]])]
     reranker = PointsmanReranker(reranker=pointsman.CalibratedReranker(HashingEmbedder(), sigma=0.1), top_n=2)
@@ -301,6 +380,7 @@ def test_what_no_filter_can_say_raises() -> None:
         Comparison(Comparator.LIKE, "x", 1),
         Operation(Operator.NOT, [Comparison(Comparator.EQ, "x", 1)] * 2),
         Comparison(Comparator.GT, "x", True),
+        Comparison(Comparator.EQ, "x", {"time": "12:00"}),
     ):
         with pytest.raises(FilterError):
             directive.accept(PointsmanTranslator())

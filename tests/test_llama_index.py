@@ -52,6 +52,7 @@ from pointsman import (
     Threshold,
     parse_filter,
 )
+from pointsman.client import RemoteDataset
 from pointsman.errors import FilterError, InputError, ModelError, PointsmanError, UnmetNeedError
 from pointsman.integrations import llama_index
 from pointsman.integrations.llama_index import (
@@ -307,6 +308,19 @@ def test_nodes_come_back_as_they_were(store: PointsmanVectorStore) -> None:
     assert (back.get_content(), back.metadata) == ("not of LlamaIndex", {"n": 7})
 
 
+def test_metadata_under_the_key_of_nodes_may_be_anything(store: PointsmanVectorStore) -> None:
+    metas: list[Any] = [
+        {"_node": 1},
+        {"_node": {"content": "no JSON", "type": "TextNode"}},
+        {"_node": {"content": 5, "type": 5}},
+        {"_node": {"content": '{"id_": "0", "text": "other"}', "type": "TextNode"}},
+    ]
+    for n, meta in enumerate(metas):
+        store.client.add([{"id": f"foreign-{n}", "text": "text", "metadata": meta}], embed=False)
+        (back,) = store.get_nodes([f"foreign-{n}"])
+        assert (back.node_id, back.get_content(), back.metadata) == (f"foreign-{n}", "text", meta)
+
+
 def test_modes_of_a_query(store: PointsmanVectorStore) -> None:
     assert ids(store)[0] == "0"
     for mode in (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE):
@@ -323,6 +337,41 @@ def test_modes_of_a_query(store: PointsmanVectorStore) -> None:
         ids(store, mode=VectorStoreQueryMode.HYBRID)
     with pytest.raises(InputError, match="has a query_embedding"):
         store.query(VectorStoreQuery(query_str="x"))
+
+
+async def test_a_retriever_sets_the_options_of_mmr(store: PointsmanVectorStore) -> None:
+    """They reach the store as ``vector_store_kwargs`` only: a retriever's query has no ``mmr_threshold``."""
+    index = VectorStoreIndex.from_vector_store(store, embed_model=PointsmanEmbedding(HashingEmbedder(512)))
+
+    def retriever(**options: Any) -> TheirRetriever:
+        return index.as_retriever(
+            similarity_top_k=2, vector_store_query_mode="mmr", vector_store_kwargs={"mmr_threshold": 0.0, **options}
+        )
+
+    for options, expected in (
+        ({}, ["0", "2"]),
+        ({"mmr_threshold": 1.0}, ["0", "1"]),
+        ({"mmr_prefetch_k": 2}, ["0", "1"]),
+        ({"mmr_prefetch_factor": 1}, ["0", "1"]),
+        ({"mmr_prefetch_factor": 1.5}, ["0", "2"]),
+    ):
+        assert [one.node_id for one in retriever(**options).retrieve(TEXTS[0])] == expected
+        assert [one.node_id for one in await retriever(**options).aretrieve(TEXTS[0])] == expected
+    for wrong in ({"mmr_lambda": 0.5}, {"mmr_prefetch_factor": "x"}, {"mmr_prefetch_k": "x"}, {"mmr_threshold": 2}):
+        with pytest.raises(InputError):
+            retriever(**wrong).retrieve(TEXTS[0])
+
+
+def test_what_a_vector_store_cannot_store_raises(store: PointsmanVectorStore) -> None:
+    short = TextNode(id_="short", text="short")
+    short.embedding = [0.5, 0.5]
+    with pytest.raises(InputError, match="all of one length"):
+        store.add([*embedded_nodes(), short])
+    with pytest.raises(InputError, match="id is a str, not 1"):
+        store.delete_nodes([1])  # type: ignore[list-item]
+    remote: Any = object.__new__(RemoteDataset)
+    with pytest.raises(UnmetNeedError, match="a service embeds by itself"):
+        PointsmanVectorStore(remote)
 
 
 def test_ids_restrict_a_query_and_none_at_all_restrict_nothing(store: PointsmanVectorStore) -> None:

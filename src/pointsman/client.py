@@ -41,7 +41,7 @@ from pointsman._values import plain
 from pointsman.errors import FilterError, InputError, PointsmanError, ServiceError, UnknownNameError, UnmetNeedError
 from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_filter
 from pointsman.passages import SourceText
-from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions
+from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions, of_one_dataset
 from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
 from pointsman.types import (
     TRACE_DETAILS,
@@ -53,7 +53,11 @@ from pointsman.types import (
     Query,
     RetrievalContext,
     Trace,
+    check_changes,
     check_id,
+    check_ids,
+    check_page,
+    check_top_k,
 )
 from pointsman.workflow import several
 
@@ -88,6 +92,9 @@ _EMBED_PATIENCE: Final = 60.0
 
 _QUESTIONS: Final = 10
 """Number of questions in `search_many` that share the timeout of one call; they are embedded in batches."""
+
+_URL_BYTES: Final = 39_000
+"""Most bytes of URL parameters: a service accepts addresses of 40,000 bytes."""
 
 _PAGE: Final = 500
 _MOST_OF_A_PAGE: Final = 1000
@@ -652,15 +659,14 @@ class RemoteDataset:
             How many there were; 0 with a key for writing only, which does not learn it.
 
         Raises:
-            InputError: neither ids nor filters are given.
+            InputError: neither ids nor filters are given, or they are invalid.
         """
-        if ids is None and filters is None:
+        if ids is None and not filters:
             raise InputError("give ids or filters of the documents to delete; Client.drop deletes a dataset")
         matching = {"filters": _sent_filter(parse_filter(filters))} if filters else {}
         if ids is None:
             return self._deleted(matching)
-        id_list = [ids] if isinstance(ids, str) else ids
-        valid = [id_ for id_ in id_list if not isinstance(id_, str) or _can_be_an_id(id_)]
+        valid = list(filter(_can_be_an_id, check_ids(ids)))
         if not valid:
             return 0
         limits, deleted = run(self._service.limits(Threads())), 0
@@ -696,10 +702,13 @@ class RemoteDataset:
             InputError: an id is unknown, or the metadata cannot be stored.
             LockedError: another process is writing to the dataset.
         """
-        if metadata and not self.exists:
-            raise InputError(f"there is no document {next(iter(metadata))!r:.80}")
+        from pointsman.store.prepared import metadata_of, prepare
+
+        changes = [prepare(change) for change in check_changes(metadata)]  # checked as a dataset checks them
+        if changes and not self.exists:
+            raise InputError(f"there is no document {changes[0].document.id!r:.80}")
         limits, result = run(self._service.limits(Threads())), AddResult()
-        items = [(id_, dict(values)) for id_, values in metadata.items()]
+        items = [(change.document.id, metadata_of(change.metadata)) for change in changes]
         sizes = [len(as_json({id_: values})) for id_, values in items]
         for start, end in _parts(limits["max_documents"], (sizes, limits["max_body_bytes"] - 100)):
             body = {"metadata": dict(items[start:end]), "replace": replace}
@@ -745,6 +754,8 @@ class RemoteDataset:
             InputError: an offset is out of range.
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
+        if not _storable(check_id(source, "a source")) or not _storable(hash or ""):
+            raise UnknownNameError("source", source)
         parameters = {"source": source, "hash": hash, "start": start, "end": end}
         first = self._part(parameters)
         parts, last = [first.text], first
@@ -757,8 +768,8 @@ class RemoteDataset:
 
     def _part(self, parameters: Mapping[str, Any]) -> SourceText:
         """Return as much of a text as one response carries."""
-        query = urlencode({name: value for name, value in parameters.items() if value is not None})
-        answer = self._service.call(self._request("GET", f"/text?{query}"))
+        query = {name: value for name, value in parameters.items() if value is not None}
+        answer = self._service.call(self._request("GET", f"/text?{_encoded(query)}"))
         with self._service.reading("text"):
             start, length, text, digest = (answer[name] for name in ("start", "length", "text", "hash"))
             if not isinstance(text, str) or not isinstance(digest, str | None):
@@ -769,7 +780,7 @@ class RemoteDataset:
         """Return the number of documents, or of those that match."""
         if not self.exists:
             return 0
-        reply = self._service.call(self._request("GET", f"/count?{urlencode(_matching(filters))}"))
+        reply = self._service.call(self._request("GET", f"/count?{_encoded(_matching(filters))}"))
         with self._service.reading("number of documents"):
             return number_of(reply["documents"])
 
@@ -778,10 +789,11 @@ class RemoteDataset:
     def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
         """Return all ids, or those of documents that have this ``source``, that match, or both."""
         ids: list[str] = []
-        following: int | None = 0 if self.exists else None
+        wanted = {} if source is None else {"source": check_id(source, "a source")}
+        following: int | None = 0 if _storable(source or "") and self.exists else None
         while following is not None:
-            parameters = {"after": following, **({} if source is None else {"source": source}), **_matching(filters)}
-            answer = self._service.call(self._request("GET", f"/ids?{urlencode(parameters)}"))
+            parameters = {"after": following, **wanted, **_matching(filters)}
+            answer = self._service.call(self._request("GET", f"/ids?{_encoded(parameters)}"))
             with self._service.reading("page of ids"):
                 ids += map(str, answer["ids"])
                 following = _following(answer["next"], following)
@@ -803,16 +815,13 @@ class RemoteDataset:
             InputError: a number is out of range.
             ServiceError: for example, so many documents exceed the size limit of a response.
         """
-        if not 0 <= after < 2**63 or not 1 <= limit < 2**31:
-            raise InputError(
-                f"after is 0 or the cursor of the previous page, and limit is at least 1, not {after}, {limit}"
-            )
+        check_page(after, limit)
         documents: list[Document] = []
         following: int | None = after if self.exists else None
         while following is not None and len(documents) < limit:
             most = min(limit - len(documents), _MOST_OF_A_PAGE)
             parameters = {"after": following, "limit": most, **_matching(filters)}
-            answer = self._service.call(self._request("GET", f"/documents?{urlencode(parameters)}"))
+            answer = self._service.call(self._request("GET", f"/documents?{_encoded(parameters)}"))
             with self._service.reading("page of documents"):
                 documents += map(self._document, answer["documents"])
                 following = _following(answer["next"], following)
@@ -850,13 +859,13 @@ class RemoteDataset:
         self, query: str | Query, k: int = 5, *, trace: TraceDetail = "stages", **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
         """Search only this dataset; options and result are those of `Client.search`."""
-        return self._client.search(query, k, trace=trace, **options, datasets=self.name)
+        return self._client.search(query, k, trace=trace, **of_one_dataset(options), datasets=self.name)
 
     async def asearch(
         self, query: str | Query, k: int = 5, *, trace: TraceDetail = "stages", **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
         """Async version of `search`."""
-        return await self._client.asearch(query, k, trace=trace, **options, datasets=self.name)
+        return await self._client.asearch(query, k, trace=trace, **of_one_dataset(options), datasets=self.name)
 
     def search_vector(
         self, vector: Any, k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
@@ -867,9 +876,16 @@ class RemoteDataset:
             vector: shape ``(dimensions,)``, from the dataset's embedder, of any norm.
             k: maximum number of hits.
             filters: which documents to include.
+
+        Raises:
+            InputError: the vector, ``k`` or a filter is invalid.
         """
         wanted = None if not filters else _sent_filter(parse_filter(filters))
-        body = {"vector": [float(one) for one in vector], "k": k, "filters": wanted}
+        try:
+            numbers = [float(number) for number in vector]
+        except (TypeError, ValueError) as error:
+            raise InputError(f"a vector is a list of numbers: {error}") from error
+        body = {"vector": numbers, "k": check_top_k(k), "filters": wanted}
         reply = self._service.call(self._request("POST", "/nearest", as_json(body)))
         with self._service.reading("hits"):
             return [Hit.from_dict(one) for one in reply["hits"]]
@@ -885,7 +901,7 @@ class RemoteDataset:
         **options: Unpack[SearchOptions],
     ) -> list[RetrievalContext]:
         """Answer many questions in batches; return one context each, in order."""
-        return self._client.search_many(queries, k, trace=trace, **options, datasets=self.name)
+        return self._client.search_many(queries, k, trace=trace, **of_one_dataset(options), datasets=self.name)
 
     async def asearch_many(
         self,
@@ -896,7 +912,7 @@ class RemoteDataset:
         **options: Unpack[SearchOptions],
     ) -> list[RetrievalContext]:
         """Async version of `search_many`."""
-        return await self._client.asearch_many(queries, k, trace=trace, **options, datasets=self.name)
+        return await self._client.asearch_many(queries, k, trace=trace, **of_one_dataset(options), datasets=self.name)
 
     # ── maintenance ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -1165,6 +1181,21 @@ def _matching(filters: str | Mapping[str, Any] | Filter | None) -> dict[str, str
     return {"filters": str(parse_filter(filters))} if filters else {}
 
 
+def _encoded(parameters: Mapping[str, Any]) -> str:
+    """Encode URL parameters.
+
+    Raises:
+        InputError: they are longer than a service accepts; among them, only filters are of any length.
+    """
+    query = urlencode(parameters)
+    if len(query) > _URL_BYTES:
+        raise InputError(
+            f"a filter of {len(query):,} bytes is too long for an address, which has at most {_URL_BYTES:,}; searches "
+            "and deletions take longer filters"
+        )
+    return query
+
+
 def _sent_filter(filters: Filter) -> str | dict[str, Any]:
     """Return a filter as an expression, or as a mapping if the expression would be too long to parse.
 
@@ -1241,7 +1272,12 @@ def _following(ahead: Any, after: int) -> int | None:
 
 def _can_be_an_id(text: str) -> bool:
     """Whether a document could have this id."""
-    return bool(text) and text == sendable(text)
+    return bool(text) and _storable(text)
+
+
+def _storable(text: str) -> bool:
+    """Whether a service could store this text unchanged."""
+    return text == sendable(text)
 
 
 def _described(service: Service, about: Any) -> dict[str, Any]:

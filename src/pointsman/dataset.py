@@ -21,7 +21,7 @@ from pointsman.filters import parse_optional
 from pointsman.models.base import as_embedder, mixed_embedders
 from pointsman.models.queries import QueryVectors
 from pointsman.passages import SourceText, source_text
-from pointsman.request import SearchOptions, SearchRequest
+from pointsman.request import SearchOptions, SearchRequest, of_one_dataset
 from pointsman.retrieval.background import (
     DRAWN,
     LIKELY,
@@ -47,7 +47,18 @@ from pointsman.retrieval.source import (
 )
 from pointsman.store.base import NEAR, SCALES_OF, SPREAD_NOTE, WORDS_FIRST, Capability, EmptyStore, Look
 from pointsman.store.prepared import storable
-from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_id, check_top_k
+from pointsman.types import (
+    AddResult,
+    Document,
+    Hit,
+    Provenance,
+    Query,
+    check_changes,
+    check_id,
+    check_ids,
+    check_page,
+    check_top_k,
+)
 from pointsman.workflow import several
 
 if TYPE_CHECKING:
@@ -300,14 +311,12 @@ class Dataset(Source):
             The number of deleted documents.
 
         Raises:
-            InputError: neither ids nor filters are given.
+            InputError: neither ids nor filters are given, or they are invalid.
         """
-        if ids is None and filters is None:
+        if ids is None and not filters:
             raise InputError("give ids or filters of the documents to delete; Workspace.drop deletes a dataset")
-        if not self.exists:
-            return 0
-        several_ids = None if ids is None else [ids] if isinstance(ids, str) else list(ids)
-        return self.make().delete(several_ids, parse_optional(filters))
+        several_ids, condition = None if ids is None else check_ids(ids), parse_optional(filters)
+        return self.make().delete(several_ids, condition) if self.exists else 0
 
     adelete = async_twin(delete)
 
@@ -341,7 +350,7 @@ class Dataset(Source):
             UnknownNameError: no document of this source, or of this source with this hash, is stored.
             InputError: the offsets are out of range, or more than 100,000,000 characters apart.
         """
-        return source_text(self.store, source, hash=hash, start=start, end=end)
+        return source_text(self.store, check_id(source, "a source"), hash=hash, start=start, end=end)
 
     atext = async_twin(text)
 
@@ -364,7 +373,8 @@ class Dataset(Source):
 
     def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
         """Return all ids, or those of documents whose metadata has this ``source``, that match, or both."""
-        return self.store.ids(source=source, filters=parse_optional(filters))
+        wanted = None if source is None else check_id(source, "a source")
+        return self.store.ids(source=wanted, filters=parse_optional(filters))
 
     aids = async_twin(ids)
 
@@ -381,17 +391,18 @@ class Dataset(Source):
         """
         import numpy as np
 
-        ids = list(metadata)
+        changes = check_changes(metadata)
+        ids = [change.id for change in changes]
         changed: list[Document] = []
         titles: dict[str, str] = {}
         with self.writing() if self.exists else nullcontext():
-            for id_, document in zip(ids, self.get_many(ids), strict=True):
+            for change, document in zip(changes, self.get_many(ids), strict=True):
                 if document is None:
-                    raise InputError(f"there is no document {id_!r:.80}")
+                    raise InputError(f"there is no document {change.id!r:.80}")
                 kept = {} if replace else document.metadata
-                values = {key: value for key, value in {**kept, **metadata[id_]}.items() if value is not None}
-                changed.append(Document(id_, document.text, values))
-                titles[id_] = document.title
+                values = {key: value for key, value in {**kept, **change.metadata}.items() if value is not None}
+                changed.append(Document(change.id, document.text, values))
+                titles[change.id] = document.title
             vectors = self.get_vectors(ids) if self.can(Capability.VECTORS) else [None] * len(ids)
             groups: dict[str, list[int]] = {"bare": [], "retitled": [], "same": []}
             for place, (one, vector) in enumerate(zip(changed, vectors, strict=True)):
@@ -426,10 +437,7 @@ class Dataset(Source):
         Raises:
             InputError: a number is out of range.
         """
-        if not 0 <= after < 2**63 or not 1 <= limit < 2**31:
-            raise InputError(
-                f"after is 0 or the cursor of the previous page, and limit is at least 1, not {after}, {limit}"
-            )
+        check_page(after, limit)
         page = self.store.page(str(after) if after else None, limit, parse_optional(filters))
         return page.documents, None if page.next is None else int(page.next)
 
@@ -459,11 +467,11 @@ class Dataset(Source):
 
     def search(self, query: str | Query, k: int = 5, **options: Unpack[SearchOptions]) -> RetrievalContext:
         """Search only this dataset; options and result are those of `Workspace.search`."""
-        return self._engine().search(SearchRequest.of(query, k, options), [self])
+        return self._engine().search(SearchRequest.of(query, k, of_one_dataset(options)), [self])
 
     async def asearch(self, query: str | Query, k: int = 5, **options: Unpack[SearchOptions]) -> RetrievalContext:
         """Async version of `search`."""
-        return await self._engine().asearch(SearchRequest.of(query, k, options), [self])
+        return await self._engine().asearch(SearchRequest.of(query, k, of_one_dataset(options)), [self])
 
     def search_vector(
         self,
@@ -506,13 +514,13 @@ class Dataset(Source):
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
         """Answer many questions in common batches; return one context each, in order."""
-        return self._engine().search_many(several(queries, k, options), [self])
+        return self._engine().search_many(several(queries, k, of_one_dataset(options)), [self])
 
     async def asearch_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
         """Async version of `search_many`."""
-        return await self._engine().asearch_many(several(queries, k, options), [self])
+        return await self._engine().asearch_many(several(queries, k, of_one_dataset(options)), [self])
 
     def candidates(
         self, query: Query, method: str = "auto", depth: int = DEPTH, *, absent_script: float = 0.0

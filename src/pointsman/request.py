@@ -88,6 +88,17 @@ class WorkspaceOptions(SearchOptions, total=False):
     datasets: str | Sequence[str] | None
 
 
+def of_one_dataset(options: SearchOptions) -> SearchOptions:
+    """Return the options of a search of a single dataset, which has no choice of datasets.
+
+    Raises:
+        InputError: they name datasets.
+    """
+    if "datasets" in options:
+        raise InputError("a dataset searches only itself; datasets is an option of a workspace's search")
+    return options
+
+
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """The questions and how to search for them: checked, and identical for every interface.

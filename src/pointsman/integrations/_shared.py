@@ -87,6 +87,21 @@ def check_source(source: object) -> None:
         )
 
 
+def check_embeds(dataset: object) -> None:
+    """Check that a dataset embeds here, and stores and returns vectors.
+
+    Raises:
+        UnmetNeedError: it belongs to a service.
+    """
+    from pointsman.client import RemoteDataset
+
+    if isinstance(dataset, RemoteDataset):
+        raise UnmetNeedError(
+            "a service embeds by itself and returns no vectors; open its workspace directly, or search it with the "
+            "PointsmanRetriever of LangChain or LlamaIndex"
+        )
+
+
 def hits_of(
     source: Any, text: str, k: int, filters: Filter | None = None, options: dict[str, Any] | None = None
 ) -> Sequence[Hit]:
@@ -138,6 +153,9 @@ def add_in_order(
         dataset: where to add them; call this inside `Dataset.writing`.
         pairs: documents and vectors.
         embed: whether to embed documents without a vector.
+
+    Raises:
+        InputError: a document cannot be stored, or the vectors are not numbers, or have different lengths.
     """
     import numpy as np
 
@@ -146,7 +164,11 @@ def add_in_order(
         if missing:
             dataset.add(documents, embed=embed)
         else:
-            dataset.add(documents, vectors=np.asarray(vectors, np.float32))
+            try:
+                rows = np.asarray(vectors, np.float32)
+            except (TypeError, ValueError) as error:
+                raise InputError(f"vectors are lists of numbers, all of one length: {error}") from error
+            dataset.add(documents, vectors=rows)
 
 
 def diverse(
@@ -161,10 +183,15 @@ def diverse(
         fetch: the number of nearest documents to choose from.
         weight: from 0 (only diversity) to 1 (only nearness).
         filters: which documents are eligible.
+
+    Raises:
+        InputError: an argument is invalid.
+        UnmetNeedError: the dataset belongs to a service.
     """
     import numpy as np
 
-    hits = dataset.search_vector(vector, max(fetch, check_top_k(k)), filters=filters)
+    check_embeds(dataset)
+    hits = dataset.search_vector(vector, max(check_top_k(fetch), check_top_k(k)), filters=filters)
     vectors = dataset.get_vectors([hit.id for hit in hits])
     pairs = [(hit, row) for hit, row in zip(hits, vectors, strict=True) if row is not None]  # None: deleted since
     if not pairs:

@@ -9,7 +9,7 @@ Needs ``pip install 'pointsman[langchain]'``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
@@ -32,6 +32,7 @@ from pointsman.filters import (
 from pointsman.integrations._shared import (
     ForeignEmbedder,
     ahits_of,
+    check_embeds,
     check_source,
     diverse,
     hits_of,
@@ -169,34 +170,71 @@ class PointsmanVectorStore(VectorStore):
         self._embedding = embedding
 
     @property
-    def embeddings(self) -> Embeddings:
-        """The model that embeds documents and queries here."""
-        return self._embedding or PointsmanEmbeddings(self.dataset.embedder)
+    def embeddings(self) -> Embeddings | None:
+        """The model that embeds documents and queries here; None if a service embeds them."""
+        if self._embedding is None and isinstance(self.dataset, Dataset):
+            return PointsmanEmbeddings(self.dataset.embedder)
+        return self._embedding
+
+    def add_texts(
+        self,
+        texts: Iterable[str],
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: list[str] | None = None,
+        **kwargs: Any,
+    ) -> list[str]:
+        """Add texts, or update those whose id is known; see `add_documents`.
+
+        Raises:
+            InputError: there are more or fewer metadatas or ids than texts, or a text cannot be stored.
+        """
+        texts = list(texts)
+        metadatas = list(metadatas or [{} for _ in texts])
+        if len(metadatas) != len(texts):
+            raise InputError(f"{len(metadatas)} metadatas for {len(texts)} texts; give one for each, or none")
+        documents = [
+            theirs.Document(page_content=text, metadata=metadata)
+            for text, metadata in zip(texts, metadatas, strict=True)
+        ]
+        return self.add_documents(documents, ids=None if ids is None else list(ids), **kwargs)
 
     def add_documents(
-        self, documents: list[theirs.Document], *, ids: list[str | None] | None = None, **kwargs: Any
+        self, documents: list[theirs.Document], *, ids: Sequence[str | None] | None = None, **kwargs: Any
     ) -> list[str]:
         """Add documents, or update those whose id is known.
 
         Args:
             documents: the documents; they are not modified.
             ids: take precedence over the documents' own ids; a document without any gets a new one.
-            kwargs: of LangChain; ignored.
+            kwargs: there are no other options.
 
         Returns:
             The ids, in order.
 
         Raises:
-            InputError: there are more or fewer ids than documents, or a document cannot be stored.
+            InputError: there are more or fewer ids than documents, a document cannot be stored, or there is no such
+                option.
         """
-        if kwargs:
-            raise InputError(f"add_documents takes ids, not {', '.join(sorted(kwargs))}")
+        _no_others("add_documents takes ids", kwargs)
+        documents = list(documents)
         if ids is not None and len(ids) != len(documents):
             raise InputError(f"{len(ids)} ids for {len(documents)} documents; give one for each, or none")
         return _write(self.dataset, documents, ids or [None] * len(documents), self.wait)
 
-    def delete(self, ids: list[str] | None = None, *, filter: Filters = None, **_: Any) -> bool:  # noqa: A002  (LangChain's name)
-        """Delete documents by id, those that match a filter, or all if neither is given."""
+    def delete(
+        self,
+        ids: list[str] | None = None,
+        *,
+        filter: Filters = None,  # noqa: A002  (LangChain's name)
+        **kwargs: Any,
+    ) -> bool:
+        """Delete documents by id, those that match a filter, or all if neither is given.
+
+        Raises:
+            InputError: an id or the filter is invalid, or there is no such option.
+        """
+        _no_others("delete takes ids and filter", kwargs)
         with self.dataset.writing(self.wait):
             self.dataset.delete(ids, filters=And(()) if ids is None and not filter else filter)
         return True
@@ -220,6 +258,9 @@ class PointsmanVectorStore(VectorStore):
             k: the number of documents.
             filter: eligible documents: a mapping such as ``{"year": {"$gte": 2020}}``, an expression or a filter.
             options: of `Dataset.search`.
+
+        Raises:
+            InputError: the query, ``k``, the filter or an option is invalid.
         """
         return [_theirs(hit.document) for hit in self._search(query, k, filter, options)]
 
@@ -272,9 +313,14 @@ class PointsmanVectorStore(VectorStore):
         k: int = 4,
         *,
         filter: Filters = None,  # noqa: A002  (LangChain's name)
-        **_: Any,
+        **kwargs: Any,
     ) -> list[theirs.Document]:
-        """Return the documents whose vectors are nearest to a vector."""
+        """Return the documents whose vectors are nearest to a vector.
+
+        Raises:
+            InputError: the vector, ``k`` or the filter is invalid, or there is no such option.
+        """
+        _no_others("a search by vector takes filter", kwargs)
         return [_theirs(hit.document) for hit in self.dataset.search_vector(embedding, k, filters=filter)]
 
     def max_marginal_relevance_search(
@@ -286,6 +332,7 @@ class PointsmanVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[theirs.Document]:
         """Return nearest documents, each unlike those before it; see `max_marginal_relevance_search_by_vector`."""
+        check_embeds(self.dataset)
         vector = self.dataset.embedder.embed_queries([query])[0]
         return self.max_marginal_relevance_search_by_vector(vector.tolist(), k, fetch_k, lambda_mult, **kwargs)
 
@@ -297,7 +344,7 @@ class PointsmanVectorStore(VectorStore):
         lambda_mult: float = 0.5,
         *,
         filter: Filters = None,  # noqa: A002  (LangChain's name)
-        **_: Any,
+        **kwargs: Any,
     ) -> list[theirs.Document]:
         """Return the nearest documents, each unlike those before it (Carbonell and Goldstein 1998).
 
@@ -307,7 +354,13 @@ class PointsmanVectorStore(VectorStore):
             fetch_k: the number of nearest documents to choose from.
             lambda_mult: from 0 (only diversity) to 1 (only nearness).
             filter: which documents are eligible.
+            kwargs: there are no other options.
+
+        Raises:
+            InputError: an argument is invalid, or there is no such option.
+            UnmetNeedError: the dataset belongs to a service, which returns no vectors.
         """
+        _no_others("a search by MMR takes k, fetch_k, lambda_mult and filter", kwargs)
         hits = diverse(self.dataset, embedding, k, fetch_k, lambda_mult, filter)
         return [_theirs(hit.document) for hit in hits]
 
@@ -341,6 +394,8 @@ class PointsmanVectorStore(VectorStore):
         return (await self.dataset.asearch(query, k, filters=filters, **self._options(options))).hits
 
     def _options(self, options: dict[str, Any]) -> Any:
+        if "filters" in options:
+            raise InputError("a LangChain vector store takes filter, not filters")
         return {"strategy": self.strategy, **_PLAIN, **options}
 
 
@@ -354,16 +409,22 @@ class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):
     source: Dataset
     wait: float = 30.0
 
-    def upsert(self, items: Sequence[theirs.Document], /, **_: Any) -> UpsertResponse:
-        """Add documents, or update those whose id is known; one without an id gets a new one."""
+    def upsert(self, items: Sequence[theirs.Document], /, **kwargs: Any) -> UpsertResponse:
+        """Add documents, or update those whose id is known; one without an id gets a new one.
+
+        Raises:
+            InputError: a document cannot be stored, or options are given; there are none.
+        """
+        _no_others("upsert takes documents", kwargs)
         return {"succeeded": _write(self.source, items, [None] * len(items), self.wait), "failed": []}
 
-    def delete(self, ids: list[str] | None = None, **_: Any) -> DeleteResponse:
+    def delete(self, ids: list[str] | None = None, **kwargs: Any) -> DeleteResponse:
         """Delete documents by id.
 
         Raises:
-            InputError: no ids are given.
+            InputError: no ids are given, or options, of which there are none.
         """
+        _no_others("delete takes ids", kwargs)
         if ids is None:
             raise InputError("give the ids of the documents to delete")
         with self.source.writing(self.wait):
@@ -371,8 +432,13 @@ class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):
             number = self.source.delete(there)
         return {"num_deleted": number, "num_failed": 0, "succeeded": there, "failed": []}
 
-    def get(self, ids: Sequence[str], /, **_: Any) -> list[theirs.Document]:
-        """Return those documents of these ids that exist."""
+    def get(self, ids: Sequence[str], /, **kwargs: Any) -> list[theirs.Document]:
+        """Return those documents of these ids that exist.
+
+        Raises:
+            InputError: an id is not a str, or options are given; there are none.
+        """
+        _no_others("get takes ids", kwargs)
         return [_theirs(document) for document in self.source.get_many(list(ids)) if document is not None]
 
 
@@ -473,7 +539,9 @@ class PointsmanTranslator(Visitor):
         """
         key, value, name = comparison.attribute, comparison.value, comparison.comparator
         if isinstance(value, Mapping):  # the form in which the query constructor writes dates
-            value = value.get("datetime", value.get("date"))
+            written, value = value, value.get("datetime", value.get("date"))
+            if value is None:
+                raise FilterError(f"{key!r}: a mapping here has a date or a datetime, not {written!r:.80}")
         if name in {Comparator.EQ, Comparator.CONTAIN}:
             return equal_to(key, value)
         if name is Comparator.NE:
@@ -584,6 +652,16 @@ class LangChainLLM(BaseLLM):
 
 
 # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _no_others(accepted: str, options: Mapping[str, Any]) -> None:
+    """Reject options that LangChain's interface passes on and that would otherwise have no effect.
+
+    Raises:
+        InputError: there are any.
+    """
+    if options:
+        raise InputError(f"{accepted}, not {', '.join(sorted(options))}")
 
 
 def _filter(filters: Filters) -> Filter | None:

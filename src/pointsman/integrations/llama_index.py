@@ -23,6 +23,7 @@ from pointsman.integrations._shared import (
     GivenVectors,
     add_in_order,
     ahits_of,
+    check_embeds,
     check_source,
     diverse,
     hits_of,
@@ -317,6 +318,9 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         dataset: where the nodes are stored; by default a new one that is deleted with the object.
         embedder_name: for the default dataset: the name stored with its vectors.
         wait: seconds to wait while another process writes to the dataset.
+
+    Raises:
+        UnmetNeedError: the dataset belongs to a service, which takes no vectors.
     """
 
     stores_text: bool = True
@@ -327,6 +331,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
     def __init__(
         self, dataset: Dataset | None = None, *, embedder_name: str = "llama_index", wait: float = 30.0
     ) -> None:
+        check_embeds(dataset)
         super().__init__(stores_text=True, wait=wait)  # type: ignore[call-arg]  # pydantic's fields
         self._dataset = dataset or Dataset("llama_index", embedder=GivenVectors(embedder_name))
 
@@ -402,26 +407,36 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         """Async version of `get_nodes`."""
         return await in_thread(self.get_nodes, node_ids, filters)
 
-    def query(self, query: VectorStoreQuery, **_: Any) -> VectorStoreQueryResult:
+    def query(self, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
         """Return the nearest nodes; empty ``node_ids`` and ``doc_ids`` do not restrict the search.
+
+        Args:
+            query: the query.
+            options: a retriever's ``vector_store_kwargs``, which count for MMR only: ``mmr_threshold`` (0 for diversity
+                alone, 1 for nearness alone; 0.5 by default), and the number of nodes to choose from, as
+                ``mmr_prefetch_k`` or as a multiple of ``similarity_top_k``, ``mmr_prefetch_factor`` (4 by default).
 
         Raises:
             UnmetNeedError: the mode is not one of default, sparse, text search, hybrid, semantic hybrid and MMR.
-            InputError: the query lacks the vector or the text that its mode needs.
+            InputError: the query lacks the vector or the text that its mode needs, or an option is unknown or invalid.
         """
-        find = _MODES.get(query.mode)
-        if find is None:
+        if unknown := options.keys() - _MMR_OPTIONS:
+            raise InputError(f"a query takes {', '.join(sorted(_MMR_OPTIONS))}, not {', '.join(sorted(unknown))}")
+        if query.mode is VectorStoreQueryMode.MMR:
+            hits = _diverse(self._dataset, query, _of_query(query), **options)
+        elif (find := _MODES.get(query.mode)) is not None:
+            hits = find(self._dataset, query, _of_query(query))
+        else:
             raise UnmetNeedError(f"a Pointsman vector store has no mode {query.mode.value!r}")
-        hits = find(self._dataset, query, _of_query(query))
         return VectorStoreQueryResult(
             nodes=[_node(hit.document) for hit in hits],
             similarities=[float(hit.score) for hit in hits],
             ids=[hit.id for hit in hits],
         )
 
-    async def aquery(self, query: VectorStoreQuery, **_: Any) -> VectorStoreQueryResult:
+    async def aquery(self, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
         """Async version of `query`."""
-        return await in_thread(self.query, query)
+        return await in_thread(self.query, query, **options)
 
 
 def _near(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
@@ -450,19 +465,33 @@ def _both(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> 
     return [replace(by_id[id_], score=score) for id_, score in fused[: query.hybrid_top_k or query.similarity_top_k]]
 
 
-def _diverse(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
-    weight = 0.5 if query.mmr_threshold is None else query.mmr_threshold
-    k = query.similarity_top_k
-    return diverse(dataset, _embedding(query), k, 4 * k, weight, filters)
+def _diverse(
+    dataset: Dataset,
+    query: VectorStoreQuery,
+    filters: Filter | None,
+    *,
+    mmr_threshold: float | None = None,
+    mmr_prefetch_factor: float | None = None,
+    mmr_prefetch_k: int | None = None,
+) -> list[Hit]:
+    weight = query.mmr_threshold if mmr_threshold is None else mmr_threshold
+    k = check_top_k(query.similarity_top_k)
+    fetch = mmr_prefetch_k
+    if fetch is None:
+        try:
+            fetch = int(k * (4 if mmr_prefetch_factor is None else mmr_prefetch_factor))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"mmr_prefetch_factor is a number from 1 up, not {mmr_prefetch_factor!r:.80}") from error
+    return diverse(dataset, _embedding(query), k, fetch, 0.5 if weight is None else weight, filters)
 
 
+_MMR_OPTIONS: Final = frozenset({"mmr_threshold", "mmr_prefetch_factor", "mmr_prefetch_k"})
 _MODES: Final[dict[VectorStoreQueryMode, Callable[[Dataset, VectorStoreQuery, Filter | None], list[Hit]]]] = {
     VectorStoreQueryMode.DEFAULT: _near,
     VectorStoreQueryMode.SPARSE: _words,
     VectorStoreQueryMode.TEXT_SEARCH: _words,
     VectorStoreQueryMode.HYBRID: _both,
     VectorStoreQueryMode.SEMANTIC_HYBRID: _both,
-    VectorStoreQueryMode.MMR: _diverse,
 }
 
 
@@ -534,9 +563,16 @@ def _document(node: BaseNode) -> Document:
 def _node(document: Document) -> BaseNode:
     """Return the node that a document was made from; a new one if it was not made from a node."""
     rest = document.metadata.get(_NODE)
-    if not isinstance(rest, dict) or not {"content", "type"} <= rest.keys():
-        return TextNode(id_=document.id, text=document.text, metadata=dict(document.metadata))
-    return metadata_dict_to_node({"_node_content": rest["content"], "_node_type": rest["type"]}, text=document.text)
+    if isinstance(rest, dict) and {"content", "type"} <= rest.keys():
+        content = {"_node_content": rest["content"], "_node_type": rest["type"]}
+        try:
+            node = metadata_dict_to_node(content, text=document.text)
+        except (AttributeError, KeyError, TypeError, ValueError):  # other programs may write anything under that key
+            pass
+        else:
+            if node.node_id == document.id:
+                return node
+    return TextNode(id_=document.id, text=document.text, metadata=dict(document.metadata))
 
 
 def _of_query(query: VectorStoreQuery) -> Filter | None:

@@ -1,8 +1,11 @@
 """A Pointsman dataset as a Haystack document store."""
 
+import math
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -14,8 +17,9 @@ from haystack.document_stores.types import DuplicatePolicy
 
 import pointsman
 from haystack_integrations.document_stores.pointsman.filters import filter_of
-from pointsman import Dataset, InputError, PointsmanError
+from pointsman import Dataset, InputError, PointsmanError, UnmetNeedError
 from pointsman import Document as OurDocument
+from pointsman._places import is_service
 from pointsman.filters import And, Filter
 from pointsman.integrations._shared import GivenVectors, add_in_order
 from pointsman.models import load_embedder
@@ -26,44 +30,55 @@ Filters = dict[str, Any] | None
 _REST: Final = "_haystack"
 """The metadata key for a document's other fields: a mapping that filters ignore."""
 
+_opening = threading.RLock()  # of the module, as a store with a lock of its own could not be copied
+
 
 class PointsmanDocumentStore:
     """A dataset as a document store: searched by words, by vectors, and by both together.
 
     Args:
-        location: a workspace: a folder, or a URL such as ``postgresql://user@host/database``; by default, a
-            temporary folder that is deleted with the object.
+        location: a workspace: a folder, or the URL of a database such as ``postgresql://user@host/database``; by
+            default, a temporary folder that is deleted with the object.
         dataset: its name in the workspace.
         embedder: embeds documents that come without an embedding, and questions: ``"default"`` or another name that
             `pointsman.load_embedder` knows. Without one, all vectors come from Haystack's components, and documents
             without an embedding are found by their words.
         vectors: a name for the vectors of those components; later, vectors with another name are rejected.
         wait: seconds to wait while another process writes.
+
+    Raises:
+        UnmetNeedError: the location is a service, which takes and returns no vectors.
     """
 
     def __init__(
         self,
-        location: str | None = None,
+        location: str | Path | None = None,
         dataset: str = "haystack",
         embedder: str | None = None,
         vectors: str = "haystack",
         wait: float = 30.0,
     ) -> None:
-        self.location, self.name, self.embedder, self.vectors, self.wait = location, dataset, embedder, vectors, wait
+        if location is not None and is_service(location):
+            raise UnmetNeedError(
+                f"{location} is a service, which takes and returns no vectors; give a folder or database"
+            )
+        self.location = None if location is None else str(location)
+        self.name, self.embedder, self.vectors, self.wait = dataset, embedder, vectors, wait
         self._workspace: pointsman.Workspace | None = None
         self._dataset: Dataset | None = None
 
     @property
     def dataset(self) -> Dataset:
         """The dataset; opened on first use."""
-        if self._dataset is None:
-            own = GivenVectors(self.vectors) if self.embedder is None else load_embedder(self.embedder)
-            if self.location is None:
-                self._dataset = Dataset(self.name, embedder=own)
-            else:
-                self._workspace = pointsman.open(self.location, embedder=own)
-                self._dataset = self._workspace.dataset(self.name)
-        return self._dataset
+        with _opening:
+            if self._dataset is None:
+                own = GivenVectors(self.vectors) if self.embedder is None else load_embedder(self.embedder)
+                if self.location is None:
+                    self._dataset = Dataset(self.name, embedder=own)
+                else:
+                    self._workspace = pointsman.open(self.location, embedder=own)
+                    self._dataset = self._workspace.dataset(self.name)
+            return self._dataset
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings from which `from_dict` rebuilds it."""
@@ -165,28 +180,28 @@ class PointsmanDocumentStore:
 
         Args:
             documents: what to write.
-            policy: what happens to known ids; by default they are rejected, as by ``FAIL``.
+            policy: what happens to ids that are known or given twice; by default they are rejected, as by ``FAIL``.
 
         Returns:
             The number of documents written.
 
         Raises:
-            ValueError: an item is not a document.
-            DuplicateDocumentError: an id is known, and the policy is ``FAIL``.
+            ValueError: an item is not a document, or there is no such policy.
+            DuplicateDocumentError: an id is known or given twice, and the policy is ``FAIL``; nothing is written.
             DocumentStoreError: a document cannot be stored.
         """
         if not isinstance(documents, list) or not all(isinstance(document, Document) for document in documents):
             raise ValueError(f"write_documents takes a list of Documents, not {documents!r:.80}")
-        refuse = policy in {DuplicatePolicy.FAIL, DuplicatePolicy.NONE}
+        policy = DuplicatePolicy(policy)
         with _translated():
             with self.dataset.writing(self.wait):
-                existing = self.dataset.get_many([document.id for document in documents])
-                known_ids = {document.id for document in existing if document is not None}
-                if known_ids and refuse:
-                    raise DuplicateDocumentError(f"these ids exist already: {', '.join(sorted(known_ids)[:5])}")
                 new = documents
-                if policy is DuplicatePolicy.SKIP:
-                    new = [document for document in documents if document.id not in known_ids]
+                if policy is not DuplicatePolicy.OVERWRITE:
+                    existing = self.dataset.get_many([document.id for document in documents])
+                    new, repeated = _first_of_each(documents, {one.id for one in existing if one is not None})
+                    if repeated and policy is not DuplicatePolicy.SKIP:
+                        ids = ", ".join(sorted(repeated)[:5])
+                        raise DuplicateDocumentError(f"these ids exist already, or are given twice: {ids}")
                 self._add([(_ours(document), document.embedding) for document in new])
             return len(new)
 
@@ -317,8 +332,24 @@ def _values(dataset: Dataset, name: str, filters: Filter | None) -> list[Any]:
     return [value for _, value in values]
 
 
+def _first_of_each(documents: Sequence[Document], known_ids: set[str]) -> tuple[list[Document], set[str]]:
+    """Returns the first document of each id that is not known, and the other documents' ids."""
+    first: dict[str, Document] = {}
+    repeated: set[str] = set()
+    for document in documents:
+        if document.id in known_ids or document.id in first:
+            repeated.add(document.id)
+        else:
+            first[document.id] = document
+    return list(first.values()), repeated
+
+
 def _ours(document: Document) -> OurDocument:
-    """Converts a document to a Pointsman document; its other fields are stored beside the metadata."""
+    """Converts a document to a Pointsman document; its other fields are stored beside the metadata.
+
+    Raises:
+        InputError: its embedding is not a list of finite numbers.
+    """
     rest: dict[str, Any] = {}
     if document.content is None:
         rest["content"] = None
@@ -329,23 +360,56 @@ def _ours(document: Document) -> OurDocument:
     if document.sparse_embedding is not None:
         rest["sparse_embedding"] = document.sparse_embedding.to_dict()
     if document.embedding is not None:
-        rest["length"] = float(np.linalg.norm(np.asarray(document.embedding, np.float64)))  # stored vectors have 1
+        rest["length"] = _length(document)  # stored vectors have 1
+    if _REST in document.meta:
+        rest["own"] = document.meta[_REST]
     metadata = {**document.meta, _REST: rest} if rest else document.meta
     return OurDocument(document.id, document.content or "", metadata)
 
 
+def _length(document: Document) -> float:
+    """Returns the length of a document's embedding.
+
+    Raises:
+        InputError: it is not a list of finite numbers.
+    """
+    try:
+        length = float(np.linalg.norm(np.asarray(document.embedding, np.float64)))
+    except (TypeError, ValueError):
+        length = math.nan
+    if not math.isfinite(length):
+        raise InputError(f"document {document.id!r:.80}: an embedding is a list of finite numbers")
+    return length
+
+
 def _theirs(document: OurDocument, vector: Any) -> Document:
     metadata = dict(document.metadata)
-    rest = metadata.pop(_REST, {})
-    blob, sparse = rest.get("blob"), rest.get("sparse_embedding")
+    try:
+        return _rebuilt(document, metadata, metadata.pop(_REST, {}), vector)
+    except (AttributeError, KeyError, TypeError, ValueError):  # other programs may write anything under that key
+        return _rebuilt(document, dict(document.metadata), {}, vector)
+
+
+def _rebuilt(document: OurDocument, metadata: dict[str, Any], rest: Mapping[str, Any], vector: Any) -> Document:
+    """Returns a document from its metadata and its other fields.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError: the fields are not those of a document.
+    """
+    if "own" in rest:
+        metadata[_REST] = rest["own"]
+    content, blob, sparse = rest.get("content"), rest.get("blob"), rest.get("sparse_embedding")
+    if content is not None:
+        raise TypeError("a text is stored as the document's own")
+    score, length = rest.get("score"), float(rest.get("length", 1.0))
     return Document(
         id=document.id,
-        content=rest.get("content", document.text),
+        content=None if "content" in rest else document.text,
         meta=metadata,
-        score=rest.get("score"),
+        score=None if score is None else float(score),
         blob=None if blob is None else ByteStream.from_dict(blob),
         sparse_embedding=None if sparse is None else SparseEmbedding.from_dict(sparse),
-        embedding=None if vector is None else (np.asarray(vector, np.float64) * rest.get("length", 1.0)).tolist(),
+        embedding=None if vector is None else (np.asarray(vector, np.float64) * length).tolist(),
     )
 
 

@@ -36,6 +36,8 @@ def _logic(filters: Mapping[str, Any]) -> Filter:
     for key in ("operator", "conditions"):
         if key not in filters:
             raise FilterError(f"{key!r} is missing in {filters!r:.200}")
+    if not isinstance(filters["conditions"], list | tuple):
+        raise FilterError(f"conditions are a list of filters, not {filters['conditions']!r:.80}")
     parts = tuple(filter_of(part) for part in filters["conditions"])
     match filters["operator"]:
         case "AND":
@@ -54,7 +56,7 @@ def _comparison(condition: Mapping[str, Any]) -> Filter:
     field, operator, value = condition["field"], condition["operator"], condition["value"]
     if not isinstance(field, str) or field in _FIELDS:
         raise FilterError(f"only metadata and the id can be filtered on, not {field!r:.80}")
-    make = _OPERATORS.get(operator)
+    make = _OPERATORS.get(operator) if isinstance(operator, str) else None
     if make is None:
         raise FilterError(f"unknown operator {operator!r:.80}; there are {', '.join(_OPERATORS)}")
     return make(ID if field == "id" else field.removeprefix("meta."), value)

@@ -7,6 +7,7 @@ from haystack import Document, component, default_from_dict, default_to_dict
 from haystack.core.component.types import Variadic
 
 from pointsman import fuse
+from pointsman.types import check_top_k
 
 __all__ = ["PointsmanJoiner"]
 
@@ -23,6 +24,8 @@ class PointsmanJoiner:
     """
 
     def __init__(self, method: str = "rrf", weights: list[float] | None = None, top_k: int | None = None) -> None:
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"top_k is 1 or more, not {top_k}")
         self.method, self.weights, self.top_k = method, weights, top_k
         fuse([], method)  # raises if there is no such method
 
@@ -38,11 +41,11 @@ class PointsmanJoiner:
     @component.output_types(documents=list[Document])
     def run(self, documents: Variadic[list[Document]], top_k: int | None = None) -> dict[str, list[Document]]:
         """Returns the fused ranking."""
+        k = self.top_k if top_k is None else check_top_k(top_k)
         lists = list(documents)
         by_id = {
             document.id: document for ranking in reversed(lists) for document in reversed(ranking)
         }  # the first version counts
         rankings = [[(document.id, document.score) for document in ranking] for ranking in lists]
         fused = fuse(rankings, self.method, self.weights)
-        best = fused[: self.top_k if top_k is None else top_k]
-        return {"documents": [replace(by_id[id_], score=score) for id_, score in best]}
+        return {"documents": [replace(by_id[id_], score=score) for id_, score in fused[:k]]}
