@@ -229,8 +229,8 @@ def test_what_a_vector_store_cannot_do_raises(dataset: Dataset) -> None:
     store = PointsmanVectorStore(dataset)
     with pytest.raises(InputError, match="1 ids for 2"):
         store.add_documents([TheirDocument(page_content="a"), TheirDocument(page_content="b")], ids=["1"])
-    with pytest.raises(InputError, match="not batch_size"):
-        store.add_documents([], batch_size=3)
+    with pytest.raises(InputError, match="not namespace"):
+        store.add_documents([], namespace="x")
     with pytest.raises(FilterError):
         store.similarity_search("signal", filter={"n": {"$like": 1}})
 
@@ -292,12 +292,13 @@ async def test_no_text_is_lost(dataset: Dataset) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
-async def test_a_document_index_follows_its_sources(dataset: Dataset) -> None:
+@pytest.mark.parametrize("target_type", [PointsmanDocumentIndex, PointsmanVectorStore])
+async def test_an_index_follows_its_sources(dataset: Dataset, target_type: type[Any]) -> None:
     """LangChain's `index` adds what is new, skips what is known, and deletes what is gone."""
     records = InMemoryRecordManager("rails")
     records.create_schema()
     documents = [TheirDocument(page_content=text, metadata={"source": "rails"}) for text in TEXTS]
-    target = PointsmanDocumentIndex(source=dataset)
+    target = PointsmanVectorStore(dataset) if target_type is PointsmanVectorStore else target_type(source=dataset)
     options: dict[str, Any] = {"cleanup": "full", "source_id_key": "source", "key_encoder": "sha256"}
     assert index(documents, records, target, **options)["num_added"] == 3
     assert index(documents[1:], records, target, **options) == {

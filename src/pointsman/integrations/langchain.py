@@ -200,13 +200,19 @@ class PointsmanVectorStore(VectorStore):
         return self.add_documents(documents, ids=None if ids is None else list(ids), **kwargs)
 
     def add_documents(
-        self, documents: list[theirs.Document], *, ids: Sequence[str | None] | None = None, **kwargs: Any
+        self,
+        documents: list[theirs.Document],
+        *,
+        ids: Sequence[str | None] | None = None,
+        batch_size: int | None = None,
+        **kwargs: Any,
     ) -> list[str]:
         """Add documents, or update those whose id is known.
 
         Args:
             documents: the documents; they are not modified.
             ids: take precedence over the documents' own ids; a document without any gets a new one.
+            batch_size: maximum number of documents embedded and committed together, which LangChain's `index` gives.
             kwargs: there are no other options.
 
         Returns:
@@ -216,11 +222,11 @@ class PointsmanVectorStore(VectorStore):
             InputError: there are more or fewer ids than documents, a document cannot be stored, or there is no such
                 option.
         """
-        _no_others("add_documents takes ids", kwargs)
+        _no_others("add_documents takes ids and batch_size", kwargs)
         documents = list(documents)
         if ids is not None and len(ids) != len(documents):
             raise InputError(f"{len(ids)} ids for {len(documents)} documents; give one for each, or none")
-        return _write(self.dataset, documents, ids or [None] * len(documents), self.wait)
+        return _write(self.dataset, documents, ids or [None] * len(documents), self.wait, batch_size)
 
     def delete(
         self,
@@ -668,14 +674,23 @@ def _filter(filters: Filters) -> Filter | None:
     return parse_filter(filters) if filters else None
 
 
-def _write(dataset: Dataset, documents: Sequence[theirs.Document], ids: Sequence[str | None], wait: float) -> list[str]:
+def _write(
+    dataset: Dataset,
+    documents: Sequence[theirs.Document],
+    ids: Sequence[str | None],
+    wait: float,
+    batch_size: int | None = None,
+) -> list[str]:
     ours = [
         Document(id_ or document.id or str(uuid4()), document.page_content, document.metadata)
         for document, id_ in zip(documents, ids, strict=True)
     ]
     if ours:
         with dataset.writing(wait):
-            dataset.add(ours)
+            if isinstance(dataset, Dataset):
+                dataset.add(ours, batch_size=batch_size)
+            else:  # of a service, which has its own batches
+                dataset.add(ours)
     return [document.id for document in ours]
 
 
