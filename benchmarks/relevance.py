@@ -4,6 +4,7 @@
 
 ``calibration``  ECE of `hit.relevance` with each collection left out of the fit, by language and across languages
 ``refusal``      off-topic and on-topic questions refused, the collection left out of the fit
+``labels``       the same, the minimum fitted to half of a collection's own questions, as by ``pointsman calibrate``
 ``ways``         the same question and hit by every strategy that can tell, alone and among four datasets
 ``path``         all of that by ``workspace.search``: refusals, the same pair in six ways, the milliseconds it costs; by
                  the shipped calibrations, so the collections were fitted to, but not these everyday questions
@@ -37,6 +38,7 @@ from pointsman.calibrate import BINS, ece
 from pointsman.evaluation import read_collection
 from pointsman.request import SearchRequest
 from pointsman.retrieval import relevance as module
+from pointsman.retrieval.dataset_calibration import REFUSED, minimum_for
 from pointsman.retrieval.relevance import (
     FIRST,
     Evidence,
@@ -66,6 +68,8 @@ LABELLINGS = 6  # draws of them
 BASE_RATES = 0.75  # the standard deviation of collections' base rates as logits, which is printed
 KINDS = ("own", "everyday", "foreign")
 MINIMUM: dict[Form, float] = {"both": 0.35, "vector": 0.35, "words": 0.25}
+HALVINGS = 20  # random halves of labels
+LEAST = 40  # labelled questions to which a minimum is fitted
 FORMS: tuple[Form, ...] = ("both", "vector", "words")
 
 
@@ -361,6 +365,55 @@ def refusal() -> bool:
     return met & several()
 
 
+def labels() -> bool:
+    """Share refused where the minimum is fitted to half of the own questions: of the other half, and of all others."""
+    print(f"\nrefused, both; the minimum fitted to half of the own questions, mean of {HALVINGS} halves")
+    print(f"{'':24}{'own':>7}{'everyday':>9}{'foreign':>9}   across (before)")
+    chances: dict[str, dict[str, list[tuple[NDArray[np.float64], NDArray[np.bool_]]]]] = {}
+    for group in groups("both"):
+        calibrations = left_out("both", group.dataset)
+        judgements = judged(calibrations, group.rows, 0)
+        pair = (
+            np.array([0.0 if one is None else one.answerable for one in judgements]),
+            np.array([row.evidence.across for row in group.rows]),
+        )
+        if group.kind == "everyday":  # the half that nothing is fitted to
+            pair = pair[0][1::2], pair[1][1::2]
+        chances.setdefault(group.dataset, {}).setdefault(group.kind, []).append(pair)
+    rows: list[list[tuple[float, float]]] = []
+    for name, kinds in chances.items():
+        usual = left_out("both", name)[0].minimum
+        own_chances = [chance for some, is_across in kinds.get("own", ()) for chance in some[~is_across]]
+        if len(own_chances) < 2 * LEAST or "foreign" not in kinds:
+            continue
+        figures: dict[str, list[float]] = {}
+        for seed in range(HALVINGS):
+            order = np.random.default_rng(seed).permutation(own_chances)
+            minimum = minimum_for(order[::2].tolist())
+            assert minimum is not None, "there are enough"
+            figures.setdefault("own", []).append(float((order[1::2] < minimum).mean()))
+            for kind in ("everyday", "foreign", "across"):
+                for number, (some, is_across) in enumerate(kinds.get(kind, ())):
+                    below = some < np.where(is_across, usual, minimum)
+                    figures.setdefault(f"{kind} {number}", []).append(float(below.mean()))
+        means = {kind: float(np.mean(values)) for kind, values in figures.items()}
+        before = {
+            f"{kind} {number}".replace("own 0", "own"): float((some < usual).mean())
+            for kind, pairs in kinds.items()
+            for number, (some, _) in enumerate(pairs)
+        }
+        cells = "".join(f"{means[kind]:9.3f}" for kind in ("own", "everyday 0", "foreign 0"))
+        tail = " ".join(f"{means[kind]:.3f}" for kind in means if kind.startswith("across"))
+        earlier = " ".join(f"{before[kind]:.3f}" for kind in ("own", "everyday 0", "foreign 0"))
+        print(f"{name:22}{cells}   {tail} ({earlier})", flush=True)
+        rows.append([(means[kind], before[kind]) for kind in ("own", "everyday 0", "foreign 0")])
+    after, before_all = np.mean(rows, axis=0).T
+    print(
+        f"{'mean':22}{''.join(f'{value:9.3f}' for value in after)}   ({' '.join(f'{one:.3f}' for one in before_all)})"
+    )
+    return held(after[0] <= REFUSED + 0.01, f"own questions refused at most {REFUSED}: {after[0]:.3f}")
+
+
 def several() -> bool:
     """Several datasets at once: refused when none of them is likely to hold an answer."""
     print("\nover four datasets at once, both lists, all four left out of the fit")
@@ -587,6 +640,7 @@ def main() -> int:
     sections: Mapping[str, object] = {
         "calibration": calibration,
         "refusal": refusal,
+        "labels": labels,
         "ways": ways,
         "path": path,
         "cost": cost,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -21,13 +23,18 @@ from pointsman.request import SearchRequest
 from pointsman.retrieval.dataset_calibration import (
     CALIBRATION,
     MOST_HITS,
+    REFUSED,
     Calibration,
     Coverage,
+    minimum_for,
     read_calibrations,
     shares,
     to_json,
 )
 from pointsman.retrieval.relevance import shipped
+
+if TYPE_CHECKING:
+    from pointsman.types import RetrievalContext
 
 COLOURS = ("red", "green", "blue", "amber", "white", "violet", "brown", "silver")
 THINGS = ("signal", "carriage", "switch", "platform", "whistle", "lantern", "engine", "ticket", "bridge", "tunnel")
@@ -294,13 +301,51 @@ def test_m1_shares_go_from_nothing_to_all(some: list[float]) -> None:
     assert len(found) == len(some) + 1
 
 
+# ── refusing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_m1_hardly_any_question_like_the_labels_is_refused(workspace: Workspace, done: Calibrating) -> None:
+    assert done.calibration is not None
+    minimums = done.calibration.minimums
+    assert set(minimums) == {"both", "vector", "words"}
+    assert f"refused below {minimums['both']:.2f} (both)" in done.reason
+    workspace.keep_calibration("yard", done.calibration)
+    queries, _ = labels(160)
+    answers = [workspace.search(text) for query, text in queries.items() if int(query) >= 60]
+    assert sum(answer.refused is not None for answer in answers) <= 8, "two standard errors of 100 questions above .03"
+    assert _needed(answers[0]) == f"{minimums['both']:.2f}"
+    assert _needed(workspace.search("who inspects the signal", strategy="bm25")) == f"{minimums['words']:.2f}"
+
+
+def test_m1_questions_in_another_language_keep_the_minimum(workspace: Workspace, done: Calibrating) -> None:
+    workspace.keep_calibration("yard", done.calibration)
+    assert _needed(workspace.search("где стоит янтарный фонарь")) == "0.35"
+
+
+def _needed(answer: RetrievalContext) -> str:
+    [span] = [span for span in answer.trace.spans if span.stage == "refuse"]
+    match = re.search(r"(0\.\d\d) is needed|< (0\.\d\d)", span.detail)
+    assert match is not None, span.detail
+    return match[1] or match[2]
+
+
+@given(st.lists(st.floats(0, 1), max_size=200))
+def test_m1_the_labels_themselves_are_hardly_refused(some: list[float]) -> None:
+    minimum = minimum_for(some)
+    assert (minimum is None) == (len(some) < 33)
+    assert sum(chance < (minimum or 0) for chance in some) <= REFUSED * len(some)
+
+
 # ── the record ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @given(st.dictionaries(st.text(max_size=5), st.lists(st.floats(0, 1), max_size=5), max_size=3))
 def test_m1_the_record_is_read_as_it_was_written(scores: dict[str, list[float]]) -> None:
     kept = {
-        name: Calibration("x", shipped()[:1], Coverage(9, tuple(sorted(some)), "way")) for name, some in scores.items()
+        name: Calibration(
+            "x", shipped()[:1], Coverage(9, tuple(sorted(some)), "way"), minimums=dict.fromkeys(("both", "words"), 0.25)
+        )
+        for name, some in scores.items()
     }
     assert read_calibrations(to_json(kept), "here") == kept
 
@@ -311,6 +356,9 @@ def test_m1_the_record_is_read_as_it_was_written(scores: dict[str, list[float]])
     '{"a": {"origin": "x", "relevance": [], "coverage": {"questions": 1, "scores": [2], "way": "x"}}}',
     '{"a": {"origin": "x", "relevance": [], "coverage": {"questions": 0, "scores": [0.5], "way": "x"}}}',
     '{"a": {"origin": "x", "relevance": [], "coverage": {"questions": 2, "scores": [0.5, 0.1], "way": "x"}}}',
+    '{"a": {"origin": "x", "relevance": [], "coverage": null, "minimums": {"both": 2}}}',
+    '{"a": {"origin": "x", "relevance": [], "coverage": null, "minimums": {"all": 0.5}}}',
+    '{"a": {"origin": "x", "relevance": [], "coverage": null, "minimums": 0.5}}',
     "[" * 100_000,
 ])  # fmt: skip
 def test_m1_a_damaged_record_is_refused(bad: str) -> None:

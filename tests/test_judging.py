@@ -222,7 +222,7 @@ def test_m1_it_does_not_increase_down_another_order(workspace: Workspace) -> Non
 def test_m1_levelling_is_a_law(values: list[float | None]) -> None:
     hits = [Hit(Document(str(n), "x"), 0.0, "a", relevance=value) for n, value in enumerate(values)]
     assert NOTHING.of(hits) == tuple(hits)
-    verdict = Verdict({"a": 0.5}, {hit.key: hit.relevance for hit in hits if hit.relevance is not None}, {})
+    verdict = Verdict({"a": 0.5}, {hit.key: hit.relevance for hit in hits if hit.relevance is not None}, {}, {})
     levelled = [hit.relevance for hit in verdict.of(hits)]
     assert [level is None for level in levelled] == [value is None for value in values]
     known = [level for level in levelled if level is not None]

@@ -20,7 +20,7 @@ from pointsman.reranking import Judged, first_hits, labelled_questions, measured
 from pointsman.retrieval.background import spread_evenly
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.candidates import StoreResults
-from pointsman.retrieval.dataset_calibration import MOST_HITS, Calibration, Coverage, Reranking
+from pointsman.retrieval.dataset_calibration import MOST_HITS, REFUSED, Calibration, Coverage, Reranking, minimum_for
 from pointsman.retrieval.fusion import KAPPA
 from pointsman.retrieval.judging import evidence_of
 from pointsman.retrieval.relevance import (
@@ -32,6 +32,7 @@ from pointsman.retrieval.relevance import (
     Prepared,
     Relevance,
     fit_prepared,
+    judge_by,
     letters_of,
     never_increasing,
     prepared,
@@ -138,7 +139,8 @@ def calibrate(
     Two fits are tried: one shifts and scales the logits of the built-in calibration; the other, only with labels, fits
     all coefficients. The better one by cross-validation is adopted if both its log loss and its calibration error are
     lower than the current ones. Unanswered questions are those whose labels are all 0, and 120 on any subject. The
-    reranker named in the settings is measured first, and adopted if it ranks these questions better.
+    reranker named in the settings is measured first, and adopted if it ranks these questions better. With forty labels
+    or more, the probability below which searches are refused is fitted too: at most `REFUSED` of such questions are.
 
     Args:
         dataset: the dataset to calibrate.
@@ -177,11 +179,15 @@ def calibrate(
         coverage = study.coverage(queries, qrels or {}, halves)
     if coverage is not None:
         parts.append(f"coverage of up to {coverage.most:.2f} can be promised")
+    minimums = _minimums(rows, halves) if labelled and count >= 2 * FEWEST else {}
+    if minimums:
+        least = ", ".join(f"{minimum:.2f} ({form})" for form, minimum in minimums.items())
+        parts.append(f"refused below {least}, which at most {REFUSED:.0%} of such questions are")
     reason = f"{origin}; {'; '.join(parts + said)}"
     origin = f"fitted to {origin} by pointsman calibrate" if kept else f"unchanged after {origin}"
     calibration = None if reranking is None else previous
-    if kept or coverage:
-        calibration = Calibration(origin, tuple(kept), coverage, previous.reranking)
+    if kept or coverage or minimums:
+        calibration = Calibration(origin, tuple(kept), coverage, previous.reranking, minimums)
     return Calibrating(calibration, count, tuple(fits), reason, reranking)
 
 
@@ -510,6 +516,28 @@ def _fitted(
         return best([row for row, (half, _) in zip(every, pairs, strict=True) if half in halves])
 
     return fit, of
+
+
+def _minimums(rows: Sequence[_Asked], halves: Halves) -> dict[Form, float]:
+    """Return, by form, the probability of an answer below which questions are refused; see `minimum_for`.
+
+    Questions in another language than the documents are left out, and keep the minimum of their calibration, because
+    labels rarely have enough of them.
+
+    Args:
+        rows: the questions.
+        halves: for each half, the calibrations fitted to the other half; they precede the built-in ones.
+    """
+    minimums: dict[Form, float] = {}
+    for form in _FORMS[rows[0].evidence.form or "words"]:
+        chances: list[float] = []
+        for row in rows:
+            if row.answered and not row.evidence.across:
+                judged = judge_by((*halves[row.half], *shipped()), row.row(form).evidence, (), ())
+                chances += [] if judged is None else [judged[0].answerable]
+        if (minimum := minimum_for(chances)) is not None:
+            minimums[form] = minimum
+    return minimums
 
 
 def _held_out(rows: Sequence[Prepared], fit: Callable[[Sequence[Prepared]], Relevance]) -> NDArray[np.float64]:

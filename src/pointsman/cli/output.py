@@ -496,6 +496,7 @@ def calibrating(done: Calibrating, *, kept: bool, as_json: bool) -> None:
         "questions": done.questions,
         "fits": [asdict(fit) for fit in done.fits],
         "coverage": None if coverage is None else round(coverage.most, 4),
+        "minimums": {} if done.calibration is None else dict(done.calibration.minimums),
         "reranking": None if done.reranking is None else asdict(done.reranking),
         "reason": done.reason,
         "kept": kept,

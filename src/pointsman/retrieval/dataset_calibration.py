@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
 from pointsman.errors import ConflictError, InputError
-from pointsman.retrieval.relevance import Relevance
+from pointsman.retrieval.relevance import Form, Relevance
 
 if TYPE_CHECKING:
     from pointsman.store.backend import Backend, Record
@@ -23,6 +23,9 @@ CALIBRATION: Final = "calibration"
 
 MOST_HITS: Final = 50
 """The number of first hits among which an answer is sought when coverage is requested."""
+
+REFUSED: Final = 0.03
+"""The share of questions like the labelled ones that may be refused."""
 
 _DIGITS: Final = 6
 _ATTEMPTS: Final = 10  # to change the record while others change it
@@ -102,6 +105,25 @@ def shares(relevance: Sequence[float]) -> list[float]:
     return cumulated
 
 
+def minimum_for(chances: Sequence[float]) -> float | None:
+    """Return the probability of an answer below which at most `REFUSED` of questions like these lie.
+
+    This is split conformal prediction, as in `Coverage`: a question drawn like these n lies below the k-th smallest of
+    their probabilities with a probability of at most k / (n + 1).
+
+    Args:
+        chances: the probabilities of an answer to questions that have one.
+
+    Returns:
+        None if there are too few of them, which is below 33.
+
+    >>> minimum_for([number / 100 for number in range(1, 100)])
+    0.03
+    """
+    rank = math.floor(REFUSED * (len(chances) + 1))
+    return math.floor(sorted(chances)[rank - 1] * 10**_DIGITS) / 10**_DIGITS if rank else None
+
+
 @dataclass(frozen=True, slots=True)
 class Reranking:
     """The measured gain of a reranker on a dataset; nothing was fitted to the questions.
@@ -157,12 +179,24 @@ class Calibration:
         relevance: the calibrations, one per form of evidence; empty if the built-in ones apply.
         coverage: how many hits hold an answer; None without labels.
         reranking: the measured gain of the reranker in the settings; None if none was measured.
+        minimums: by form of evidence, the probability of an answer below which a question in a language of the
+            documents is refused; by default that of the form's calibration.
+
+    Raises:
+        InputError: a minimum is not a probability, or belongs to no form.
     """
 
     origin: str
     relevance: tuple[Relevance, ...] = ()
     coverage: Coverage | None = None
     reranking: Reranking | None = None
+    minimums: Mapping[Form, float] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.minimums, Mapping) or not set(self.minimums) <= set(get_args(Form)):
+            raise InputError(f"minimums are given by {', '.join(get_args(Form))}, not {self.minimums!r:.80}")
+        if not all(map(_is_share, self.minimums.values())):
+            raise InputError(f"minimums are probabilities from 0 to 1, not {self.minimums!r:.80}")
 
     @classmethod
     def of(cls, values: Any) -> Self:
@@ -171,9 +205,10 @@ class Calibration:
         Raises:
             InputError: it is not a calibration.
         """
-        if not isinstance(values, dict) or set(values) - {"reranking"} != {"origin", "relevance", "coverage"}:
+        later = {"reranking", "minimums"}  # records of earlier versions lack them
+        if not isinstance(values, dict) or set(values) - later != {"origin", "relevance", "coverage"}:
             raise InputError(f"a stored calibration has origin, relevance and coverage, not {values!r:.80}")
-        reranking = values.get("reranking")  # records of earlier versions have none
+        reranking = values.get("reranking")
         if reranking is not None:
             if not isinstance(reranking, dict) or set(reranking) != {one.name for one in fields(Reranking)}:
                 raise InputError(f"reranking has {', '.join(Reranking.__slots__)}, not {reranking!r:.80}")
@@ -187,7 +222,8 @@ class Calibration:
             if not isinstance(coverage["scores"], list):
                 raise InputError(f"scores of a coverage are a list, not {coverage['scores']!r:.80}")
             coverage = Coverage(coverage["questions"], tuple(coverage["scores"]), coverage["way"])
-        return cls(origin, tuple(Relevance.of(one) for one in relevance), coverage, reranking)
+        calibrations = tuple(Relevance.of(one) for one in relevance)
+        return cls(origin, calibrations, coverage, reranking, values.get("minimums", {}))
 
 
 def to_json(calibrations: Mapping[str, Calibration]) -> str:

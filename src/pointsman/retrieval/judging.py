@@ -62,11 +62,13 @@ class Verdict:
         answerable: by dataset, the probability that it holds an answer; datasets that cannot be judged are left out.
         relevance: by hit, the probability that it is relevant.
         calibrations: by dataset, the calibration that judged it.
+        minimums: by dataset, the probability of an answer that is required.
     """
 
     answerable: Mapping[str, float]
     relevance: Mapping[HitKey, float]
     calibrations: Mapping[str, Relevance]
+    minimums: Mapping[str, float]
 
     @property
     def best(self) -> tuple[float, float] | None:
@@ -75,9 +77,7 @@ class Verdict:
         Both are those of the dataset with the largest margin over its minimum.
         """
         count = len(self.answerable)
-        pairs = [
-            (chance, minimum_over(self.calibrations[name].minimum, count)) for name, chance in self.answerable.items()
-        ]
+        pairs = [(chance, minimum_over(self.minimums[name], count)) for name, chance in self.answerable.items()]
         return max(pairs, key=lambda pair: pair[0] - pair[1], default=None)
 
     def of(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
@@ -109,7 +109,7 @@ class Verdict:
         )
 
 
-NOTHING = Verdict({}, {}, {})
+NOTHING = Verdict({}, {}, {}, {})
 """The verdict on an answer that cannot be judged."""
 
 
@@ -137,6 +137,7 @@ def judge(
     answerable: dict[str, float] = {}
     relevance: dict[HitKey, float] = {}
     judged_by: dict[str, Relevance] = {}
+    minimums: dict[str, float] = {}
     terms = len(set(DEFAULT_ANALYZER.query_tokens(query.text)))
     if not terms:  # an embedder puts "???" close to every short text, which means nothing
         return NOTHING
@@ -148,8 +149,8 @@ def judge(
         by_own_key = {
             key[1] if many else key: (key, hit) for key, hit in hits.items() if not many or _is_of(key, number)
         }
-        own_calibrations = fitted[name].relevance if name in fitted else ()
-        judges = (*own_calibrations, *calibrations)
+        fit = fitted.get(name)
+        judges = (*fit.relevance, *calibrations) if fit is not None else calibrations
         if not any(calibration.embedder == embedder_of(part) for calibration in judges):
             continue  # no calibration could use the evidence
         evidence, place = evidence_of(part, whole, {own: key for own, (key, _) in by_own_key.items()}, script, terms)
@@ -171,9 +172,11 @@ def judge(
         judgement, calibration = judgements[0]
         if len(judgements) > 1 and judgements[1][0].answerable > max(0.0 if pending else SURE, judgement.answerable):
             judgement, calibration = judgements[1]
-        answerable[name], judged_by[name] = judgement.answerable, calibration
+        answerable[name], judged_by[name], minimums[name] = judgement.answerable, calibration, calibration.minimum
+        if fit is not None and not evidence.across:
+            minimums[name] = fit.minimums.get(calibration.form, calibration.minimum)
         relevance.update(zip((hit.key for hit in own_hits.values()), judgement.relevance, strict=True))
-    return Verdict(answerable, relevance, judged_by)
+    return Verdict(answerable, relevance, judged_by, minimums)
 
 
 def _is_of(key: Any, number: int) -> bool:
