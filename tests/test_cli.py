@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 
 import pointsman
 from pointsman import Document, load_embedder
+from rights_kit import with_rights
 
 FILES = {
     "en.md": "# Switches\n\nA railway switch guides trains from one track to another.\n",
@@ -254,6 +257,110 @@ def test_bad_input_is_exit_2_and_one_clear_line(indexed: Cli, arguments: list[st
     assert done.stdout == ""
 
 
+THROUGH_NO_SERVICE = [
+    *("rebuild", "verify --repair", "verify --repair notes", "tune docs -d notes", "calibrate --reset", "keys list"),
+    *("backup there", "restore there", "detach notes", "mcp", "serve", "demo", "eval docs"),
+    "attach orders faiss:x --table x --id id --text text",
+]
+
+
+@pytest.mark.parametrize("command", THROUGH_NO_SERVICE)
+def test_what_does_not_work_through_a_service_is_refused_at_once(indexed: Cli, command: str) -> None:
+    done = indexed(*command.split(), "--workspace", "http://127.0.0.1:9", code=2)
+    assert re.search(r"^pointsman: (this command cannot .* through a service|http://127.0.0.1:9 is )", done.stderr)
+    assert "pointsman copy" not in done.stderr  # which does not take a service either
+
+
+def test_an_evaluation_that_cannot_be_kept_is_refused_before_it_runs(indexed: Cli) -> None:
+    (indexed.folder / "file").write_text("no workspace")
+    done = indexed("eval", "no-collection", "--workspace", "file", code=2)
+    assert "file is not a workspace" in done.stderr
+
+
+def test_an_empty_path_is_not_the_current_folder(indexed: Cli) -> None:
+    assert "a path is empty" in indexed("index", "", "--dataset", "notes", code=2).stderr
+
+
+def test_a_file_that_must_not_be_read_does_not_stop_the_others(indexed: Cli) -> None:
+    (indexed.folder / "docs" / "en.md").chmod(0)
+    command = [sys.executable, "-m", "pointsman", "index", "docs/en.md", "docs/ru.txt", "-d", "new"]
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("root may read everything here")
+        command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *command]
+    done = subprocess.run(
+        command, cwd=indexed.folder, env=indexed.environment, capture_output=True, text=True, check=True
+    )
+    assert "1 passage added" in done.stdout
+    assert "not read: en.md: cannot be read: Permission denied" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["status -w", "search track -w", "route track -w", "keys list -w", "backup"])
+def test_a_place_that_must_not_be_looked_into_is_one_line(indexed: Cli, command: str) -> None:
+    (indexed.folder / "closed").mkdir(mode=0)
+    code, _, errors = with_rights(run_here, indexed.folder, f"{command} closed/place")
+    assert code == 1
+    assert re.fullmatch(r"pointsman: \S*closed/place\S* cannot be read or written to: Permission denied.*\n", errors)
+
+
+def run_here(folder: Path, command: str) -> tuple[object, str, str]:
+    """Run a command in this process; return its exit code and what it printed to standard output and error."""
+    from pointsman.cli import main
+
+    os.chdir(folder)
+    sys.argv = ["pointsman", *command.split()]
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as errors:
+        try:
+            main()
+        except SystemExit as stop:
+            return stop.code or 0, out.getvalue(), errors.getvalue()
+    return 0, out.getvalue(), errors.getvalue()
+
+
+def test_a_single_path_that_is_no_file_is_named(cli: Cli) -> None:
+    os.mkfifo(cli.folder / "pipe.txt")
+    assert "not read: pipe.txt: not a regular file" in cli("index", "pipe.txt", "-d", "notes", code=1).stdout
+
+
+def test_problems_of_files_stay_on_one_line(cli: Cli) -> None:
+    (cli.folder / "junk").mkdir()
+    name = "a long name of a file with words " * 4 + ".docx"
+    (cli.folder / "junk" / name).write_bytes(b"PK")
+    assert f"not read: {name}: damaged Word document: " in cli("index", "junk", "-d", "notes", code=1).stdout
+
+
+NO_HITS = {
+    "[" * 100_000: "maximum recursion depth",
+    '{"hits": [{"id": "a"}]}': "it lacks 'text'",
+    "[]": "is not output of",
+}
+
+
+@pytest.mark.parametrize("text", NO_HITS, ids=list(NO_HITS.values()))
+def test_a_file_without_hits_is_one_line(cli: Cli, text: str) -> None:
+    (cli.folder / "hits.json").write_text(text)
+    done = cli("verify-answer", "docs/en.md", "--hits", "hits.json", code=2)
+    assert NO_HITS[text] in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_answer_on_standard_input_is_utf_8_in_every_locale(indexed: Cli) -> None:
+    (indexed.folder / "hits.json").write_text(indexed("search", "道岔", "--json").stdout, "utf-8")
+
+    def verified(answer: bytes | None) -> subprocess.CompletedProcess[bytes]:
+        close = "" if answer is not None else " <&-"
+        command = f"exec {sys.executable} -m pointsman verify-answer - --hits hits.json{close}"
+        environment = {**indexed.environment, "PYTHONIOENCODING": "ascii:strict"}
+        return subprocess.run(
+            ["bash", "-c", command], cwd=indexed.folder, env=environment, input=answer, capture_output=True, check=False
+        )
+
+    assert verified("“道岔使列车由一股道转入另一股道” [1]".encode()).returncode == 0
+    broken = verified(b'"\xff"')
+    assert (broken.returncode, broken.stderr.startswith(b"pointsman: - is not UTF-8")) == (2, True)
+    assert verified(None).stderr == b"pointsman: standard input is closed; name a file\n"
+
+
 def test_a_damaged_truth_is_exit_1_and_says_what_to_do(indexed: Cli) -> None:
     path = indexed.folder / ".pointsman" / "datasets" / "notes" / "documents.sqlite"
     path.write_bytes(b"not a database, " * 1000)
@@ -419,6 +526,28 @@ def test_the_documented_json_forms_have_the_names_that_are_printed(indexed: Cli)
     calibrated = names_in(indexed.json("calibrate", "labels", "--dataset", "notes", "--dry-run"))
     assert calibrated | names_in(indexed.json("calibrate", "--reset")) <= form_of("calibrate")
     assert names_in(indexed.json("tune", "labels", "--dataset", "notes", "--dry-run")) <= form_of("tune")
+
+
+def test_json_forms_of_datasets_and_of_failures(indexed: Cli) -> None:
+    """What can be read and what cannot have the same names."""
+    known = form_of("status")
+    status, [listed] = indexed.json("status"), indexed.json("datasets")
+    assert names_in(status) <= known
+    assert set(listed) <= known
+    [repaired] = indexed.json("verify", "--repair").values()
+    assert set(repaired) <= known
+    assert set(indexed.json("search", "track", "--prompt", "xml")) == form_of("search --prompt")
+    config = indexed.json("config")
+    assert {name for row in config["settings"] for name in row} <= form_of("config")
+    path = indexed.folder / ".pointsman" / "datasets" / "notes" / "documents.sqlite"
+    path.write_bytes(b"not a database, " * 1000)
+    for extra in ("-wal", "-shm"):
+        path.with_name(path.name + extra).unlink(missing_ok=True)
+    [unread] = indexed.json("datasets", code=1)
+    assert (set(unread) - {"problem"}, unread["name"], unread["description"]) == (set(listed), "notes", None)
+    [unread] = indexed.json("status", code=1)["datasets"]
+    assert set(unread) - {"problem"} == set(status["datasets"][0])
+    assert "restore it from a backup" in unread["problem"]
 
 
 def test_search_says_why(indexed: Cli) -> None:

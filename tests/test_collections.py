@@ -421,6 +421,11 @@ def test_a_workspace_with_an_attached_collection_is_backed_up_verified_and_rebui
         refused = run(*command, "orders")
         assert isinstance(refused.exception, InputError)
         assert str(refused.exception) == "'orders' is attached; it maintains itself"
+    with pointsman.open(work, embedder=EMBEDDER) as workspace, serving(create_app(workspace)) as address:
+        verified = CliRunner().invoke(app, ["verify", "-w", address, "--json"])
+        refused = CliRunner().invoke(app, ["verify", "orders", "-w", address])
+    assert (verified.exit_code, list(json.loads(verified.stdout))) == (0, ["rails"])
+    assert str(refused.exception) == "'orders' is attached; it maintains itself"
     assert json.loads(run("backup", str(tmp_path / "backup")).stdout)["datasets"] == {"rails": 20}
     assert run("restore", str(tmp_path / "backup"), at=tmp_path / "restored").exit_code == 0
     with pointsman.open(tmp_path / "restored", embedder=EMBEDDER) as restored:

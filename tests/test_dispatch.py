@@ -6,6 +6,8 @@ import asyncio
 import contextvars
 import math
 import multiprocessing
+import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -169,6 +171,38 @@ def test_threads_are_used_again_and_hanging_ones_are_bounded(monkeypatch: pytest
         assert sum("no answer within" in error for error in errors) == idle + 2
     finally:
         free.set()
+
+
+AT_EXIT = """
+import atexit, sys, threading, time
+from pointsman._twins import limited
+from pointsman.retrieval.dispatch import Call, Threads, run
+
+exiting = threading.Event()
+atexit.register(exiting.set)
+
+def late():
+    exiting.wait()
+    time.sleep(0.05)
+    sys.stdout.write("ended ")
+    sys.stdout.flush()
+
+assert run(Threads().all([Call(late, None)], 0.001))[0].error
+try:
+    limited(late, 0.001, "late", lambda seconds: TimeoutError())
+except TimeoutError:
+    pass
+for hanging in range(int(sys.argv[1])):
+    run(Threads().all([Call(threading.Event().wait, None)], 0.001))
+"""
+
+
+@pytest.mark.parametrize("hanging", [0, 1])
+def test_the_end_of_a_process_waits_for_late_calls_but_not_for_hanging_ones(hanging: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT, str(hanging)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["ended", "ended"]
 
 
 def test_calls_wait_for_a_thread_within_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,15 @@ A base class defines the pair in terms of each other with these two functions; a
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextvars
+import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
+from time import monotonic, sleep
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -19,6 +23,37 @@ import anyio.to_thread
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
+
+_GRACE: Final = 2.0  # seconds that the end of the process waits for calls in daemon threads
+_in_daemons: set[object] = set()
+
+
+@contextmanager
+def in_daemon() -> Iterator[None]:
+    """Mark a call in a daemon thread as under way, so that the end of the process waits for it a moment.
+
+    Before 3.14, Python ends a daemon thread by unwinding its stack; if a model's C++ code is on it, the process aborts.
+    """
+    call = object()
+    _in_daemons.add(call)
+    try:
+        yield
+    finally:
+        _in_daemons.discard(call)
+
+
+@atexit.register
+def _let_daemons_end() -> None:
+    until = monotonic() + _GRACE
+    try:
+        while _in_daemons and monotonic() < until:
+            sleep(0.005)
+    except KeyboardInterrupt:
+        pass  # the process ends anyway
+
+
+if hasattr(os, "register_at_fork"):  # absent on systems without fork
+    os.register_at_fork(after_in_child=_in_daemons.clear)  # a child has none of these threads
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -94,10 +129,11 @@ def limited(call: Callable[[], T], seconds: float | None, name: str, late: Calla
     errors: list[BaseException] = []
 
     def run() -> None:
-        try:
-            results.append(call())
-        except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
-            errors.append(error)
+        with in_daemon():
+            try:
+                results.append(call())
+            except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
+                errors.append(error)
 
     # A daemon: a model that hangs must not keep the process alive.
     thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name=name, daemon=True)

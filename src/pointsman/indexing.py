@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from pointsman.dataset import PATIENCE, SOON
-from pointsman.errors import MissingDependencyError, ModelError
+from pointsman.errors import InputError, MissingDependencyError, ModelError
 from pointsman.ingest import FileLimits, FileReader, FoundFile, Ingested, Problem, Sync, find_files
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
 from pointsman.types import AddResult, Document
@@ -122,7 +122,7 @@ def index_paths(
         LockedError: another process has been writing to the dataset for a minute.
         IndexingInterrupted: Ctrl-C; committed passages are kept.
     """
-    roots = [str(Path(path).resolve()) for path in ([paths] if isinstance(paths, (str, Path)) else paths)]
+    roots = _resolved([paths] if isinstance(paths, (str, Path)) else paths)
     max_tokens, overlap = MAX_TOKENS if max_tokens is None else max_tokens, OVERLAP if overlap is None else overlap
     stored = (document for document in dataset if document.metadata.get("root") in roots)
     run = _Run(dataset, roots, list(find_files(roots, hidden=hidden)), stored, on_progress or (lambda _: None))
@@ -174,7 +174,7 @@ def watch_paths(
         from watchfiles import watch
     except ImportError:
         raise MissingDependencyError("watchfiles", "watch", "Watching folders") from None
-    roots = [str(Path(path).resolve()) for path in paths]
+    roots = _resolved(paths)
     find_files(roots, hidden=hidden)  # raises an error if one does not exist
     events = watch(
         *roots, watch_filter=_Visible(roots, hidden=hidden), debounce=2000, step=200, stop_event=stop,
@@ -202,6 +202,18 @@ def watch_paths(
         with dataset.writing(PATIENCE), FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
             run.index(reader)
         yield run.report()
+
+
+def _resolved(paths: Iterable[str | Path]) -> list[str]:
+    """Return the absolute paths, without links.
+
+    Raises:
+        InputError: a path is empty, as that of an unset variable in a shell; it does not mean the current folder.
+    """
+    paths = list(paths)
+    if "" in paths:
+        raise InputError("a path is empty; '.' is the current folder")
+    return [str(Path(path).resolve()) for path in paths]
 
 
 class _Visible:

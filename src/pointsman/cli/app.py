@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import nullcontext
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -22,11 +23,19 @@ from pointsman.cli import keys, output
 from pointsman.cli.attach import attach, detach
 from pointsman.cli.backup import backup, restore
 from pointsman.cli.cite import text, verify_answer
-from pointsman.cli.common import DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption, of_each, workspace_at
+from pointsman.cli.common import (
+    DatasetsOption,
+    EmbedderOption,
+    JsonOption,
+    WorkspaceOption,
+    check_no_service,
+    of_each,
+    workspace_at,
+)
 from pointsman.cli.copy import copy
 from pointsman.cli.mcp import mcp
 from pointsman.cli.serve import serve
-from pointsman.errors import InputError, PointsmanError
+from pointsman.errors import InputError, PointsmanError, UnmetNeedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
     from pointsman.indexing import IndexReport
     from pointsman.request import WorkspaceOptions
     from pointsman.retrieval.source import IndexingTechnique
+    from pointsman.store.local.collection import Verification
 
 app = typer.Typer(
     help="Decide where and how to look for each question, look there, and say why.\n\n"
@@ -49,7 +59,7 @@ app = typer.Typer(
 
 @app.command()
 def index(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files and folders.", show_default=False)],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH…", help="Files and folders.", show_default=False)],
     dataset: Annotated[
         str, typer.Option("--dataset", "-d", metavar="NAME", help="Target dataset; created if missing.")
     ],
@@ -96,9 +106,8 @@ def index(
             report, interrupted = stop.report, True
         output.index_report(report, target, as_json=as_json, interrupted=interrupted)
     if report.nothing_read and not report.problems and not interrupted:
-        places = ", ".join(map(str, paths))
         also = "" if hidden else "; hidden files and folders are skipped, unless you give --hidden"
-        sys.stderr.write(f"pointsman: no readable files in {places}{also}\n")
+        sys.stderr.write(f"pointsman: no readable files in {', '.join(paths)}{also}\n")
     if interrupted or report.nothing_read:
         raise typer.Exit(130 if interrupted else 1)
 
@@ -275,7 +284,7 @@ def delete(
             if not (ids or source):
                 raise InputError("nothing to delete; give ids, --source PATH or --all")
             count = target.delete(targets)
-        documents = "1 document" if count == 1 else f"{count} documents"
+        documents = output.counted(count, "document")
         sentence = (
             f"dataset {dataset!r} deleted; its documents could not be counted"
             if unread
@@ -297,14 +306,26 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check that documents and indexes agree; exit 1 if not."""
-    with workspace_at(workspace) as opened:
+    with workspace_at(workspace, service="repair datasets" if repair else None) as opened:
         if repair:
             repairs, unread = of_each(names or opened.own_names(), opened.repair)
             output.repairs(repairs, unread, as_json=as_json)
             problems = bool(unread)
         else:
             targets = names or (opened.names() if is_service(workspace) else opened.own_names())
-            verifications, unread = of_each(targets, lambda name: opened.dataset(name, create=False).verify())
+            refused: list[UnmetNeedError] = []
+
+            def check(name: str) -> Verification | None:
+                try:
+                    return opened.dataset(name, create=False).verify()
+                except UnmetNeedError as error:  # an attached collection; a service lists them among the others
+                    refused.append(error)
+                    return None
+
+            checked, unread = of_each(targets, check)
+            verifications = {name: result for name, result in checked.items() if result is not None}
+            if refused and (names or not verifications):
+                raise refused[0]
             output.verification(verifications, unread, as_json=as_json)
             problems = bool(unread) or any(result.problems for result in verifications.values())
     if problems:
@@ -353,22 +374,23 @@ def evaluate(
     Prints nDCG, recall and MRR as trec_eval counts them, and the latency of a search.
     """
     from pointsman.evaluation import run_eval
+    from pointsman.evaluation.runs import keep
     from pointsman.models.chosen import embedder_for
     from pointsman.settings import Settings
 
-    report = run_eval(
-        folder,
-        strategies,
-        k=k,
-        rerank=not no_rerank,
-        limit_queries=limit_queries,
-        embedder=embedder_for(Settings.load(), embedder),
-    )
-    output.evaluation(report, as_json=as_json)
-    if workspace is not None:
-        from pointsman.evaluation.runs import keep
-
-        with workspace_at(workspace, create=True, service="keep evaluations") as opened:
+    # opened first: a place that cannot keep the result is refused before the measurement, not after it
+    target = nullcontext() if workspace is None else workspace_at(workspace, create=True, service="keep evaluations")
+    with target as opened:
+        report = run_eval(
+            folder,
+            strategies,
+            k=k,
+            rerank=not no_rerank,
+            limit_queries=limit_queries,
+            embedder=embedder_for(Settings.load(), embedder),
+        )
+        output.evaluation(report, as_json=as_json)
+        if opened is not None:
             keep(opened.backend, report)
     if plot is not None:
         from pointsman.evaluation import draw
@@ -506,6 +528,7 @@ def demo(
     """
     from pointsman.cli.demo import run_demo
 
+    check_no_service(workspace)
     run_demo(workspace)
 
 
@@ -560,7 +583,8 @@ def run() -> None:
         sys.exit(0)
     except OSError as error:
         if error.filename is not None:  # not of the output
-            raise
+            sys.stderr.write(f"pointsman: {error.filename} cannot be read or written to: {error.strerror}\n")
+            sys.exit(1)
         _discard_output()
         sys.stderr.write(f"pointsman: the output cannot be written: {error.strerror}\n")
         sys.exit(1)

@@ -64,7 +64,8 @@ def attach(
             description=description,
         )
         count = len(dataset)
-        output.say({"dataset": name, "documents": count}, f"{name}: {count} documents attached", as_json=as_json)
+        sentence = f"{name}: {output.counted(count, 'document')} attached"
+        output.say({"dataset": name, "documents": count}, sentence, as_json=as_json)
 
 
 def detach(

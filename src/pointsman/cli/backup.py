@@ -9,7 +9,7 @@ import typer
 
 from pointsman._places import is_url, redacted
 from pointsman.cli import output
-from pointsman.cli.common import JsonOption, WorkspaceOption
+from pointsman.cli.common import JsonOption, WorkspaceOption, check_no_service
 from pointsman.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def _folder(workspace: str) -> Path:
     Raises:
         InputError: the workspace is in a server.
     """
+    check_no_service(workspace)
     if is_url(workspace):
         raise InputError(
             f"backup and restore are for folders; copy a workspace in a server with 'pointsman copy "

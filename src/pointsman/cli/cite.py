@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -43,21 +44,30 @@ def verify_answer(
     """Look up every quote and number of an answer in its sources; exit 1 if any is missing."""
     from pointsman.citations import verify
 
-    check = verify(sys.stdin.read() if str(answer) == "-" else _read(answer), _hits(hits))
+    check = verify(_read(answer), _hits(hits))
     output.answer_check(check, as_json=as_json)
     if not check.supported:
         raise typer.Exit(1)
 
 
 def _hits(path: Path) -> list[Hit]:
+    text = _read(path)
     try:
-        return [Hit.from_dict(hit) for hit in json.loads(_read(path))["hits"]]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return [Hit.from_dict(hit) for hit in json.loads(text)["hits"]]
+    except KeyError as error:
+        raise InputError(f"{path} is not output of 'pointsman search --json': it lacks {error}") from None
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is not output of 'pointsman search --json': {error}") from None
 
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+        if str(path) != "-":
+            return path.read_text("utf-8")
+        if sys.stdin is None:
+            raise InputError("standard input is closed; name a file")
+        return TextIOWrapper(sys.stdin.buffer, "utf-8").read()  # whatever the locale's encoding
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8: {error}") from None

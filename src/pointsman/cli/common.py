@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
@@ -121,8 +122,8 @@ def check_workspace(where: str) -> None:
     """
     if not is_url(where) and not (Path(where) / "datasets").is_dir():
         raise InputError(
-            f"there is no workspace at {where!r}; create one with 'pointsman index PATH --dataset NAME "
-            f"--workspace {where}', or name another with --workspace"
+            f"there is no workspace at {where!r}; name another, or create one with 'pointsman index PATH "
+            f"--dataset NAME --workspace {quote(where)}'"
         )
 
 

@@ -46,6 +46,9 @@ def copy(
         {"dataset": report.name, "documents": report.content.documents, "vectors": report.content.vectors}
         for report in reports
     ]
-    counts = ", ".join(f"{report.name} ({report.content.documents} documents)" for report in reports) or "nothing"
+    counts = (
+        ", ".join(f"{report.name} ({output.counted(report.content.documents, 'document')})" for report in reports)
+        or "nothing"
+    )
     sentence = f"copied to {redacted(target)} and compared: {counts}"
     output.say({"target": redacted(target), "datasets": value}, sentence, as_json=as_json)

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from pointsman.types import Explanation, Hit, Provenance, Refusal, RetrievalContext
     from pointsman.workspace import Routing, Workspace
 
+_LISTED = ("name", "description", "indexing_technique", "documents")
+_STATUS = (*_LISTED, "embedder", "vectors_due", "sequence", "keyword_index_sequence", "bytes")
 _SNIPPET = 320  # characters of a passage that are printed
 _WORD = re.compile(r"\w+")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # stored data must not control a terminal
@@ -178,7 +180,7 @@ def index_report(
         have = "has" if report.vectors_due == 1 else "have"
         out.print(f"  Keyword search finds all of them; {report.vectors_due:,} {have} no vector yet.", markup=False)
     for problem in report.problems[:20]:
-        out.print(f"  not read: {problem.path}: {problem.reason}", style="yellow", markup=False)
+        out.print(f"  not read: {problem.path}: {problem.reason}", style="yellow", markup=False, soft_wrap=True)
     if len(report.problems) > 20:
         out.print(f"  … and {len(report.problems) - 20} more; --json lists them all", style="yellow")
 
@@ -342,7 +344,7 @@ def dataset_list(workspace: Workspace, *, as_json: bool) -> bool:
     described_ones, problems = of_each(workspace.names(), described, (*UNREADABLE, InputError))
     rows = list(described_ones.values())
     if as_json:
-        print_json([*rows, *_unread(problems)])
+        print_json([*rows, *_unread(problems, _LISTED)])
     else:
         table(
             ["dataset", "documents", "indexed for", "description"],
@@ -352,8 +354,9 @@ def dataset_list(workspace: Workspace, *, as_json: bool) -> bool:
     return not problems
 
 
-def _unread(problems: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [{"name": name, "documents": None, "problem": problem} for name, problem in problems.items()]
+def _unread(problems: Mapping[str, str], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a row for each dataset that cannot be read: its problem, and null for what is unknown of it."""
+    return [{**dict.fromkeys(names), "name": name, "problem": problem} for name, problem in problems.items()]
 
 
 def print_problems(problems: Mapping[str, str]) -> None:
@@ -367,7 +370,7 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
     described, problems = of_each(workspace.names(), workspace.status, (*UNREADABLE, InputError))
     rows = list(described.values())
     place = workspace.place if is_url(workspace.place) else str(Path(workspace.place).resolve())
-    value = {"workspace": place, "datasets": [*rows, *_unread(problems)]}
+    value = {"workspace": place, "datasets": [*rows, *_unread(problems, _STATUS)]}
     if as_json:
         print_json(value)
         return not problems

@@ -99,7 +99,6 @@ def text_of(path: str | Path, *, sha256: str | None = None, limits: FileLimits |
 
     For plain text and source code it is the decoded content, with line ends as ``\n``; for other formats the extracted
     text. The same bytes always give the same text::
-    extracted. The same bytes always give the same text::
 
         text_of(path)[passage.metadata["start"] : passage.metadata["end"]] == passage.text
 
@@ -182,7 +181,7 @@ def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], hidden: bool)
     seen: set[str] = set()
     alone = len(roots) == 1 and roots[0].is_file()
     for root, name in zip(roots, _root_names(roots), strict=True):
-        prefix = name if len(roots) > 1 or root.is_file() else ""
+        prefix = name if len(roots) > 1 or not root.is_dir() else ""
         waiting = [(str(root), prefix)]
         while waiting:
             path, identity = waiting.pop()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import anyio
 
+from pointsman._twins import in_daemon
 from pointsman.errors import InputError
 
 if TYPE_CHECKING:
@@ -257,7 +258,8 @@ class _Worker:
         def job() -> None:
             outcome: Any
             try:
-                outcome = Outcome(context.run(function), None, _since(began))
+                with in_daemon():
+                    outcome = Outcome(context.run(function), None, _since(began))
             except Exception as error:  # noqa: BLE001  (an outcome: the caller decides)
                 outcome = Outcome(None, error, _since(began))
             except BaseException as error:  # noqa: BLE001  (raised in the calling thread)

@@ -459,8 +459,9 @@ def _not_embedded(pipelines: Sequence[Pipeline]) -> dict[int, tuple[Source, list
         for branch in pipeline.over.branches:
             if isinstance(branch, SourceBranch) and branch.source.lists_for(branch.method)[1]:
                 source = branch.source
-                if not source.can(Capability.VECTORS) or source.store.info.embedder is None:
-                    continue
+                stored = source.store.info.embedder
+                if not source.can(Capability.VECTORS) or stored is None or stored != source.embedder.name:
+                    continue  # vectors of another embedder are refused by the search itself
                 _, texts = batches.setdefault(id(source.query_vectors), (source, {}))
                 texts[pipeline.query.text] = None
                 texts.update(dict.fromkeys(variant.text for variant in pipeline.variants if not variant.as_passage))
