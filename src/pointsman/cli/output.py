@@ -495,11 +495,12 @@ def tuning(result: Tuning, *, kept: bool, as_json: bool) -> None:
 def calibrating(done: Calibrating, *, kept: bool, as_json: bool) -> None:
     """Print the result of `pointsman calibrate`, and whether it was stored."""
     coverage = None if done.calibration is None else done.calibration.coverage
+    minimums = {} if done.calibration is None else done.calibration.minimums
     value = {
         "questions": done.questions,
         "fits": [asdict(fit) for fit in done.fits],
         "coverage": None if coverage is None else round(coverage.most, 4),
-        "minimums": {} if done.calibration is None else dict(done.calibration.minimums),
+        "minimums": [{"form": form, "minimum": minimum} for form, minimum in minimums.items()],
         "reranking": None if done.reranking is None else asdict(done.reranking),
         "reason": done.reason,
         "kept": kept,

@@ -459,9 +459,8 @@ def _not_embedded(pipelines: Sequence[Pipeline]) -> dict[int, tuple[Source, list
         for branch in pipeline.over.branches:
             if isinstance(branch, SourceBranch) and branch.source.lists_for(branch.method)[1]:
                 source = branch.source
-                stored = source.store.info.embedder
-                if not source.can(Capability.VECTORS) or stored is None or stored != source.embedder.name:
-                    continue  # vectors of another embedder are refused by the search itself
+                if not _embeds(source):
+                    continue
                 _, texts = batches.setdefault(id(source.query_vectors), (source, {}))
                 texts[pipeline.query.text] = None
                 texts.update(dict.fromkeys(variant.text for variant in pipeline.variants if not variant.as_passage))
@@ -470,6 +469,14 @@ def _not_embedded(pipelines: Sequence[Pipeline]) -> dict[int, tuple[Source, list
         for number, (source, texts) in batches.items()
     }
     return {number: batch for number, batch in missing.items() if batch[1]}
+
+
+def _embeds(source: Source) -> bool:
+    """Whether queries can be embedded for a source; if not, its search says why."""
+    try:
+        return source.can(Capability.VECTORS) and source.store.info.embedder == source.embedder.name
+    except Exception:  # noqa: BLE001  (the search of this source raises it again)
+        return False
 
 
 def _search_words(pipelines: Sequence[Pipeline], number: int, error: Exception) -> None:
