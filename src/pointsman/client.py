@@ -39,7 +39,7 @@ from pointsman._remote import (
 from pointsman._twins import async_twin
 from pointsman._values import plain
 from pointsman.errors import FilterError, InputError, PointsmanError, ServiceError, UnknownNameError, UnmetNeedError
-from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_filter
+from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_optional
 from pointsman.passages import SourceText
 from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions, of_one_dataset
 from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
@@ -663,7 +663,8 @@ class RemoteDataset:
         """
         if ids is None and not filters:
             raise InputError("give ids or filters of the documents to delete; Client.drop deletes a dataset")
-        matching = {"filters": _sent_filter(parse_filter(filters))} if filters else {}
+        condition = parse_optional(filters)
+        matching = {} if condition is None else {"filters": _sent_filter(condition)}
         if ids is None:
             return self._deleted(matching)
         valid = list(filter(_can_be_an_id, check_ids(ids)))
@@ -880,11 +881,12 @@ class RemoteDataset:
         Raises:
             InputError: the vector, ``k`` or a filter is invalid.
         """
-        wanted = None if not filters else _sent_filter(parse_filter(filters))
+        condition = parse_optional(filters)
         try:
             numbers = [float(number) for number in vector]
         except (TypeError, ValueError) as error:
             raise InputError(f"a vector is a list of numbers: {error}") from error
+        wanted = None if condition is None else _sent_filter(condition)
         body = {"vector": numbers, "k": check_top_k(k), "filters": wanted}
         reply = self._service.call(self._request("POST", "/nearest", as_json(body)))
         with self._service.reading("hits"):
@@ -1178,7 +1180,8 @@ def _with_history(query: Query) -> dict[str, Any]:
 
 def _matching(filters: str | Mapping[str, Any] | Filter | None) -> dict[str, str]:
     """Return the URL parameters of a filter; empty without a filter."""
-    return {"filters": str(parse_filter(filters))} if filters else {}
+    condition = parse_optional(filters)
+    return {} if condition is None else {"filters": str(condition)}
 
 
 def _encoded(parameters: Mapping[str, Any]) -> str:
@@ -1199,7 +1202,7 @@ def _encoded(parameters: Mapping[str, Any]) -> str:
 def _sent_filter(filters: Filter) -> str | dict[str, Any]:
     """Return a filter as an expression, or as a mapping if the expression would be too long to parse.
 
-    >>> _sent_filter(parse_filter({"year": {"gte": 2020}}))
+    >>> _sent_filter(parse_optional({"year": {"gte": 2020}}))
     'year >= 2020'
     """
     text = str(filters)

@@ -27,7 +27,7 @@ from pointsman.filters import (
     StartsWith,
     equal_to,
     one_of,
-    parse_filter,
+    parse_optional,
 )
 from pointsman.integrations._shared import (
     ForeignEmbedder,
@@ -137,7 +137,7 @@ class PointsmanRetriever(TheirRetriever):
 
     def _merged(self, options: dict[str, Any]) -> tuple[Filter | None, dict[str, Any]]:
         merged = {**self.options, **options}
-        return _filter(merged.pop("filters", None)), merged
+        return parse_optional(merged.pop("filters", None)), merged
 
 
 class PointsmanVectorStore(VectorStore):
@@ -668,10 +668,6 @@ def _no_others(accepted: str, options: Mapping[str, Any]) -> None:
     """
     if options:
         raise InputError(f"{accepted}, not {', '.join(sorted(options))}")
-
-
-def _filter(filters: Filters) -> Filter | None:
-    return parse_filter(filters) if filters else None
 
 
 def _write(

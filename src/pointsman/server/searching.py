@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError, RetrievalError
-from pointsman.filters import parse_filter
+from pointsman.filters import parse_optional
 from pointsman.registry import STRATEGIES
 from pointsman.request import SearchRequest
 from pointsman.retrieval.fusion import METHODS
@@ -92,7 +92,7 @@ def prepared(state: State, access: Access, texts: Sequence[str], options: Search
         raise Problem("invalid-input", f"queries and messages have {total:,} characters, the limit is {most:,}")
     if options.k > limits.max_k:
         raise Problem("invalid-input", f"k is {options.k}, the limit is {limits.max_k}")
-    filters = parse_filter(options.filters) if options.filters else None
+    filters = parse_optional(options.filters)
     history = tuple(Message(message.role, message.text) for message in options.history)
     usual, timeout = workspace.workflow.timeout, options.timeout
     longest = limits.search_seconds if usual is None else min(usual, limits.search_seconds)
