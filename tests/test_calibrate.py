@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -97,6 +97,7 @@ def test_what_is_no_calibration_is_not_kept(workspace: Workspace, folder: Path) 
         partial(workspace.keep_calibration, "yard"),
         partial(workspace.keep_reranking, "yard"),
     ):
+        wrong: Any
         for wrong in (5, "x", {}):
             with pytest.raises(InputError, match="a workspace keeps a"):
                 keep(wrong)

@@ -647,7 +647,7 @@ def test_what_cannot_be_sent_is_told(client: Client, options: dict[str, Any], me
         asyncio.run(client.asearch(query, **options))
 
 
-INVALID: list[Callable[[Any], Any]] = [
+INVALID_CALLS: list[Callable[[Any], Any]] = [
     lambda dataset: dataset.delete([1]),
     lambda dataset: dataset.delete(5),
     lambda dataset: dataset.delete(filters={}),
@@ -682,7 +682,7 @@ def both(workspace: Workspace, client: Client) -> Iterator[list[Any]]:
     workspace.drop("both")
 
 
-@pytest.mark.parametrize("call", INVALID)
+@pytest.mark.parametrize("call", INVALID_CALLS)
 def test_invalid_arguments_are_input_errors_in_both(both: list[Any], call: Callable[[Any], Any]) -> None:
     for dataset in both:
         with pytest.raises(InputError):

@@ -269,7 +269,7 @@ class TestI5:
         workspace.llm = ScriptedLLM(lambda _: TEXTS["switch"])
         talk = (Message("user", "what does a railway switch do?"), Message("assistant", "It guides trains."))
         questions = ["compare a switch and a signal", "чем отличается сигнал от стрелки", "tea", "green tea"]
-        batch = [*questions, self.QUESTION, Query("and where is it?", history=talk)]
+        batch: list[str | Query] = [*questions, self.QUESTION, Query("and where is it?", history=talk)]
         answers = workspace.search_many(batch, 2)
         alone = [workspace.search(question, 2) for question in batch]
         assert [answer.plan.reason for answer in answers] == [answer.plan.reason for answer in alone]

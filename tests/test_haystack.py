@@ -447,9 +447,9 @@ def test_policies_are_those_of_haystack(store: PointsmanDocumentStore) -> None:
     for policy in ("fail", "none"):
         with pytest.raises(DuplicateDocumentError):
             store.write_documents(known, policy)  # type: ignore[arg-type]
-    for policy in ("nonsense", None):
+    for unknown in ("nonsense", None):
         with pytest.raises(ValueError, match="DuplicatePolicy"):
-            store.write_documents(known, policy)  # type: ignore[arg-type]
+            store.write_documents(known, unknown)  # type: ignore[arg-type]
     assert [one.content for one in store.filter_documents() if one.id == "0"] == [TEXTS[0]]
 
 
@@ -514,6 +514,7 @@ def test_a_store_is_opened_once_by_all_threads(monkeypatch: pytest.MonkeyPatch) 
 def test_locations(tmp_path: Path) -> None:
     pipeline = Pipeline()
     pipeline.add_component("words", PointsmanRetriever(PointsmanDocumentStore(tmp_path)))
-    assert Pipeline.loads(pipeline.dumps()).get_component("words").document_store.location == str(tmp_path)
+    retriever: Any = Pipeline.loads(pipeline.dumps()).get_component("words")
+    assert retriever.document_store.location == str(tmp_path)
     with pytest.raises(UnmetNeedError, match="is a service"):
         PointsmanDocumentStore("http://127.0.0.1:8080")

@@ -283,6 +283,7 @@ async def test_no_text_is_lost(dataset: Dataset) -> None:
     assert store.add_texts(["a lamp"], [{"n": 9}], ids=["lamp"]) == ["lamp"]
     assert [one.metadata for one in store.get_by_ids(["lamp"])] == [{"n": 9}]
     count = len(dataset)
+    options: dict[str, Any]
     for options in ({"ids": ["x"]}, {"ids": ["x", "y", "z"]}, {"metadatas": [{}]}):
         with pytest.raises(InputError, match=r"for 2 (texts|documents)"):
             store.add_texts(["a lamp", "a bell"], **options)

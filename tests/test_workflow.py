@@ -245,6 +245,7 @@ class Hanging(HashingEmbedder):
 
 def test_i1_a_workflow_searches_a_list(datasets: tuple[Dataset, Dataset]) -> None:
     workflow = RetrievalWorkflow()
+    wrong: Any
     for wrong in (datasets[0], Fixed(("a", 1.0)), None, 5, {}, "rails"):
         for ask in (workflow.search, workflow.retrieve, lambda query, source: workflow.search_many([query], source)):
             with pytest.raises(
