@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from pointsman import Document, InputError, Workspace
 from pointsman.calibrate import Calibrating, ece
 from pointsman.cli.app import app
+from pointsman.evaluation.tune import tune
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.request import SearchRequest
 from pointsman.retrieval.dataset_calibration import (
@@ -181,6 +182,18 @@ def test_m1_made_questions_never_replace_what_people_asked(tmp_path: Path) -> No
 def test_m1_too_few_labels_fit_nothing(workspace: Workspace) -> None:
     with pytest.raises(InputError, match="at least 20 are needed"):
         workspace.calibrate("yard", *labels(10))
+
+
+@pytest.mark.parametrize(("queries", "qrels"), [
+    (5, {}), (["where"], {}), ({"1": 5}, {}), ({1: "where"}, {}), (None, {"1": {"a": 1}}),
+    ({"1": "where"}, None), ({"1": "where"}, {"1": "a"}), ({"1": "where"}, {"1": {"a": "x"}}),
+    ({"1": "where"}, {"1": {1: 1}}),
+])  # fmt: skip
+def test_m1_labels_of_a_wrong_type_are_named(workspace: Workspace, queries: Any, qrels: Any) -> None:
+    with pytest.raises(InputError, match=r"(queries|qrels|the grades of query '1') are a mapping"):
+        workspace.calibrate("yard", queries, qrels)
+    with pytest.raises(InputError, match=r"(queries|qrels|the grades of query '1') are a mapping"):
+        tune(workspace.dataset("yard"), queries, qrels)
 
 
 def test_m1_a_dataset_takes_its_calibration_along_when_it_goes(tmp_path: Path, done: Calibrating) -> None:

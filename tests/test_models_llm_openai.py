@@ -201,6 +201,21 @@ def test_garbage_is_a_model_error(server: Server, make: Make, body: bytes, kind:
         make(max_retries=0).complete("hi")
 
 
+def test_a_refusal_is_a_model_error(server: Server, make: Make) -> None:
+    """Its text is not an answer, which HyDE, for example, would search for."""
+    server.answer = lambda request: completion(None, refusal="I cannot help with that.")
+    model = make()
+    with pytest.raises(ModelError, match="refused: I cannot help with that"):
+        model.complete("hi")
+    assert model.usage.calls == 1
+
+
+def test_an_answer_in_parts_is_read_as_one(server: Server, make: Make) -> None:
+    parts: Any = [{"type": "text", "text": "a railway "}, {"type": "image"}, 5, {"type": "text", "text": "switch"}]
+    server.answer = lambda request: completion(parts)
+    assert make().complete("hi").text == "a railway switch"
+
+
 def test_no_server_at_all() -> None:
     llm = OpenAILLM("m", "http://user:password@127.0.0.1:9/v1", KEY, max_retries=0)
     with pytest.raises(ModelError, match=r"'m' at http://127.0.0.1:9/v1 failed: APIConnectionError"):

@@ -209,6 +209,9 @@ def test_nothing_to_search(either: Search) -> None:
         ({"timeout": -1}, InputError, "seconds above 0"),
         ({"reranker": object()}, InputError, "subclasses BaseRefiner"),
         ({"refiners": [print]}, InputError, "subclasses BaseRefiner"),
+        ({"policy": 5}, InputError, "a policy is a Policy or None, not 5"),
+        ({"breaker": 5}, InputError, "a breaker is a Breaker, not 5"),
+        ({"router": 5}, InputError, "a router subclasses BaseRouter, 5 does not"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(options: dict[str, Any], error: type[Exception], message: str) -> None:

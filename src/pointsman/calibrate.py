@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError
 from pointsman.request import SearchRequest
-from pointsman.reranking import Judged, first_hits, labelled_questions, measured_reranking, without_models
+from pointsman.reranking import Judged, check_labels, first_hits, labelled_questions, measured_reranking, without_models
 from pointsman.retrieval.background import spread_evenly
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.candidates import StoreResults
@@ -149,8 +149,10 @@ def calibrate(
         on_progress: called with the number of questions done.
 
     Raises:
-        InputError: there are fewer than twenty answered questions.
+        InputError: there are fewer than twenty answered questions, or the labels are invalid.
     """
+    if queries is not None or qrels is not None:
+        check_labels(queries, qrels)
     study = _Study(dataset, on_progress or (lambda *_: None))
     labelled = queries is not None
     study.reranking = reranking = study.measured_reranking(queries, qrels or {})

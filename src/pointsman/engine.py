@@ -92,6 +92,14 @@ class Stages:
         check_method(self.strategy)
         check_top_k(self.depth)
         Deadline(self.timeout)
+        if not isinstance(self.policy, Policy | None):
+            raise InputError(f"a policy is a Policy or None, not {self.policy!r:.80}")
+        if not isinstance(self.breaker, Breaker):
+            raise InputError(
+                f"a breaker is a Breaker, not {self.breaker!r:.80}; Breaker(None) never leaves anything out"
+            )
+        if self.router is not None and not callable(getattr(self.router, "decide", None)):
+            raise InputError(f"a router subclasses BaseRouter, {self.router!r:.80} does not")
         for stage in (self.reranker, *self.refiners):
             if stage is not None and not isinstance(stage, BaseRefiner):
                 raise InputError(f"a refiner subclasses BaseRefiner, {stage!r:.80} does not")

@@ -13,7 +13,7 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pointsman.errors import PointsmanError
+from pointsman.errors import InputError, PointsmanError
 from pointsman.request import SearchRequest
 from pointsman.retrieval.background import evenly
 from pointsman.retrieval.dataset_calibration import Reranking
@@ -67,6 +67,24 @@ def measured_reranking(engine: Engine, questions: Iterable[Judged], kind: str) -
     except PointsmanError as error:
         return Reranking(setting, False, f"0 {kind}", 0.0, 0.0, 0.0, 0.0, str(error))
     return None if reranker is None else _compared(reranker, questions, kind)
+
+
+def check_labels(queries: object, qrels: object) -> None:
+    """Check that labels are mappings as `pointsman.evaluation.read_labels` returns them.
+
+    Raises:
+        InputError: they are not.
+    """
+    if not isinstance(queries, Mapping) or not all(isinstance(text, str) for pair in queries.items() for text in pair):
+        raise InputError(f"queries are a mapping of ids to texts, not {queries!r:.80}")
+    if not isinstance(qrels, Mapping):
+        raise InputError(f"qrels are a mapping of query ids to grades by document id, not {qrels!r:.80}")
+    for query, grades in qrels.items():
+        if not isinstance(grades, Mapping) or not all(
+            isinstance(name, str) and isinstance(grade, int | float) for name, grade in grades.items()
+        ):
+            wanted = "a mapping of document ids to numbers"
+            raise InputError(f"the grades of query {query!r:.80} are {wanted}, not {grades!r:.80}")
 
 
 def labelled_questions(engine: Engine, dataset: Dataset, queries: Mapping[str, str], qrels: Grades) -> Iterator[Judged]:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman.errors import InputError
-from pointsman.reranking import labelled_questions, lower_end, measured_reranking, ndcg, without_models
+from pointsman.reranking import (
+    check_labels,
+    labelled_questions,
+    lower_end,
+    measured_reranking,
+    ndcg,
+    without_models,
+)
 from pointsman.retrieval.policy import Policy, measured
 from pointsman.types import Query, check_top_k
 
@@ -88,6 +95,7 @@ def tune(
             documents in it.
     """
     check_top_k(k)
+    check_labels(queries, qrels)
     if dataset.lists_for("auto") != (True, True):
         raise InputError(f"dataset {dataset.name!r} keeps only one list; there is nothing to weigh")
     default = replace(policy or measured(), vector_weight=1.0, strategy=None)

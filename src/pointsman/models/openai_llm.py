@@ -177,7 +177,8 @@ class OpenAILLM(BaseLLM):
         try:
             message = answer.choices[0].message
             calls = message.tool_calls or ()
-            text = calls[0].function.arguments if calls else message.content or message.refusal or ""  # type: ignore[union-attr]
+            text = calls[0].function.arguments if calls else _text_of(message.content)  # type: ignore[union-attr]
+            refusal = "" if text else message.refusal
             cost = Usage(
                 answer.usage.prompt_tokens or 0 if answer.usage else 0,
                 answer.usage.completion_tokens or 0 if answer.usage else 0,
@@ -190,6 +191,8 @@ class OpenAILLM(BaseLLM):
             ) from error
         with self._lock:
             self._usage += cost
+        if refusal:
+            raise ModelError(self._safe(f"{self._model!r} at {self.base_url} refused: {refusal!s:.200}"))
         return Completion(str(text), _json(text) if structured else None, cost)
 
     def _safe(self, message: str) -> str:
@@ -211,6 +214,14 @@ class DashScopeLLM(OpenAILLM):
         if not key:
             raise InputError("DashScope needs a key; set DASHSCOPE_API_KEY, or give api_key")
         super().__init__(model, base_url, key, **settings)
+
+
+def _text_of(content: Any) -> str:
+    """Return the text of a message, which some servers send in parts."""
+    if isinstance(content, list):
+        texts = (part.get("text") for part in content if isinstance(part, dict))
+        return "".join(text for text in texts if isinstance(text, str))
+    return content or ""
 
 
 class _NotSupportedError(ModelError):
