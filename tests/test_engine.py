@@ -32,6 +32,7 @@ from pointsman.errors import UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest, StrategyName
+from pointsman.retrieval import telemetry
 from pointsman.retrieval.pool import LISTS
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.rerank import BaseReranker
@@ -285,7 +286,10 @@ class TestCost:
         workspace.search("railway switch", 4, **options)
 
     @pytest.mark.parametrize(("options", "most"), [({}, 33), ({"effort": "fast", "rerank": False}, 32)])
-    def test_files(self, workspace: Workspace, options: dict[str, Any], most: int) -> None:
+    def test_files(
+        self, workspace: Workspace, options: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(telemetry, "_api", lambda: None)  # other tests may have made a collector
         self.search(workspace, **options)
         root = str(Path(pointsman.__file__).parent)
         entered: set[str] = set()
