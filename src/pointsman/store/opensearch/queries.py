@@ -69,6 +69,7 @@ ANALYSIS: Final = {
 TOKENS: Final = {"type": "text", "analyzer": "pm", "index_options": "freqs", "similarity": "pm"}
 LENGTH: Final = {"type": "integer", "index": False}
 _MARGIN: Final = 2  # candidates scored with exact lengths, as a multiple of those returned
+_FEWEST: Final = 50  # but at least so many
 _EXACT: Final = """
     if (doc['length'].size() == 0) { return _score; }
     int length = (int) doc['length'].value;
@@ -347,7 +348,7 @@ def exactly(terms: Mapping[str, int], size: int, bm25: BM25) -> dict[str, Any]:
         for term, count in terms.items()
     ]
     rescoring = {"rescore_query": {"bool": {"should": should}}, "query_weight": 0.0}
-    return {"window_size": min(_MARGIN * size, MOST), "query": rescoring}
+    return {"window_size": min(max(_MARGIN * size, _FEWEST), MOST), "query": rescoring}
 
 
 def holding(terms: Iterable[str], *, lengths: bool = False) -> dict[str, Any]:
