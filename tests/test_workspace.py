@@ -57,6 +57,13 @@ def test_an_unknown_name_is_not_taken_for_the_lack_of_any(workspace: Workspace) 
         workspace.dataset("rails").text("nope.md")
 
 
+def test_a_link_to_itself_is_no_dataset(tmp_path: Path, workspace: Workspace) -> None:
+    workspace.dataset("rails").add(corpus(5))
+    (tmp_path / "work" / "datasets" / "loop").symlink_to("loop")
+    assert workspace.names() == ["rails"]
+    assert len(workspace.search("rail", refuse=False)) > 0
+
+
 def test_datasets_are_kept(tmp_path: Path, workspace: Workspace) -> None:
     workspace.dataset("rails", description="about rails").add(corpus(5))
     workspace.dataset("лампы", indexing_technique="keyword").make()

@@ -440,7 +440,9 @@ def _exists(path: str) -> bool:
     """Whether there is such a file; unlike `os.path.exists`, raises PermissionError if that cannot be seen."""
     try:
         os.stat(path)  # noqa: PTH116  (called by every search)
-    except (FileNotFoundError, NotADirectoryError):
+    except PermissionError:
+        raise
+    except OSError:  # missing, or a link to itself
         return False
     return True
 
