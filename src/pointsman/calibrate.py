@@ -176,12 +176,11 @@ def calibrate(
     rows += study.unanswered()
     fits, kept, halves = _fits(rows, labelled=labelled)
     parts = [str(fit) for fit in fits]
-    coverage = None
+    coverage, minimums = None, dict[Form, float]()
     if queries is not None and count >= 2 * FEWEST:
-        coverage = study.coverage(queries, qrels or {}, halves)
+        coverage, minimums = study.coverage(queries, qrels or {}, halves), _minimums(rows, halves)
     if coverage is not None:
         parts.append(f"coverage of up to {coverage.most:.2f} can be promised")
-    minimums = _minimums(rows, halves) if labelled and count >= 2 * FEWEST else {}
     if minimums:
         least = ", ".join(f"{minimum:.2f} ({form})" for form, minimum in minimums.items())
         parts.append(f"refused below {least}, which at most {REFUSED:.0%} of such questions are")

@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.errors import ConflictError, InputError, StoreError, UnknownNameError
 from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record
 from pointsman.store.opensearch.cluster import Address, Cluster
-from pointsman.store.opensearch.queries import ANALYSIS, DERIVED, FORMAT, MOST, TOKENS, index, near, vector_field, words
+from pointsman.store.opensearch.queries import (
+    ANALYSIS,
+    DERIVED,
+    FORMAT,
+    MOST,
+    TOKENS,
+    constants,
+    index,
+    near,
+    vector_field,
+    words,
+)
 from pointsman.store.opensearch.store import Factors, OpenSearchStore
 
 if TYPE_CHECKING:
@@ -99,8 +110,7 @@ class OpenSearchBackend(BaseBackend):
             "seq": 0,
             "notes": {},
         }
-        k1, b = float(settings.get("bm25_k1", 1.2)), float(settings.get("bm25_b", 0.75))
-        body = index(self._shards, self._replicas, k1, b) | {"aliases": {self._alias(identity): {}}}
+        body = index(self._shards, self._replicas, *constants(settings)) | {"aliases": {self._alias(identity): {}}}
         self._cluster.make_index(f"{self._alias(identity)}-1", body)
         path = f"/{self._catalogue}/_create/{_id(_DATASET, name)}"
         if self._cluster.ask("PUT", path, record, accepted=(409,), refresh=True) is None:  # another process was first

@@ -93,6 +93,11 @@ class BM25:
     mean: float
 
 
+def constants(settings: Mapping[str, Any]) -> tuple[float, float]:
+    """Return k1 and b of BM25 as a dataset's settings have them; its index is made with these."""
+    return float(settings.get("bm25_k1", 1.2)), float(settings.get("bm25_b", 0.75))
+
+
 def vector_field(dimensions: int) -> dict[str, Any]:
     """Return the mapping of vectors, compared by cosine in Lucene's HNSW."""
     parameters = {"m": 16, "ef_construction": 128}
@@ -336,12 +341,12 @@ def words(terms: Mapping[str, int], filters: Sequence[dict[str, Any]]) -> dict[s
 
 def exactly(terms: Mapping[str, int], size: int, bm25: BM25) -> dict[str, Any]:
     """Return a rescoring of the best of `words` with the exact lengths of documents."""
-    constants = {"k1": bm25.k1, "b": bm25.b, "mean": bm25.mean}
+    parameters = {"k1": bm25.k1, "b": bm25.b, "mean": bm25.mean}
     should = [
         {
             "script_score": {
                 "query": {"term": {"tokens": term}},
-                "script": {"source": _EXACT, "params": {**constants, "term": term}},
+                "script": {"source": _EXACT, "params": {**parameters, "term": term}},
                 "boost": float(count),
             }
         }

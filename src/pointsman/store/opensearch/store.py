@@ -36,6 +36,7 @@ from pointsman.store.opensearch.queries import (
     LENGTH,
     MOST,
     clause,
+    constants,
     exactly,
     facts_of,
     holding,
@@ -132,8 +133,7 @@ class OpenSearchStore(BaseStore):
         self._embedder: str | None = about.get("embedder")
         self._dimensions: int | None = about.get("dimensions")
         self._statistics: tuple[float, Statistics] | None = None
-        settings = json.loads(about["settings"])
-        self._constants = float(settings.get("bm25_k1", 1.2)), float(settings.get("bm25_b", 0.75))
+        self._constants = constants(json.loads(about["settings"]))
         self._mean_length: tuple[float, float] | None = None  # when it was measured
         self._bulk = threading.local()
         if about["analyzer"] != DERIVED:
