@@ -103,8 +103,8 @@ def answering(status: int = 200, body: bytes = b"hello", *, route: bool = True, 
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> logging.Logger:
-    caplog.set_level(logging.DEBUG, "pointsman.access")
-    return logging.getLogger("pointsman.access")
+    caplog.set_level(logging.DEBUG, "observed")  # its own: servers of other tests may still write to the usual one
+    return logging.getLogger("observed")
 
 
 def series(metrics: Metrics) -> dict[str, float]:
@@ -148,7 +148,7 @@ class TestObserved:
         assert line.pop("milliseconds") >= 0
         assert line == {
             "level": "info",
-            "logger": "pointsman.access",
+            "logger": "observed",
             "message": "request",
             "request_id": "abc",
             "method": "POST",
@@ -170,8 +170,8 @@ class TestObserved:
 
     def test_probes_are_silent(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Route, "path", "/health")
-        caplog.set_level(logging.INFO, "pointsman.access")
-        Asked(Observed(answering(), Metrics(), logging.getLogger("pointsman.access")), "/health")
+        caplog.set_level(logging.INFO, "observed")
+        Asked(Observed(answering(), Metrics(), logging.getLogger("observed")), "/health")
         assert not caplog.records
 
     def test_counting(self) -> None:
