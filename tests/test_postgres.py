@@ -10,6 +10,7 @@ import random
 import threading
 import time
 import uuid
+from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -322,6 +323,20 @@ def _write_there(url: str, name: str, writer: int, count: int) -> None:
         store.delete([f"{writer} 0"])
 
 
+def _fork_there(url: str, name: str) -> tuple[list[str], int, list[str]]:
+    """The ids as seen before a fork, the status of the child, which is 0 if it sees the same, and the ids after it."""
+    from pointsman.store.postgres import PostgresBackend
+
+    with PostgresBackend(url) as backend:
+        store = backend.open(name)
+        assert store is not None
+        before = store.ids()
+        child = os.fork()
+        if not child:
+            os._exit(0 if store.ids() == before else 1)
+        return before, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), store.ids()
+
+
 class TestManyWriters:
     def test_processes_write_at_once(self, postgres: PostgresServer, store: PostgresStore, backend: Any) -> None:
         url, name = f"{postgres.url}?schema=tests", name_of(backend, store)
@@ -342,13 +357,13 @@ class TestManyWriters:
         assert store.statistics().documents == len(documents)
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
-    def test_a_fork_has_connections_of_its_own(self, store: PostgresStore) -> None:
+    def test_a_fork_has_connections_of_its_own(
+        self, postgres: PostgresServer, store: PostgresStore, backend: Any
+    ) -> None:
         store.write([Document("1", "lamp")])
-        child = os.fork()
-        if not child:
-            os._exit(0 if store.ids() == ["1"] else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert store.ids() == ["1"]
+        url, name = f"{postgres.url}?schema=tests", name_of(backend, store)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:  # threads of other tests: none
+            assert process.submit(_fork_there, url, name).result(60) == (["1"], 0, ["1"])
 
 
 class TestKeeping:

@@ -14,6 +14,8 @@ import pytest
 from kill_kit import WORKER, Killing
 from pointsman.errors import StoreError
 from pointsman.store.local import vectors
+from pointsman.store.local.collection import Collection
+from pointsman.store.local.files import ExclusiveLock
 from pointsman.types import Document
 from store_kit import add, corpus, opened, sound, unit
 
@@ -63,6 +65,55 @@ def test_readers_during_writes(tmp_path: Path) -> None:
         assert searches > 1
     sound(store)
     store.close()
+
+
+def test_a_writer_waits_for_a_reader_that_heals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, reader = opened(tmp_path), opened(tmp_path)
+    add(store, corpus(3))
+    healing, heal = threading.Event(), Collection._heal_quietly
+
+    def slowly(collection: Collection) -> None:
+        healing.set()
+        time.sleep(0.1)
+        heal(collection)
+
+    monkeypatch.setattr(Collection, "_wants_base", property(lambda collection: collection is reader))
+    monkeypatch.setattr(Collection, "_heal_quietly", slowly)
+    searching = threading.Thread(target=reader.keyword.search, args=("rail", 1))
+    searching.start()
+    assert healing.wait(10)
+    add(store, [Document("late", "rail")])
+    searching.join()
+    assert len(store.truth) == 4
+    for one in (reader, store):
+        one.close()
+
+
+def test_a_fork_keeps_no_lock_and_takes_none_away(tmp_path: Path) -> None:
+    lock, other = ExclusiveLock(tmp_path / "lock"), ExclusiveLock(tmp_path / "lock")
+    assert lock.acquire()
+    assert lock._descriptor is not None
+    (began, begin), (ends, end) = os.pipe(), os.pipe()
+    process = os.fork()
+    if process == 0:  # the child: it gives its copy of the lock up, and keeps a copy of the descriptor
+        try:
+            os.close(end)
+            os.dup(lock._descriptor)
+            lock.release()
+            os.write(begin, b"x")
+            os.read(ends, 1)
+        finally:
+            os._exit(0)
+    try:
+        assert os.read(began, 1) == b"x"
+        assert not other.acquire()
+        lock.release()
+        assert other.acquire()
+        other.release()
+    finally:
+        for descriptor in (began, begin, ends, end):
+            os.close(descriptor)
+        os.waitpid(process, 0)
 
 
 def test_threads_search_while_another_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

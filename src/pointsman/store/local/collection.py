@@ -619,7 +619,7 @@ class Collection:
             return
         already = self._lock.held
         try:
-            self._become_writer()
+            self._become_writer(healing=True)
             self._heal_quietly()
         except LockedError:
             log.debug("%s is being written to; its writer will bring the indexes up to date", self._directory)
@@ -676,8 +676,11 @@ class Collection:
         except FileNotFoundError as error:
             raise _replaced(self._directory) from error
 
-    def _become_writer(self) -> None:
+    def _become_writer(self, *, healing: bool = False) -> None:
         """Acquire the lock unless it is held; then read what others have written meanwhile.
+
+        Args:
+            healing: whether a reader only brings the indexes up to date.
 
         Raises:
             LockedError: another process holds it.
@@ -686,7 +689,7 @@ class Collection:
         if self._lock.held:
             return
         try:
-            self._lock.acquire()
+            self._lock.acquire(healing=healing)
         except FileNotFoundError as error:
             raise _replaced(self._directory) from error
         try:

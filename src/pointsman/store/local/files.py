@@ -32,6 +32,7 @@ _NOT_FOR_US: Final = frozenset({errno.EACCES, errno.EPERM})
 _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _LEAST_ROOM: Final = 1 << 20  # bytes; with less free space, an unexplained failure is attributed to a full disk
 _HOLD_SECONDS: Final = 10.0  # for a process that is changing a directory, which takes milliseconds
+_HEALING_SECONDS: Final = 2.0  # for a reader that is bringing the indexes up to date, which takes milliseconds
 POLL_SECONDS: Final = 0.005
 """Interval at which waiters check a lock, in seconds; a check costs some 20 microseconds."""
 
@@ -203,7 +204,7 @@ def steady(directory: Path, *, alone: bool = False) -> Iterator[bool]:
         yield descriptor is not None
     finally:
         if descriptor is not None:
-            os.close(descriptor)
+            _unlock(descriptor)
 
 
 def _locked_descriptor(directory: Path, operation: int) -> int | None:
@@ -235,6 +236,13 @@ def _try_lock(descriptor: int, operation: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _unlock(descriptor: int) -> None:
+    """Release a lock and close its descriptor; if only closed, a process forked meanwhile would keep the lock."""
+    with suppress(OSError):  # closing releases it too
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 def _is(path: Path, descriptor: int) -> bool:
@@ -342,12 +350,13 @@ def collect_leftovers(folder: Path) -> int:
 class ExclusiveLock:
     """An exclusive lock on a separate file in an existing directory; the kernel frees it when its holder dies.
 
-    It belongs to the object, not to a thread.
+    It belongs to the object, not to a thread; and to the process that acquired it, not to processes forked from that.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor: int | None = None
+        self._process = 0
 
     @property
     def held(self) -> bool:
@@ -360,7 +369,7 @@ class ExclusiveLock:
         try:
             # A lock on a file that was removed, or whose directory was, would exclude no one.
             if _try_lock(descriptor, fcntl.LOCK_EX) and _is(self.path, descriptor):
-                self._descriptor, descriptor = descriptor, -1
+                self._descriptor, self._process, descriptor = descriptor, os.getpid(), -1
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -375,7 +384,7 @@ class ExclusiveLock:
         """Release the lock."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            os.close(descriptor)
+            (_unlock if self._process == os.getpid() else os.close)(descriptor)
 
     def __del__(self) -> None:
         self.release()  # in case close is never called
@@ -384,7 +393,8 @@ class ExclusiveLock:
 class WriterLock:
     """One writer per dataset for all processes of this machine; the kernel frees it when its holder dies.
 
-    Waiting processes queue at a separate lock, so that a process that writes repeatedly lets others in.
+    Waiting processes queue at a separate lock, so that a process that writes repeatedly lets others in. A reader holds
+    it for a moment to bring the indexes up to date, and says so; writers wait for that.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -404,8 +414,11 @@ class WriterLock:
         with translated(self._directory):
             return self._lock.path.is_dir()
 
-    def acquire(self) -> None:
-        """Become the writer at once, or fail.
+    def acquire(self, *, healing: bool = False) -> None:
+        """Become the writer at once, or fail; a reader that is healing the indexes is waited for.
+
+        Args:
+            healing: whether a reader asks; it waits for nobody.
 
         Raises:
             LockedError: another process is the writer; the message names it if known.
@@ -414,16 +427,18 @@ class WriterLock:
         """
         if self.held:
             return
+        until = monotonic() + _HEALING_SECONDS
         try:
-            acquired = self._lock.acquire()
+            while not self._lock.acquire():
+                if healing or self._note()[1] == "writing" or monotonic() >= until:
+                    raise self._locked()
+                sleep(POLL_SECONDS)
         except FileNotFoundError:
             raise
         except OSError as error:
             raise store_error(self._directory, error) from error
-        if not acquired:
-            raise self._locked()
         with suppress(OSError):  # on a full disk, messages to others lack the number
-            self._holder.write_text(str(os.getpid()))
+            self._holder.write_text(f"{os.getpid()}{' healing' if healing else ''}")
 
     @property
     def wanted(self) -> bool:
@@ -478,12 +493,19 @@ class WriterLock:
         )
 
     def _who(self) -> str:
-        try:
-            process = int(self._holder.read_text())
-        except (OSError, ValueError):
-            return "another process"  # it has just come or gone: the message lacks its number
+        process, _ = self._note()
+        if process is None:
+            return "another process"  # the message lacks its number
         return (
             "this same process, which opened it twice"
             if process == os.getpid()
             else f"another process (process {process})"
         )
+
+    def _note(self) -> tuple[int | None, str]:
+        """Return the number of the holder's process, and what it does; no number if it has just come or gone."""
+        try:
+            process, *doing = self._holder.read_text().split()
+            return int(process), " ".join(doing) or "writing"
+        except (OSError, ValueError):
+            return None, ""
