@@ -50,6 +50,10 @@ class E5Embedder(BaseEmbedder):
     The model is opened once, on first use; all methods are thread-safe.
     """
 
+    name = f"multilingual-e5-small-q4-{GRAPH_VERSION}"
+    """The model, the format of its weights and the version of the graph; vectors of others are incompatible."""
+    dimensions = 384
+
     # Standard deviation of the cosine between a query and random documents, averaged over queries; measured on the same
     # eleven collections as the calibrated sum.
     cosine_spread = 0.019
@@ -71,15 +75,6 @@ class E5Embedder(BaseEmbedder):
         self._lock = threading.Lock()
         self._opened: _Model | None = None
 
-    @property
-    def name(self) -> str:
-        """The model, the format of its weights and the version of the graph; vectors of others are incompatible."""
-        return f"multilingual-e5-small-q4-{GRAPH_VERSION}"
-
-    @property
-    def dimensions(self) -> int:
-        """Always 384."""
-        return 384
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors of shape ``(len(texts), 384)``, float32, L2-normalised.

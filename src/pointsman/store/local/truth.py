@@ -213,7 +213,8 @@ class Truth:
     def fetch(self, keys: Sequence[int]) -> list[Document | None]:
         """Return documents by key in the given order, None for deleted ones."""
         documents: dict[int, Document] = {}
-        for part in batched(keys, _VARIABLES):
+        for start in range(0, len(keys), _VARIABLES):
+            part = keys[start : start + _VARIABLES]
             sql = f"SELECT {ROW} FROM documents WHERE key IN ({_marks(part)})"
             documents.update([(row[-1], self._document(row)) for row in self._rows(sql, *part)])
         if missing := [key for key in keys if key not in documents]:
