@@ -259,6 +259,16 @@ def test_m1_coverage_holds_for_questions_like_the_labels(workspace: Workspace, d
     assert max(counts) < MOST_HITS
 
 
+def test_m1_a_question_refused_from_then_on_is_not_covered(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pointsman.calibrate._minimums", lambda *_: {"both": 1.0})
+    calibration = workspace.calibrate("yard", *labels()).calibration
+    assert calibration is not None
+    assert calibration.coverage is not None
+    assert (calibration.coverage.questions, calibration.coverage.scores) == (60, ())
+
+
 @pytest.mark.parametrize(("options", "why"), [
     ({"coverage": 0.999}, "is the most that can be promised"),
     ({"coverage": 0.7, "strategy": "bm25"}, "searched differently"),
