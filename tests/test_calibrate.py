@@ -286,6 +286,18 @@ def test_m1_what_cannot_be_promised_is_said(
     assert [one.value for one in answer.plan.decisions if one.what == "coverage"] == ["none"]
 
 
+def test_m1_nothing_is_promised_where_a_part_of_the_search_fails(
+    workspace: Workspace, done: Calibrating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.keep_calibration("yard", done.calibration)
+    monkeypatch.setattr(HashingEmbedder, "embed_queries", lambda *_: 1 / 0)
+    answer = workspace.search("where does the white ticket stand", coverage=0.7)
+    assert answer.hits
+    assert answer.coverage is None
+    assert "only words were searched" in answer.degraded[0]
+    assert "did not work as those of the labelled queries" in answer.degraded[1]
+
+
 def test_m1_nothing_is_promised_without_labels(workspace: Workspace) -> None:
     answer = workspace.search("the amber lantern", 3, coverage=0.9)
     assert answer.coverage is None
