@@ -220,6 +220,15 @@ def test_m1_what_two_keep_at_once_is_both_kept(workspace: Workspace, folder: Pat
     assert set(workspace.stored_calibrations()) == {"a", "b"}
 
 
+def test_m1_copies_are_calibrated_as_one_passage(tmp_path: Path) -> None:
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as opened:
+        opened.dataset("yard").add([*documents(), *(Document(f"again {one.id}", one.text) for one in documents())])
+        assert opened.calibrate("yard", *labels()).calibration is not None
+        answer = opened.search("where does the amber lantern stand", 2)
+        assert {hit.id for hit in answer} == {"amber-lantern", "again amber-lantern"}
+        assert min(hit.relevance or 0 for hit in answer) > 0.9
+
+
 def test_m1_the_command_fits_keeps_and_removes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queries, qrels = labels()
     (tmp_path / "queries.jsonl").write_text(

@@ -366,7 +366,8 @@ class _Study:
             return None
         hits = part.fetch(list(place), [("", 0)] * len(place))
         by_id = {hit.id: place[key] for key, hit in zip(place, hits, strict=True) if hit is not None}
-        letters = np.array([0 if hit is None else letters_of(hit.document.text) for hit in hits])
+        letters = np.zeros(max(place.values()) + 1, int)
+        letters[list(place.values())] = [0 if hit is None else letters_of(hit.document.text) for hit in hits]
         order = None if ids is None else tuple(by_id[name] for name in ids if name in by_id)
         relevant = frozenset(by_id[name] for name in good if name in by_id)
         return _Asked(evidence, by_id, letters, order, relevant, answered)
