@@ -220,6 +220,15 @@ def test_m1_what_two_keep_at_once_is_both_kept(workspace: Workspace, folder: Pat
     assert set(workspace.stored_calibrations()) == {"a", "b"}
 
 
+def test_m1_copies_are_calibrated_as_one_passage(tmp_path: Path) -> None:
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as opened:
+        opened.dataset("yard").add([*documents(), *(Document(f"again {one.id}", one.text) for one in documents())])
+        assert opened.calibrate("yard", *labels()).calibration is not None
+        answer = opened.search("where does the amber lantern stand", 2)
+        assert {hit.id for hit in answer} == {"amber-lantern", "again amber-lantern"}
+        assert min(hit.relevance or 0 for hit in answer) > 0.9
+
+
 def test_m1_the_command_fits_keeps_and_removes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queries, qrels = labels()
     (tmp_path / "queries.jsonl").write_text(
@@ -259,6 +268,16 @@ def test_m1_coverage_holds_for_questions_like_the_labels(workspace: Workspace, d
     assert max(counts) < MOST_HITS
 
 
+def test_m1_a_question_refused_from_then_on_is_not_covered(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pointsman.calibrate._minimums", lambda *_: {"both": 1.0})
+    calibration = workspace.calibrate("yard", *labels()).calibration
+    assert calibration is not None
+    assert calibration.coverage is not None
+    assert (calibration.coverage.questions, calibration.coverage.scores) == (60, ())
+
+
 @pytest.mark.parametrize(("options", "why"), [
     ({"coverage": 0.999}, "is the most that can be promised"),
     ({"coverage": 0.7, "strategy": "bm25"}, "searched differently"),
@@ -274,6 +293,18 @@ def test_m1_what_cannot_be_promised_is_said(
     assert len(answer.hits) <= 3
     assert any(why in note for note in answer.degraded)
     assert [one.value for one in answer.plan.decisions if one.what == "coverage"] == ["none"]
+
+
+def test_m1_nothing_is_promised_where_a_part_of_the_search_fails(
+    workspace: Workspace, done: Calibrating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.keep_calibration("yard", done.calibration)
+    monkeypatch.setattr(HashingEmbedder, "embed_queries", lambda *_: 1 / 0)
+    answer = workspace.search("where does the white ticket stand", coverage=0.7)
+    assert answer.hits
+    assert answer.coverage is None
+    assert "only words were searched" in answer.degraded[0]
+    assert "did not work as those of the labelled queries" in answer.degraded[1]
 
 
 def test_m1_nothing_is_promised_without_labels(workspace: Workspace) -> None:

@@ -482,6 +482,12 @@ def test_one_is_singular(indexed: Cli) -> None:
     assert "1 hit in" in text
 
 
+def test_a_refusal_by_min_relevance_names_that_option(indexed: Cli) -> None:
+    text = indexed("search", "railway", "--strategy", "bm25", "--no-refuse", "--min-relevance", "1").stdout
+    assert "a lower --min-relevance shows more" in text
+    assert "--no-refuse" not in text
+
+
 PAGE = (Path(__file__).parents[1] / "docs" / "cli.md").read_text("utf-8")
 FORMS = PAGE.partition("## JSON forms")[2].partition("\n## ")[0]
 

@@ -164,6 +164,17 @@ def test_what_the_target_has_fitted_is_kept(tmp_path: Path) -> None:
     assert record.value == '{"fitted": "here"}'
 
 
+def test_a_dataset_takes_its_calibration_along(tmp_path: Path) -> None:
+    first, second = filled(tmp_path / "first", odd_documents(9)), LocalBackend(tmp_path / "second")
+    change_calibrations(first, lambda fitted: fitted.update(rails=Calibration("new"), words=Calibration("other")))
+    copy(first, second, ["rails"])
+    assert stored_calibrations(second) == {"rails": Calibration("new")}
+    assert second.record("policy") is None
+    change_calibrations(first, lambda fitted: fitted.pop("rails"))
+    copy(first, second, ["rails"])
+    assert stored_calibrations(second) == {}, "it was removed, so the copy refuses by it no longer"
+
+
 def test_what_is_written_meanwhile_is_copied_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pointsman.copying.BATCH", 10)
     documents = odd_documents(60)

@@ -108,6 +108,22 @@ def test_m1_a_pair_has_one_probability_whatever_is_searched(workspace: Workspace
     assert max(seen) - min(seen) < 0.05
 
 
+@pytest.mark.parametrize("strategy", ["auto", "vector"])
+def test_m1_a_passage_does_not_compete_with_its_copies(workspace: Workspace, tmp_path: Path, strategy: Any) -> None:
+    question = "what guides a train to another track?"
+    once = workspace.search(question, 1, strategy=strategy, datasets="rails")
+    with Workspace(tmp_path) as made:
+        copies = {f"switch {number}": RAILS["switch"] for number in range(7)}
+        made.dataset("rails").add([Document(id_, text) for id_, text in {**RAILS, **copies}.items()])
+        answer = made.search(question, 8, strategy=strategy)
+    assert {hit.text for hit in answer} == {RAILS["switch"]}
+    assert once.hits[0].relevance is not None
+    assert once.confidence is not None
+    for relevance in chances(answer).values():
+        assert relevance == pytest.approx(once.hits[0].relevance, abs=0.05)
+    assert answer.confidence == pytest.approx(once.confidence, abs=0.05), "eight copies answer no more than one does"
+
+
 def test_m1_of_many_questions_each_is_judged(workspace: Workspace) -> None:
     texts = [text for text, _ in ANSWERED] + UNANSWERED
     for text, answer in zip(texts, workspace.search_many(texts, 3), strict=True):

@@ -154,6 +154,21 @@ def test_a_retriever_over_anything_that_searches(dataset: Dataset, tmp_path: Pat
         PointsmanRetriever(source=7)
     with pytest.raises(ValueError, match="from 1 up"):
         PointsmanRetriever(source=dataset, k=0)
+    misplaced: Any = {"min_relevance": 0.5}
+    with pytest.raises(ValueError, match="min_relevance\n  Extra inputs are not permitted"):
+        PointsmanRetriever(source=dataset, **misplaced)
+    misplaced = {"top_k": 3}
+    with pytest.raises(ValueError, match="top_k\n  Extra inputs are not permitted"):
+        PointsmanReranker(**misplaced)
+
+
+def test_documents_have_the_relevance_of_their_hits(tmp_path: Path) -> None:
+    with Dataset("rails", path=tmp_path / "rails", indexing_technique="keyword") as dataset:
+        dataset.add([{"id": str(n), "text": text} for n, text in enumerate(TEXTS)])
+        (hit,) = dataset.search("baked bread", 1)
+        (document,) = PointsmanRetriever(source=dataset, k=1).invoke("baked bread")
+        assert document.metadata["relevance"] == hit.relevance
+        assert hit.relevance is not None
 
 
 async def test_options_of_a_retriever_go_to_the_search(dataset: Dataset) -> None:

@@ -266,7 +266,17 @@ def test_words_of_the_language_are_left_alone(text: str, corrected: str) -> None
 
 
 COMMON = Lexicon(
-    {"файлы": 3.9, "сети": 4.8, "вообще": 5.6, "среда": 4.2, "серна": 2.2, "load": 4.6, "poem": 4.1, "government": 5.6}
+    {
+        "файлы": 3.9,
+        "открыть": 4.9,
+        "сети": 4.8,
+        "вообще": 5.6,
+        "среда": 4.2,
+        "серна": 2.2,
+        "load": 4.6,
+        "poem": 4.1,
+        "government": 5.6,
+    }
 )
 
 
@@ -274,7 +284,7 @@ COMMON = Lexicon(
     ("text", "alternative"),
     [
         ("айлы", "файлы"),  # the first letter
-        ("рткрыть ыайлы", "рткрыть файлы"),
+        ("рткрыть ыайлы", "открыть файлы"),
         ("фйлы", "файлы"),  # short, and in few documents
         ("вобще", "вообще"),  # in no document
         ("wovernment", "government"),
@@ -290,6 +300,25 @@ COMMON = Lexicon(
 )
 def test_for_what_only_the_language_speaks_is_searched_in_both_forms(text: str, alternative: str | None) -> None:
     words = Speller({"файлы": 2, "сеть": 20, "среды": 3, "load": 4}, lexicon=COMMON)
+    correction = words.correct(text)
+    assert (correction.text, correction.alternative) == (text, alternative)
+
+
+@pytest.mark.parametrize(
+    ("text", "alternative"),
+    [
+        ("weird wurd", "weird word"),
+        ("wann wurd die Zahlung gebucht", None),  # most words are of another language
+        ("où est wurd", None),  # a letter of another language
+        ("weird naïve wurd", "weird naïve word"),  # which the documents have
+        ("пора и сторку", "пора и строку"),
+        ("пора і сторку", None),
+        ("a knot", None),  # a well-known word, though "not" is a thousand times as common
+    ],
+)
+def test_what_is_right_in_its_own_language_is_left_alone(text: str, alternative: str | None) -> None:
+    common = {"word": 5.6, "weird": 4.4, "not": 6.8, "knot": 3.7, "строку": 5.1, "пора": 5.0}
+    words = Speller({"naive": 2, "track": 9, "поезд": 9}, lexicon=Lexicon(common))
     correction = words.correct(text)
     assert (correction.text, correction.alternative) == (text, alternative)
 

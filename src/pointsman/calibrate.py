@@ -178,7 +178,8 @@ def calibrate(
     parts = [str(fit) for fit in fits]
     coverage, minimums = None, dict[Form, float]()
     if queries is not None and count >= 2 * FEWEST:
-        coverage, minimums = study.coverage(queries, qrels or {}, halves), _minimums(rows, halves)
+        minimums = _minimums(rows, halves)
+        coverage = study.coverage(queries, qrels or {}, halves, minimums)
     if coverage is not None:
         parts.append(f"coverage of up to {coverage.most:.2f} can be promised")
     if minimums:
@@ -249,7 +250,7 @@ class _Study:
     def labelled(self, queries: Mapping[str, str], qrels: Grades) -> list[_Asked]:
         """Return the labelled questions, with the hits in the order of the answers."""
         rows: list[_Asked] = []
-        for half, good, answer in self._answers(queries, qrels, ((), ())):
+        for half, good, answer in self._answers(queries, qrels, ((), ()), {}):
             row = self.asked(answer.query.text, [hit.id for hit in _hits(answer)], good, answered=bool(good))
             if row is not None:
                 rows.append(replace(row, half=half))
@@ -291,27 +292,29 @@ class _Study:
         vectors = self.dataset.embedder.embed_documents([document.searchable])
         return float(vectors[0] @ self.dataset.query_vectors(question))
 
-    def coverage(self, queries: Mapping[str, str], qrels: Grades, halves: Halves) -> Coverage | None:
-        """Measure how many hits hold an answer; returns None if a hit has no relevance."""
+    def coverage(
+        self, queries: Mapping[str, str], qrels: Grades, halves: Halves, minimums: Mapping[Form, float]
+    ) -> Coverage | None:
+        """Measure how many hits hold an answer, refusing as from then on; returns None if a hit has no relevance."""
         pairs: list[tuple[list[float], int | None]] = []
-        for _, good, answer in self._answers(queries, qrels, halves):
+        for _, good, answer in self._answers(queries, qrels, halves, minimums):
             if not good:
                 continue
             chances = [hit.relevance for hit in answer.hits if hit.relevance is not None]
             if len(chances) < len(answer.hits):
                 return None
             pairs.append((chances, next((place for place, hit in enumerate(answer.hits) if hit.id in good), None)))
-        way = self._engine(()).resolve(self._request(""), [self.dataset]).way
+        way = self._engine((), minimums).resolve(self._request(""), [self.dataset]).way
         return Coverage.measured(pairs, way)
 
     def _answers(
-        self, queries: Mapping[str, str], qrels: Grades, halves: Halves
+        self, queries: Mapping[str, str], qrels: Grades, halves: Halves, minimums: Mapping[Form, float]
     ) -> Iterator[tuple[int, frozenset[str], RetrievalContext]]:
         """Yield the half of each labelled question, its relevant ids, and the answer judged by the half's calibrations.
 
         Questions whose relevant documents are all outside the dataset are skipped.
         """
-        engines = [self._engine(kept) for kept in halves]
+        engines = [self._engine(kept, minimums) for kept in halves]
         asked = {query: grades for query, grades in qrels.items() if query in queries}
         present = self.dataset.store.keys(sorted({name for grades in asked.values() for name in grades}))
         for number, (query, grades) in enumerate(asked.items(), 1):
@@ -321,10 +324,10 @@ class _Study:
                 yield half, good, engines[half].search(self._request(queries[query]), [self.dataset])
             self.told(number, len(asked), "searching")
 
-    def _engine(self, kept: Sequence[Relevance]) -> Engine:
-        """Return the dataset's engine with only these fitted calibrations."""
+    def _engine(self, kept: Sequence[Relevance], minimums: Mapping[Form, float]) -> Engine:
+        """Return the dataset's engine with only these fitted calibrations and minimums."""
         engine = self.dataset.engine
-        fitted = {self.dataset.name: Calibration("", tuple(kept), None, self.reranking)}
+        fitted = {self.dataset.name: Calibration("", tuple(kept), None, self.reranking, minimums)}
         return replace(engine, stages=replace(engine.stages, fitted=fitted))
 
     def _request(self, text: str) -> SearchRequest:
@@ -363,7 +366,8 @@ class _Study:
             return None
         hits = part.fetch(list(place), [("", 0)] * len(place))
         by_id = {hit.id: place[key] for key, hit in zip(place, hits, strict=True) if hit is not None}
-        letters = np.array([0 if hit is None else letters_of(hit.document.text) for hit in hits])
+        letters = np.zeros(max(place.values()) + 1, int)
+        letters[list(place.values())] = [0 if hit is None else letters_of(hit.document.text) for hit in hits]
         order = None if ids is None else tuple(by_id[name] for name in ids if name in by_id)
         relevant = frozenset(by_id[name] for name in good if name in by_id)
         return _Asked(evidence, by_id, letters, order, relevant, answered)

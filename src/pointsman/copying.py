@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pointsman.retrieval.dataset_calibration import Calibration
     from pointsman.store.backend import Backend, DatasetRecord
     from pointsman.store.base import Store
     from pointsman.types import Document
@@ -65,10 +66,10 @@ class CopyReport:
 def copy(
     source: Backend, target: Backend, names: Sequence[str] | None = None, *, on_progress: Progress | None = None
 ) -> list[CopyReport]:
-    """Copy datasets and, if all are copied, what was fitted to them; an interrupted copy resumes where it stopped.
+    """Copy datasets with their calibrations; an interrupted copy resumes where it stopped.
 
-    The target then has the source's calibrations of these datasets, besides those of its other datasets, and the
-    source's policy unless it has its own.
+    The target keeps what it has for its other datasets. If all datasets are copied, it also gets the source's policy
+    unless it has its own.
 
     Args:
         source: the backend to copy from; it is not changed.
@@ -88,19 +89,26 @@ def copy(
         if name not in records:
             raise UnknownNameError("dataset", name, tuple(records))
     reports = [_copied(source, target, records[name], on_progress or (lambda *_: None)) for name in selection]
-    if names is None:
-        _copy_fitted(source, target, selection)
+    _copy_calibrations(source, target, selection)
+    policy = None if names is not None else source.record(POLICY)
+    if policy is not None and target.record(POLICY) is None:
+        target.put_record(POLICY, "", policy.value)
     return reports
 
 
-def _copy_fitted(source: Backend, target: Backend, names: Sequence[str]) -> None:
-    """Copy the calibrations of these datasets, and the policy; what the target has for others is kept."""
-    fitted = {name: one for name, one in stored_calibrations(source).items() if name in names}
-    if fitted:
-        change_calibrations(target, lambda others: others.update(fitted))
-    policy = source.record(POLICY)
-    if policy is not None and target.record(POLICY) is None:
-        target.put_record(POLICY, "", policy.value)
+def _copy_calibrations(source: Backend, target: Backend, names: Sequence[str]) -> None:
+    """Give these datasets the calibrations that they have at the source; those without one there lose theirs."""
+    there, here = ({name: fitted.get(name) for name in names} for fitted in map(stored_calibrations, (source, target)))
+    if there == here:
+        return
+
+    def replaced(fitted: dict[str, Calibration]) -> None:
+        for name, calibration in there.items():
+            fitted.pop(name, None)
+            if calibration is not None:
+                fitted[name] = calibration
+
+    change_calibrations(target, replaced)
 
 
 def content_of(store: Store) -> Content:

@@ -21,10 +21,10 @@ def copy(
     dataset: DatasetsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy datasets with their vectors; nothing is embedded again.
+    """Copy datasets with their vectors and calibrations; nothing is embedded again.
 
     At the end, every document is compared. An interrupted copy continues when run again. If all datasets are copied, so
-    are their calibrations, and the fitted policy unless the target has one; keys and evaluations are not.
+    is the fitted policy, unless the target has one; keys and evaluations are not.
     """
     from pointsman.copying import copy as copy_datasets
 

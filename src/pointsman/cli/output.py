@@ -245,7 +245,10 @@ def _print_refusal(out: Console, refusal: Refusal) -> None:
         reason = refusal.reason.removeprefix("No relevant results: ")
         out.print(Text.assemble(("No relevant results: ", "bold yellow"), _plain(reason)))
         name = _plain(refusal.nearest.document.title or refusal.nearest.id)
-        out.print(Text.assemble(("Closest: ", "dim"), (name, "cyan"), ("; --no-refuse shows all results.", "dim")))
+        remedy = (
+            "a lower --min-relevance shows more" if refusal.scale == "relevance" else "--no-refuse shows all results"
+        )
+        out.print(Text.assemble(("Closest: ", "dim"), (name, "cyan"), (f"; {remedy}.", "dim")))
     out.print()
 
 

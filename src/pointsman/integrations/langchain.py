@@ -85,10 +85,10 @@ _PLAIN: dict[str, Any] = {"rerank": False, "refuse": False}  # a vector store re
 # ── for LangChain ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class PointsmanRetriever(TheirRetriever):
+class PointsmanRetriever(TheirRetriever, extra="forbid"):
     """Any of Pointsman's search objects as a LangChain retriever.
 
-    The metadata of documents includes ``score`` and ``dataset``, unless it already has values under these names.
+    The metadata of documents includes ``score``, ``relevance`` and ``dataset``, unless it already has such values.
 
     Attributes:
         source: a workspace, a dataset, a client, a workflow or a retriever.
@@ -479,7 +479,7 @@ class PointsmanEmbeddings(Embeddings):
         return await in_thread(self.embed_documents, texts)
 
 
-class PointsmanReranker(BaseDocumentCompressor):
+class PointsmanReranker(BaseDocumentCompressor, extra="forbid"):
     """A Pointsman reranker as a LangChain document compressor; its score is ``relevance_score`` in the metadata.
 
     Attributes:
@@ -696,7 +696,7 @@ def _theirs(document: Document) -> theirs.Document:
 
 def _with_score(hit: Hit) -> theirs.Document:
     """The hit as a document, with its excerpt as text if there is one."""
-    metadata = {"score": float(hit.score), "dataset": hit.dataset, **hit.metadata}
+    metadata = {"score": float(hit.score), "relevance": hit.relevance, "dataset": hit.dataset, **hit.metadata}
     return theirs.Document(id=hit.id, page_content=hit.text, metadata=metadata)
 
 

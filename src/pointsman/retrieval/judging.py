@@ -28,7 +28,7 @@ from pointsman.text import DEFAULT_ANALYZER
 from pointsman.types import Hit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -96,13 +96,15 @@ class Verdict:
 
     def confidence(self, hits: Sequence[Hit]) -> float | None:
         """Return the probability that at least one of these hits is relevant; None if no dataset was judged."""
-        chances: dict[str, list[float]] = {name: [] for name in self.answerable}
+        chances: dict[str, dict[object, float]] = {name: {} for name in self.answerable}
         for hit in hits:
             if hit.dataset in chances and (chance := self.relevance.get(hit.key, hit.relevance)) is not None:
-                chances[hit.dataset].append(chance)
+                # A copy adds no chance of its own; by words alone, copies are not known, and share one.
+                known = self.calibrations[hit.dataset].form != "words"
+                chances[hit.dataset][hit.document.text if known else hit.key] = chance
         return max(
             (
-                self.calibrations[name].confidence(Judgement(self.answerable[name], tuple(relevances)))
+                self.calibrations[name].confidence(Judgement(self.answerable[name], tuple(relevances.values())))
                 for name, relevances in chances.items()
             ),
             default=None,
@@ -194,6 +196,9 @@ def evidence_of(
 ) -> tuple[Evidence, Mapping[Any, int]]:
     """Collect the evidence of a dataset's candidates; returns it with the position of each candidate by key.
 
+    Copies of a passage, which have the same scores in both lists, share one position: a passage that is there twice
+    must not compete with itself.
+
     Args:
         part: the results of the dataset.
         whole: the results that have the scores of hits that are not among its candidates.
@@ -224,10 +229,17 @@ def evidence_of(
                 map(list_scores.get, candidates, absent), map(other_scores[name].get, map(keys.get, extra_keys), absent)
             )
             values[name] = np.fromiter(all_scores, float, len(candidates) + len(extra_keys))
+    places: Iterable[int] = count()
+    if "vector" in values:
+        # Equal up to the rounding of a dot product. Candidates without a vector (NaN) stay apart.
+        both = np.round(values["vector"] * 1e5) + np.round(values.get("bm25", np.float64(0)) * 1e4) * 1e7
+        _, first, shared = np.unique(both, return_index=True, return_inverse=True, equal_nan=False)
+        if len(first) < len(both):
+            values, places = {name: array[first] for name, array in values.items()}, shared.tolist()
     if part.statistics.vectors_due and "vector" in values:  # pending vectors count as in the ranking
         cosines = values["vector"]
         cosines[np.isnan(cosines)] = np.fmax.reduce(cosines, initial=math.nan)
-    place = dict(zip((*candidates, *extra_keys), count(), strict=False))
+    place = dict(zip((*candidates, *extra_keys), places, strict=False))
     evidence = Evidence(
         script,
         terms,

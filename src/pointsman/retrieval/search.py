@@ -360,6 +360,7 @@ class Pipeline:
             f"the labelled queries were searched differently: {coverage and coverage.way}": coverage
             and coverage.way != recipe.way,
             "some hits have no relevance": len(chances) < len(hits),
+            "this search did not work as those of the labelled queries did": bool(self.journal.degraded),
         }
         if (why := next((why for why, is_so in obstacles.items() if is_so), None)) is not None or coverage is None:
             return str(why)

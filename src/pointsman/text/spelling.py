@@ -4,12 +4,12 @@ A word is corrected only if it is almost certainly a typo. Neither it nor anothe
 stem) occurs in the corpus; it is not a word of its language, a code, or a short word; and a word of the corpus is one
 slip away: a letter too many, too few or wrong, or two neighbours swapped (optimal string alignment distance). Long
 words may have two slips. Word lists made from the web contain typos, so a listed word counts as a word of the language
-only if it is less than `_RARER` orders of magnitude rarer than its correction.
+only if it is well known, or less than `_RARER` orders of magnitude rarer than its correction.
 
 A correction is unsure if the word may be a name, or if only the language supports it: the word is in no list and one
 slip away from a common word, even if its first letter is wrong, it is short, or the corpus has the common word only in
-another form or not at all, as happens in languages with many forms. Both words are then searched. Chinese is not
-corrected, because a typo there is another real character.
+another form or not at all, as happens in languages with many forms. Both words are then searched, unless the text is in
+another language. Chinese is not corrected, because a typo there is another real character.
 
 The neighbours of a word are found by symmetric deletion (SymSpell, W. Garbe, https://github.com/wolfgarbe/SymSpell):
 if at most two letters are deleted from the beginnings of two words within distance two, both can become the same
@@ -78,6 +78,9 @@ _ABSENT = 0.3
 _MOST_UNSURE = 2
 """The maximum number of unsure corrections of one text; a text with more is probably in another language."""
 
+_WELL_KNOWN = 3.5
+"""The frequency from which a listed word is no typo, however much more frequent a word beside it is: knot, not."""
+
 _COMMON = 3.0
 """The minimum frequency of a word that no document has; lists of hashes take some strings for rarer words."""
 
@@ -88,6 +91,7 @@ _WORD = re.compile(r"[^\W\d_]+(?!['’ʼ]t)")  # doesn't: "doesn" is no word
 _CHUNK = re.compile(r"\S{1,200}")
 _LATIN = re.compile(r"[A-Za-z\xc0-\xd6\xd8-\xf6\xf8-\u024f]+")
 _CYRILLIC = re.compile("[А-Яа-яЁё]+")
+_FOREIGN = re.compile("[\xc0-\xd6\xd8-\xf6\xf8-\u024f\u0400\u0402-\u040f\u0450\u0452-\u045f\u0490-\u04ff]")
 _CODE = re.compile(r"[\d_@/\\#=+$&%<>{}|~^*]|\w\.\w|\w:\w|::|--")
 _FUNCTION_WORDS = ENGLISH | RUSSIAN
 
@@ -234,10 +238,24 @@ class Speller:
             elif not _CODE.search(chunk[0]):
                 changes += self._misspelt(chunk, looked_up)
         sure = [change for change in changes if change.sure]
-        if len(changes) - len(sure) > _MOST_UNSURE:
+        unsure = len(changes) - len(sure)
+        if unsure > _MOST_UNSURE or (unsure and self._is_foreign(text, changes)):
             changes = sure
         alternative = _with(text, changes) if len(sure) < len(changes) else None
         return Correction(_with(text, sure), tuple(changes), alternative)
+
+    def _is_foreign(self, text: str, changes: Sequence[Change]) -> bool:
+        """Whether a text is in another language than the lexicon and the corpus.
+
+        It is if they know less than half of the words beside those to correct, or if a word that the corpus lacks has a
+        letter of neither English nor Russian.
+        """
+        words = _WORD.findall(text)
+        if any(_FOREIGN.search(word) and fold(word) not in self._counts for word in words):
+            return True
+        changed = {change.old for change in changes}
+        others = [word for word in words if word not in changed and len(word) > 1]
+        return 2 * sum(self._knows(fold(word)) for word in others) < len(others)
 
     def _misspelt(self, chunk: re.Match[str], looked_up: _LookedUp) -> Iterator[Change]:
         """Return the corrections of a chunk; ``looked_up`` collects the words looked up in the whole text."""
@@ -295,6 +313,8 @@ class Speller:
 
     def _knows(self, word: str) -> bool:
         if word in self._counts or word in _FUNCTION_WORDS or word in self._also_known:
+            return True
+        if self._lexicon is not None and self._lexicon.zipf(word) >= _WELL_KNOWN:
             return True
         return self._has_form_of(word)
 
