@@ -192,6 +192,25 @@ class TestTheWayIsRouted:
         assert searched == []
         assert answer.plan.datasets == ("rails",)
 
+    def test_lists_and_words_of_other_datasets_take_no_part(self, workspace: Workspace) -> None:
+        """Neither the sparse list of a dataset that the router excluded, nor corrections from its words."""
+        workspace.dataset("films").add([Document("film", "Xylandria is a film about a railway switch.")])
+
+        class OnlyRails(BaseRouter):
+            def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
+                return [dataset for dataset in datasets if dataset.name == "rails"]
+
+        routed, everything = RetrievalWorkflow(router=OnlyRails()), workspace.datasets()
+        answer = routed.search("railway switch", everything, 9, strategy="sparse", refuse=False)
+        assert {hit.dataset for hit in answer} == {"rails"}
+        assert answer.plan.datasets == ("rails", "sparse_2")
+        mixed = RetrievalWorkflow().search("xylandira switch", everything, 9, strategy="multi_query", refuse=False)
+        answer = routed.search("xylandira switch", everything, 9, strategy="multi_query", refuse=False)
+        details = [
+            next(span.detail for span in each.trace.spans if span.stage == "transform") for each in (mixed, answer)
+        ]
+        assert ["correction" in detail for detail in details] == [True, False]
+
 
 class TestRequests:
     @pytest.mark.parametrize(

@@ -138,8 +138,12 @@ class Pipeline:
             if not isinstance(decision, RouteDecision):
                 self.failed("route", start, cause_of(decision), "all datasets are searched")
             else:
-                selected = {dataset.name for dataset in decision.datasets} | {
-                    name for name, source in self.recipe.sources.items() if not isinstance(source, Source)
+                selected = {dataset.name for dataset in decision.datasets}
+                excluded = {id(source) for source in routable if source.name not in selected}
+                selected |= {  # retrievers are not routed, but one over a dataset is left out with it
+                    name
+                    for name, source in self.recipe.sources.items()
+                    if not isinstance(source, Source) and id(getattr(source, "dataset", None)) not in excluded
                 }
                 self.names, route_reason = [name for name in self.names if name in selected], f"{decision.reason}; "
                 if decision.fallback is not None:
