@@ -211,6 +211,25 @@ class TestTheWayIsRouted:
         ]
         assert ["correction" in detail for detail in details] == [True, False]
 
+    def test_a_strategy_that_searches_by_itself_says_what_takes_no_part(self, workspace: Workspace) -> None:
+        class Own(BaseRetrievalStrategy):
+            async def search(self, query: str | Query, k: int = 5) -> Any:
+                return [Hit(Document("own", "mine"), 1.0)]
+
+        class All(BaseRouter):
+            def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
+                return list(datasets)
+
+        own = Registry[Any]("strategy")
+        own.register("own", Own)
+        request = SearchRequest.of("switch", options={"strategy": "own", "refuse": False})
+        notes = [
+            Engine(stages=stages, registry=own).search(request, workspace.datasets()).degraded
+            for stages in (Stages(), Stages(router=All(), transformer=RuleExpander(["paraphrase"])))
+        ]
+        note = "strategy 'own' searches by itself; the workflow's router and transformer cannot take part"
+        assert notes == [(), (note,)]
+
 
 class TestRequests:
     @pytest.mark.parametrize(

@@ -394,8 +394,12 @@ class Engine:
         reranked = self._wants_rerank(request)[0]
         strategy = self.strategy(name, sources, rerank=reranked)
         if not is_recipe(strategy):
+            stages = {"router": self.stages.router, "transformer": self.stages.transformer}
+            unused = " and ".join(stage for stage, own in stages.items() if own is not None)
+            note = f"strategy {name!r} searches by itself; the workflow's {unused} cannot take part"
             return replace(
                 recipe,
+                notes=(*recipe.notes, note) if unused else recipe.notes,
                 sources={name: strategy},
                 strategy=name,
                 router=None,
