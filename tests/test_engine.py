@@ -230,6 +230,13 @@ class TestTheWayIsRouted:
         note = "strategy 'own' searches by itself; the workflow's router and transformer cannot take part"
         assert notes == [(), (note,)]
 
+    @pytest.mark.parametrize("strategy", ["auto", "hybrid", "decomposition", "sparse", "hyde"])
+    def test_without_datasets_every_strategy_answers_that_there_are_none(self, tmp_path: Path, strategy: Any) -> None:
+        with Workspace(tmp_path / "new", llm=ScriptedLLM([])) as empty:
+            answer = empty.search("what is it?", strategy=strategy)
+        assert (answer.hits, answer.plan.datasets) == ((), ())
+        assert "there is no dataset yet" in answer.plan.reason
+
 
 class TestRequests:
     @pytest.mark.parametrize(

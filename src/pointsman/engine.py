@@ -391,6 +391,8 @@ class Engine:
         sources = list(recipe.sources.values())
         if (lack := self.lack(name, sources)) is not None:
             raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
+        if not sources:  # there is nothing that it could be made over
+            return replace(recipe, strategy=name)
         reranked = self._wants_rerank(request)[0]
         strategy = self.strategy(name, sources, rerank=reranked)
         if not is_recipe(strategy):
