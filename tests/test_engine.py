@@ -230,6 +230,26 @@ class TestTheWayIsRouted:
         note = "strategy 'own' searches by itself; the workflow's router and transformer cannot take part"
         assert notes == [(), (note,)]
 
+    @pytest.mark.parametrize(
+        ("technique", "instead"), [("keyword", "bm25"), ("vector", "vector"), ("hybrid", "hybrid")]
+    )
+    def test_a_strategy_that_fails_is_replaced_by_what_the_datasets_keep(self, technique: Any, instead: str) -> None:
+        class Broken(BaseRetrievalStrategy):
+            async def search(self, query: str | Query, k: int = 5) -> Any:
+                raise ConnectionError("away")
+
+        own = Registry[Any]("strategy")
+        own.register("broken", Broken)
+        dataset = Dataset("rails", indexing_technique=technique, embedder=HashingEmbedder())
+        dataset.add([Document(id_, text) for id_, text in TEXTS.items()])
+        request = SearchRequest.of("railway switch", 3, {"strategy": "broken"})
+        answer = Engine(registry=own).search(request, [dataset])
+        assert ranked(answer) == ranked(dataset.search("railway switch", 3))
+        (note,) = answer.degraded
+        assert "'broken' failed; plain search was used instead" in note
+        assert answer.plan.strategy == instead
+        assert [decision.by for decision in answer.plan.decisions if decision.what == "strategy"] == ["default"]
+
     @pytest.mark.parametrize("strategy", ["auto", "hybrid", "decomposition", "sparse", "hyde"])
     def test_without_datasets_every_strategy_answers_that_there_are_none(self, tmp_path: Path, strategy: Any) -> None:
         with Workspace(tmp_path / "new", llm=ScriptedLLM([])) as empty:

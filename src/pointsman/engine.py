@@ -225,8 +225,12 @@ class Engine:
             raise error
         note = f"strategy {recipe.strategy!r} failed; plain search was used instead: {describe(error)}"
         log.warning("%s", note)
-        plain = self.resolve(replace(request, strategy="hybrid"), sources)
-        return replace(plain, method="auto", policy=self.stages.policy, notes=(*plain.notes, note))
+        method, _ = method_for(list(_selection(by_name(sources), request.datasets).values()), "auto")
+        plain = self.resolve(replace(request, strategy=method), sources)
+        decisions = (Decision("strategy", method, "default", note), *plain.decisions[1:])  # nobody requested this one
+        return replace(
+            plain, method="auto", policy=self.stages.policy, decisions=decisions, notes=(*plain.notes, note)
+        )
 
     # ── deciding ─────────────────────────────────────────────────────────────────────────────────────────────────
 
