@@ -250,6 +250,14 @@ class TestTheWayIsRouted:
         assert answer.plan.strategy == instead
         assert [decision.by for decision in answer.plan.decisions if decision.what == "strategy"] == ["default"]
 
+    def test_auto_may_stand_for_a_registered_strategy(self, workspace: Workspace) -> None:
+        workspace.workflow = RetrievalWorkflow(strategy="multi_query")
+        answer = workspace.search("railway switch", refuse=False)
+        assert answer.plan.strategy == "multi_query"
+        assert ranked(answer) == ranked(workspace.search("railway switch", strategy="multi_query", refuse=False))
+        with pytest.raises(UnknownNameError, match="did you mean 'multi_query'"):
+            Engine(stages=Stages(strategy="multi-query"))
+
     @pytest.mark.parametrize("strategy", ["auto", "hybrid", "decomposition", "sparse", "hyde"])
     def test_without_datasets_every_strategy_answers_that_there_are_none(self, tmp_path: Path, strategy: Any) -> None:
         with Workspace(tmp_path / "new", llm=ScriptedLLM([])) as empty:

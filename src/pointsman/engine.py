@@ -22,7 +22,7 @@ from pointsman.retrieval.fusion import METHODS
 from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.policy import Policy, measured
 from pointsman.retrieval.pool import DEPTH, LISTS
-from pointsman.retrieval.recipe import Recipe, by_name, check_method, method_for
+from pointsman.retrieval.recipe import Recipe, by_name, method_for
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser
 from pointsman.retrieval.relevance import Relevance, shipped
@@ -64,7 +64,7 @@ class Stages:
         transformer: rewrites the query, and may add variants that are searched beside it; by default, a question that
             follows a conversation is completed from it by rules.
         refiners: further refiners, run in order after the reranker: refuse, diversify, expand, compress …
-        strategy: the strategy that ``"auto"`` stands for.
+        strategy: the strategy that ``"auto"`` stands for, a built-in or a registered one.
         depth: candidates per list.
         timeout: seconds for the whole search; None: no limit.
         breaker: skips branches that keep failing.
@@ -89,7 +89,6 @@ class Stages:
     fitted: Mapping[str, Calibration] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_method(self.strategy)
         check_top_k(self.depth)
         Deadline(self.timeout)
         if not isinstance(self.policy, Policy | None):
@@ -122,6 +121,9 @@ class Engine:
     registry: Registry[Any] = STRATEGIES
     _strategies: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False, init=False)
     _recipes_made: dict[Any, Recipe] = field(default_factory=dict, repr=False, compare=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.check_name(str(self.stages.strategy))  # the stages alone do not know the registry
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -228,9 +230,7 @@ class Engine:
         method, _ = method_for(list(_selection(by_name(sources), request.datasets).values()), "auto")
         plain = self.resolve(replace(request, strategy=method), sources)
         decisions = (Decision("strategy", method, "default", note), *plain.decisions[1:])  # nobody requested this one
-        return replace(
-            plain, method="auto", policy=self.stages.policy, decisions=decisions, notes=(*plain.notes, note)
-        )
+        return replace(plain, method="auto", policy=self.stages.policy, decisions=decisions, notes=(*plain.notes, note))
 
     # ── deciding ─────────────────────────────────────────────────────────────────────────────────────────────────
 

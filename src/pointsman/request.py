@@ -50,7 +50,8 @@ class SearchOptions(TypedDict, total=False):
     Attributes:
         strategy: ``"auto"`` (settings and policy decide), ``"bm25"``, ``"vector"``, ``"hybrid"``, a fusion method such
             as ``"rrf"``, or a registered strategy such as ``"decomposition"``. Some need a language model.
-        filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter.
+        filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter; it replaces a query's
+            own.
         rerank: False keeps the fused order; True reranks with the configured reranker, whatever was measured, or else
             with the offline one, which has nothing to add where lists are fused by the calibrated sum (the plan says
             so); a reranker object is used as given. By default the settings decide; ``"auto"`` uses a reranker that
