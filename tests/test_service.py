@@ -345,6 +345,31 @@ def test_strategies_are_a_mapping_made_when_asked_for(dataset: Dataset) -> None:
         strategies["nothing"]
 
 
+def test_the_options_are_those_of_every_search(search: Search, tmp_path: Path) -> None:
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        for name in ("rails", "drinks"):
+            workspace.dataset(name).add([Document(f"{name} 1", "a railway switch"), Document(f"{name} 2", "green tea")])
+        service = EnhancedRetrievalService(None, workspace)
+        options: Any = {
+            "datasets": "drinks",
+            "effort": "fast",
+            "timeout": 9.0,
+            "refuse": False,
+            "filters": "_id != 'x'",
+        }
+        hits = search(service, "railway swtich", 3, **options)
+        expected = workspace.search("railway swtich", 3, **options)
+        assert [(hit.key, hit.score) for hit in hits] == [(hit.key, hit.score) for hit in expected]
+        assert hits.context.plan == expected.plan
+        assert hits.context.spelling is None  # with little effort
+        with pytest.raises(UnknownNameError, match="no dataset named 'trains'"):
+            search(service, "tea", datasets=["trains"])
+        with pytest.raises(InputError, match="did you mean 'effort'"):
+            search(service, "tea", efort="fast")
+        with pytest.raises(InputError, match="use_rerank"):
+            search(service, "tea", rerank=False)
+
+
 def test_a_users_strategy_may_take_the_name_of_a_plain_one(search: Search, dataset: Dataset) -> None:
     service = EnhancedRetrievalService(None, dataset, strategies=registered(hybrid=Halves))
     assert ids(search(service, "tea", 5, "hybrid", False)) == ["tea"]  # by words alone

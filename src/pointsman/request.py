@@ -44,7 +44,17 @@ StrategyName = Literal[
 """The built-in strategies."""
 
 
-class SearchOptions(TypedDict, total=False):
+class _CommonOptions(TypedDict, total=False):
+    filters: str | Mapping[str, Any] | Filter | None
+    refuse: bool | BaseRefiner | None
+    min_relevance: float | None
+    coverage: float | None
+    spelling: bool
+    effort: EffortName | Limits
+    timeout: float | None
+
+
+class SearchOptions(_CommonOptions, total=False):
     """How to search. Every option is optional.
 
     Attributes:
@@ -69,18 +79,21 @@ class SearchOptions(TypedDict, total=False):
     """
 
     strategy: StrategyName | RegisteredStrategy
-    filters: str | Mapping[str, Any] | Filter | None
     rerank: bool | BaseRefiner | None
-    refuse: bool | BaseRefiner | None
-    min_relevance: float | None
-    coverage: float | None
-    spelling: bool
-    effort: EffortName | Limits
-    timeout: float | None
 
 
 class WorkspaceOptions(SearchOptions, total=False):
     """Where to search, and how to search.
+
+    Attributes:
+        datasets: the names of the datasets to search; all by default.
+    """
+
+    datasets: str | Sequence[str] | None
+
+
+class ServiceOptions(_CommonOptions, total=False):
+    """The options that `EnhancedRetrievalService` takes besides its own ``strategy`` and ``use_rerank``.
 
     Attributes:
         datasets: the names of the datasets to search; all by default.
