@@ -210,8 +210,8 @@ class Settings:
     bm25_index_path: str = _setting(
         "./data/bm25_index", _path, "folder of the keyword index for a vector store that has none"
     )
-    bm25_k1: float = _setting(1.2, _between(0), "term frequency saturation of that index")
-    bm25_b: float = _setting(0.75, _between(0, 1), "length normalisation of that index")
+    bm25_k1: float = _setting(1.2, _between(0), "term frequency saturation of that index and of a workspace's datasets")
+    bm25_b: float = _setting(0.75, _between(0, 1), "length normalisation of that index and of a workspace's datasets")
     bm25_auto_sync: bool = _setting(True, _flag, "update that index before every search")
 
     default_retrieval_strategy: str = _setting(
