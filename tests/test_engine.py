@@ -351,6 +351,13 @@ class TestI5:
         assert answers[-1].query.text == alone[-1].query.text != "and where is it?"
         assert [ranked(answer) for answer in answers] == [ranked(answer) for answer in alone]
 
+    @pytest.mark.parametrize("settings", [Settings(policy="measured"), Settings.load(environ={}, policy="measured")])
+    def test_the_measured_choice_can_be_kept_beside_a_model(self, workspace: Workspace, settings: Settings) -> None:
+        llm = ScriptedLLM(lambda _: "A railway switch guides trains.")
+        for chosen, strategy in ((Settings(), "hyde"), (settings, "hybrid")):
+            with Workspace(workspace.path, embedder=HashingEmbedder(), settings=chosen, llm=llm) as again:
+                assert again.search(self.QUESTION, refuse=False).plan.strategy == strategy
+
 
 class TestCost:
     """What a warm search of one dataset enters and asks; a change that raises these numbers has a reason or a fault."""

@@ -327,11 +327,10 @@ class Engine:
             return False
         if settings.policy == "heuristic":
             return True
-        if self.models is None:
+        if settings.policy == "measured" or self.models is None:
             return False
-        explicit = settings.origins.get("policy", "default") != "default"
         fitted = self.stages.policy is not None and self.stages.policy != measured()
-        return not (explicit or fitted) and model_for(self.models, "hyde").llm is not None
+        return not fitted and model_for(self.models, "hyde").llm is not None
 
     def recommend(self, query: Query | str, sources: Sequence[Any]) -> Recommendation:
         """The strategy suggested by a question's wording, among those usable on these sources (I5, I8)."""

@@ -261,7 +261,10 @@ class Settings:
     embedder: str = _setting("default", _text, "default, onnx:DIR, openai:MODEL@URL …")
     timeout: float = _setting(30.0, _seconds, "time limit in seconds for a whole search")
     policy: str = _setting(
-        "measured", _one_of("measured", "heuristic"), "how 'auto' chooses: by measurements, or by the query's form"
+        "auto",
+        _one_of("auto", "measured", "heuristic"),
+        "how 'auto' chooses: measured, heuristic (by the query's form), or auto (measured; heuristic if there is a "
+        "language model and no fitted policy)",
     )
 
     def __post_init__(self) -> None:
