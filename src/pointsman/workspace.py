@@ -523,16 +523,18 @@ class Workspace:
         sources = await in_thread(self._sources, request)
         return await self.engine.asearch_many(request, sources)
 
-    def route(self, query: str | Query, datasets: Sequence[Dataset] | None = None, strategy: str = "auto") -> Routing:
+    def route(
+        self, query: str | Query, datasets: str | Sequence[str | Dataset] | None = None, strategy: str = "auto"
+    ) -> Routing:
         """Return how and where a query would be searched, and why, without searching.
 
         Args:
             query: the query.
-            datasets: datasets to choose from; by default all.
+            datasets: datasets to choose from, or their names; by default all.
             strategy: the strategy that a search would be given.
         """
         question = Query.of(query)
-        choices = [self.source(name) for name in self.names()] if datasets is None else list(datasets)
+        choices = self._choices(self.names() if datasets is None else datasets)
         decision = self._router.decide(question, choices) if choices else None
         return Routing(question.text, router_select(question.text), self.plan(choices, strategy, question), decision)
 
@@ -542,22 +544,27 @@ class Workspace:
     def _router(self) -> ContentRouter:
         return ContentRouter()  # keeps a sketch of each dataset
 
-    def plan(self, datasets: Sequence[Dataset], strategy: str = "auto", query: str | Query = "") -> Plan:
-        """Return what a search of these datasets would do, and why."""
-        request = SearchRequest.of(query, options={"strategy": strategy})
-        recipe = self.engine.resolve(request, list(datasets))
+    def plan(self, datasets: str | Sequence[str | Dataset], strategy: str = "auto", query: str | Query = "") -> Plan:
+        """Return what a search of these datasets, or of those with these names, would do, and why."""
+        request, choices = SearchRequest.of(query, options={"strategy": strategy}), self._choices(datasets)
+        recipe = self.engine.resolve(request, choices)
         plan = recipe.plan(list(recipe.sources))
         return replace(
-            plan, strategy=recipe.strategy or plan.strategy, datasets=tuple(dataset.name for dataset in datasets)
+            plan, strategy=recipe.strategy or plan.strategy, datasets=tuple(dataset.name for dataset in choices)
         )
 
     aplan = async_twin(plan)
 
-    def recommend(self, query: str | Query, datasets: Sequence[str] | None = None) -> Recommendation:
+    def recommend(self, query: str | Query, datasets: str | Sequence[str | Dataset] | None = None) -> Recommendation:
         """Return the strategy suggested by a question's form, among those usable with these datasets (I5, I8)."""
-        return self.engine.recommend(query, [self.dataset(name, create=False) for name in datasets or self.names()])
+        return self.engine.recommend(query, self._choices(datasets or self.names()))
 
     arecommend = async_twin(recommend)
+
+    def _choices(self, datasets: str | Sequence[str | Dataset]) -> list[Dataset]:
+        """Return these datasets; those given by name are opened."""
+        several = [datasets] if isinstance(datasets, str | Dataset) else datasets
+        return [self.source(dataset) if isinstance(dataset, str) else dataset for dataset in several]
 
     def _sources(self, request: SearchRequest) -> list[Dataset]:
         """Return the datasets that a request names; all if it names none."""
