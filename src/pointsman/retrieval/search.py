@@ -66,7 +66,7 @@ async def search(
         InputError: the request cannot be carried out.
     """
     recipe = recipes[0]
-    with _spending(recipe):
+    with _spending(recipe, len(queries)):
         limits = (None if recipe.timeout is None else recipe.timeout * len(queries), seconds)
         limit = min((limit for limit in limits if limit is not None), default=None)
         pipelines = [Pipeline(own, query, mode, limit) for own, query in zip(recipes, queries, strict=True)]
@@ -601,13 +601,18 @@ class RoutedLookup:
         )
 
 
-def _spending(recipe: Recipe) -> Any:
-    """A context in which every call of a language model counts against the recipe's budget."""
-    if recipe.budget is None:
+def _spending(recipe: Recipe, questions: int) -> Any:
+    """A context in which every call of a language model counts against the recipe's budget for each question."""
+    budget = recipe.budget
+    if budget is None:
         return nullcontext()
     from pointsman.retrieval.budget import spending
 
-    return spending(recipe.budget)
+    return spending(
+        replace(
+            budget, calls=questions * budget.calls, tokens=questions * budget.tokens, seconds=questions * budget.seconds
+        )
+    )
 
 
 def cause_of(answer: Any) -> Exception:
