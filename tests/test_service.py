@@ -669,6 +669,19 @@ def test_a_foreign_vector_store_gets_a_keyword_index_in_step(
             assert again[0].score == pytest.approx(same.search("green tea", 1, strategy="bm25").hits[0].score)
 
 
+@pytest.mark.parametrize("by_workflow", [False, True])
+def test_a_default_strategy_searches_only_its_lists_of_a_foreign_store(
+    search: Search, dataset: Dataset, tmp_path: Path, by_workflow: bool
+) -> None:
+    settings = {"bm25_index_path": str(tmp_path / "bm25")}
+    workflow = RetrievalWorkflow(strategy="bm25") if by_workflow else None
+    settings |= {} if by_workflow else {"default_retrieval_strategy": "bm25"}
+    with EnhancedRetrievalService(settings, ForeignStore(dataset), HashingEmbedder(), workflow=workflow) as service:
+        hits = search(service, "green tea", 3, use_rerank=False)
+        assert hits == search(service, "green tea", 3, "bm25", False)
+        assert {way.source for hit in hits for way in hit.provenance} == {"bm25_retriever"}
+
+
 def test_a_store_without_a_part_does_without_it(search: Search, dataset: Dataset, tmp_path: Path) -> None:
     settings = {"bm25_index_path": str(tmp_path / "bm25")}
     with EnhancedRetrievalService(settings, dataset._local.collection.truth) as words:

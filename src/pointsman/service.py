@@ -237,6 +237,8 @@ class EnhancedRetrievalService:
     def _sources(self, strategy: str = "auto") -> list[Any]:
         """Return what a strategy searches; for another kind of store, the list it uses."""
         if self._foreign is not None:
+            for default in (self.engine.stages.strategy, self.config.default_retrieval_strategy):
+                strategy = default if strategy == "auto" else strategy
             words, near = LISTS.get(strategy, (True, True))
             available = {"bm25": words, "vector": near}
             foreign = [store for name, store in self._foreign.items() if available[name]]
