@@ -688,6 +688,8 @@ def test_a_store_without_a_part_does_without_it(search: Search, dataset: Dataset
         assert ids(search(words, "tea", 3)) == ["tea"]
         with pytest.raises(InputError, match="no vectors"):
             search(words, "tea", 3, "vector")
+        assert "no vectors" in str(words.lack("vector"))
+        assert words.lack("bm25") is None
         assert ids(search(words, "tea", 3, filters="length > 1")) == ["tea"]
         assert ids(search(words, "tea", 3, filters="length > 1000")) == []
     with pytest.raises(InputError, match="needs an embedding_service"):

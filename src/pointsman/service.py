@@ -154,7 +154,10 @@ class EnhancedRetrievalService:
 
     def lack(self, strategy: str) -> str | None:
         """Return what a strategy needs but lacks here; None if it can be used."""
-        return self.engine.lack(strategy, self._sources(strategy))
+        try:
+            return self.engine.lack(strategy, self._sources(strategy))
+        except UnmetNeedError as error:
+            return str(error)
 
     @property
     def strategies(self) -> Mapping[str, BaseRetriever]:
