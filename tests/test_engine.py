@@ -271,6 +271,7 @@ class TestRequests:
         ("options", "message"),
         [
             ({"filtres": "x = 1"}, "did you mean 'filters'"),
+            ({"limit": 3}, "no option of a search named 'limit'; there are k, coverage"),
             ({"strategy": "hybird"}, "did you mean 'hybrid'"),
             ({"effort": "turbo"}, "known: balanced, fast, thorough"),
             ({"rerank": lambda hits: hits}, "rerank is True, False, None or a refiner"),

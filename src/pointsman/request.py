@@ -153,7 +153,7 @@ class SearchRequest:
         values = dict(options or {})
         filters = values.pop("filters", None)
         if unknown := values.keys() - _NAMES:
-            raise InputError(_unknown("option of a search", min(unknown), (*sorted(_NAMES), "filters")))
+            raise InputError(_unknown("option of a search", min(unknown), ("k", *sorted(_NAMES), "filters")))
         parsed = None if filters is None else parse_optional(filters)  # usually None, and quick
         several = [query] if isinstance(query, (str, Query)) else query
         if not isinstance(several, Sequence):
@@ -212,6 +212,6 @@ def _names(names: Any) -> tuple[str, ...]:
 
 
 def _unknown(kind: str, name: str, names: Sequence[str]) -> str:
-    nearest = difflib.get_close_matches(name, names, 1, 0.5)
+    nearest = difflib.get_close_matches(name, names, 1, 0.6)
     remedy = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(names)}"
     return f"there is no {kind} named {name!r:.80}; {remedy}"
