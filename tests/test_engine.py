@@ -404,6 +404,16 @@ class TestCost:
 
 
 class TestI6:
+    def test_the_embedder_that_settings_name_is_used(self, tmp_path: Path) -> None:
+        with pointsman.open(tmp_path / "w", settings=Settings(embedder="hashing")) as workspace:
+            workspace.dataset("rails").add([Document("switch", TEXTS["switch"])])
+            assert workspace.status("rails")["embedder"] == HashingEmbedder().name
+        other = HashingEmbedder(dimensions=32)
+        with Workspace(tmp_path / "v", embedder=other, settings=Settings(embedder="hashing")) as workspace:
+            assert workspace.dataset("rails").embedder.name == other.name
+        with pytest.raises(InputError, match=r"settings are Settings\(name=value"):
+            Workspace(tmp_path / "w", settings={"timeout": 3})  # type: ignore[arg-type]
+
     def test_models_that_settings_name_are_used(self, tmp_path: Path) -> None:
         settings = Settings(hyde_llm_provider="openai_compatible", hyde_model="m", llm_base_url="http://127.0.0.1:9/v1")
         with Workspace(tmp_path / "w", embedder=HashingEmbedder(), settings=settings) as workspace:

@@ -72,13 +72,13 @@ class Workspace:
         path: a folder, created on the first write; or a URL such as ``postgresql://user@host/database?schema=rails``
             (see `pointsman.store.backend.open_backend`); or a `pointsman.store.backend.Backend`, such as one with your
             own client.
-        embedder: for every dataset; by default the default embedder.
+        embedder: for every dataset; by default the one that ``settings`` name, or the default embedder.
         workflow: your own stages: router, reranker, further refiners, time limit. Unless it has its own, searches
             refuse by the default calibration, and decide by the policy fitted to the workspace, or the measured one.
         llm: for the strategies that need a language model; one for all, or by the strategy's name, with ``"general"``
             for the others. By default, those that ``settings`` name.
-        settings: defaults for the options of searches. Nothing is read from environment or files here: `Settings.load`
-            does that.
+        settings: defaults for the options of searches, the embedder and the language models. Nothing is read from
+            environment or files here: `Settings.load` does that.
 
     Raises:
         FormatVersionError: the workspace was written by a newer Pointsman.
@@ -95,16 +95,19 @@ class Workspace:
         llm: LLM | Mapping[str, LLM] | None = None,
         settings: Settings | None = None,
     ) -> None:
+        if not isinstance(settings, Settings | None):
+            raise InputError(f"settings are Settings(name=value, …) or Settings.load(), not {settings!r:.80}")
         self.backend: Backend = open_backend(path)
         self.settings = settings or Settings()
         policy, fitted = self.stored_policy() or measured(), self.stored_calibrations()
         self.workflow: Stages = workflow or RetrievalWorkflow(
             policy=policy, timeout=self.settings.timeout, fitted=fitted
         )
-        if llm is None and settings is not None:
-            from pointsman.models.chosen import SettingsModels
+        if settings is not None:
+            from pointsman.models.chosen import SettingsModels, embedder_for
 
-            llm = SettingsModels(settings)
+            llm = SettingsModels(settings) if llm is None else llm
+            embedder = embedder_for(settings) if embedder is None else embedder
         self.llm = llm
         self._engine = Engine(self.settings, self.workflow, llm)
         self._embedder = None if embedder is None else as_embedder(embedder)
