@@ -255,14 +255,12 @@ class World:
         options = asked.options("datasets")
         return outcome(lambda: RetrievalWorkflow().search(asked.query, self.sources(asked), asked.k, **options))
 
-    def by_service(self, asked: Asked) -> Outcome | None:
-        if asked.effort != "balanced":
-            return None
+    def by_service(self, asked: Asked) -> Outcome:
         llms = None if self.llm is None else {"general": self.llm}
 
         def ask() -> Any:
-            with EnhancedRetrievalService(self.settings, self.sources(asked), llms=llms) as service:
-                options: dict[str, Any] = {"filters": asked.filters, "refuse": asked.refuse}
+            with EnhancedRetrievalService(self.settings, self.here, llms=llms) as service:
+                options = asked.options("strategy", "rerank")
                 return service.search_sync(asked.query, asked.k, asked.strategy, asked.rerank, **options).context
 
         return outcome(ask)

@@ -508,6 +508,24 @@ def test_routes_and_plans_are_those_of_the_workspace(workspace: Workspace, clien
     assert workspace.status("words").items() <= client.status("words").items()
 
 
+def test_datasets_to_route_and_plan_for_may_be_named(workspace: Workspace, client: Client) -> None:
+    name, *others = workspace.names()
+    question = "how does a train change tracks?"
+    doors: tuple[Any, ...] = (workspace, client)
+    for door in doors:
+        for named in (name, [name], [door.dataset(name)]):
+            assert door.plan(named).datasets == (name,)
+            routing = door.route(question, named)
+            assert routing.plan is not None
+            assert routing.plan.datasets == (name,)
+            assert routing.decision is not None
+            assert routing.decision.datasets[0].name == name
+            assert door.recommend(question, named) == workspace.recommend(question, [name])
+        assert door.plan([door.dataset(others[0]), name]).datasets == (others[0], name)
+        with pytest.raises(UnknownNameError, match="no dataset named 'typo'"):
+            door.route(question, ["typo"])
+
+
 def test_the_bundled_embedder(tmp_path: Path) -> None:
     with pointsman.open(tmp_path / "work") as workspace, serving(app_of(workspace)) as url, Client(url) as client:
         client.dataset("rails").add(DOCUMENTS)

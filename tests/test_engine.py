@@ -192,12 +192,86 @@ class TestTheWayIsRouted:
         assert searched == []
         assert answer.plan.datasets == ("rails",)
 
+    def test_lists_and_words_of_other_datasets_take_no_part(self, workspace: Workspace) -> None:
+        """Neither the sparse list of a dataset that the router excluded, nor corrections from its words."""
+        workspace.dataset("films").add([Document("film", "Xylandria is a film about a railway switch.")])
+
+        class OnlyRails(BaseRouter):
+            def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
+                return [dataset for dataset in datasets if dataset.name == "rails"]
+
+        routed, everything = RetrievalWorkflow(router=OnlyRails()), workspace.datasets()
+        answer = routed.search("railway switch", everything, 9, strategy="sparse", refuse=False)
+        assert {hit.dataset for hit in answer} == {"rails"}
+        assert answer.plan.datasets == ("rails", "sparse_2")
+        mixed = RetrievalWorkflow().search("xylandira switch", everything, 9, strategy="multi_query", refuse=False)
+        answer = routed.search("xylandira switch", everything, 9, strategy="multi_query", refuse=False)
+        details = [
+            next(span.detail for span in each.trace.spans if span.stage == "transform") for each in (mixed, answer)
+        ]
+        assert ["correction" in detail for detail in details] == [True, False]
+
+    def test_a_strategy_that_searches_by_itself_says_what_takes_no_part(self, workspace: Workspace) -> None:
+        class Own(BaseRetrievalStrategy):
+            async def search(self, query: str | Query, k: int = 5) -> Any:
+                return [Hit(Document("own", "mine"), 1.0)]
+
+        class All(BaseRouter):
+            def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
+                return list(datasets)
+
+        own = Registry[Any]("strategy")
+        own.register("own", Own)
+        request = SearchRequest.of("switch", options={"strategy": "own", "refuse": False})
+        notes = [
+            Engine(stages=stages, registry=own).search(request, workspace.datasets()).degraded
+            for stages in (Stages(), Stages(router=All(), transformer=RuleExpander(["paraphrase"])))
+        ]
+        note = "strategy 'own' searches by itself; the workflow's router and transformer cannot take part"
+        assert notes == [(), (note,)]
+
+    @pytest.mark.parametrize(
+        ("technique", "instead"), [("keyword", "bm25"), ("vector", "vector"), ("hybrid", "hybrid")]
+    )
+    def test_a_strategy_that_fails_is_replaced_by_what_the_datasets_keep(self, technique: Any, instead: str) -> None:
+        class Broken(BaseRetrievalStrategy):
+            async def search(self, query: str | Query, k: int = 5) -> Any:
+                raise ConnectionError("away")
+
+        own = Registry[Any]("strategy")
+        own.register("broken", Broken)
+        dataset = Dataset("rails", indexing_technique=technique, embedder=HashingEmbedder())
+        dataset.add([Document(id_, text) for id_, text in TEXTS.items()])
+        request = SearchRequest.of("railway switch", 3, {"strategy": "broken"})
+        answer = Engine(registry=own).search(request, [dataset])
+        assert ranked(answer) == ranked(dataset.search("railway switch", 3))
+        (note,) = answer.degraded
+        assert "'broken' failed; plain search was used instead" in note
+        assert answer.plan.strategy == instead
+        assert [decision.by for decision in answer.plan.decisions if decision.what == "strategy"] == ["default"]
+
+    def test_auto_may_stand_for_a_registered_strategy(self, workspace: Workspace) -> None:
+        workspace.workflow = RetrievalWorkflow(strategy="multi_query")
+        answer = workspace.search("railway switch", refuse=False)
+        assert answer.plan.strategy == "multi_query"
+        assert ranked(answer) == ranked(workspace.search("railway switch", strategy="multi_query", refuse=False))
+        with pytest.raises(UnknownNameError, match="did you mean 'multi_query'"):
+            Engine(stages=Stages(strategy="multi-query"))
+
+    @pytest.mark.parametrize("strategy", ["auto", "hybrid", "decomposition", "sparse", "hyde"])
+    def test_without_datasets_every_strategy_answers_that_there_are_none(self, tmp_path: Path, strategy: Any) -> None:
+        with Workspace(tmp_path / "new", llm=ScriptedLLM([])) as empty:
+            answer = empty.search("what is it?", strategy=strategy)
+        assert (answer.hits, answer.plan.datasets) == ((), ())
+        assert "there is no dataset yet" in answer.plan.reason
+
 
 class TestRequests:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
             ({"filtres": "x = 1"}, "did you mean 'filters'"),
+            ({"limit": 3}, "no option of a search named 'limit'; there are k, coverage"),
             ({"strategy": "hybird"}, "did you mean 'hybrid'"),
             ({"effort": "turbo"}, "known: balanced, fast, thorough"),
             ({"rerank": lambda hits: hits}, "rerank is True, False, None or a refiner"),
@@ -278,6 +352,13 @@ class TestI5:
         assert answers[-1].query.text == alone[-1].query.text != "and where is it?"
         assert [ranked(answer) for answer in answers] == [ranked(answer) for answer in alone]
 
+    @pytest.mark.parametrize("settings", [Settings(policy="measured"), Settings.load(environ={}, policy="measured")])
+    def test_the_measured_choice_can_be_kept_beside_a_model(self, workspace: Workspace, settings: Settings) -> None:
+        llm = ScriptedLLM(lambda _: "A railway switch guides trains.")
+        for chosen, strategy in ((Settings(), "hyde"), (settings, "hybrid")):
+            with Workspace(workspace.path, embedder=HashingEmbedder(), settings=chosen, llm=llm) as again:
+                assert again.search(self.QUESTION, refuse=False).plan.strategy == strategy
+
 
 class TestCost:
     """What a warm search of one dataset enters and asks; a change that raises these numbers has a reason or a fault."""
@@ -323,6 +404,16 @@ class TestCost:
 
 
 class TestI6:
+    def test_the_embedder_that_settings_name_is_used(self, tmp_path: Path) -> None:
+        with pointsman.open(tmp_path / "w", settings=Settings(embedder="hashing")) as workspace:
+            workspace.dataset("rails").add([Document("switch", TEXTS["switch"])])
+            assert workspace.status("rails")["embedder"] == HashingEmbedder().name
+        other = HashingEmbedder(dimensions=32)
+        with Workspace(tmp_path / "v", embedder=other, settings=Settings(embedder="hashing")) as workspace:
+            assert workspace.dataset("rails").embedder.name == other.name
+        with pytest.raises(InputError, match=r"settings are Settings\(name=value"):
+            Workspace(tmp_path / "w", settings={"timeout": 3})  # type: ignore[arg-type]
+
     def test_models_that_settings_name_are_used(self, tmp_path: Path) -> None:
         settings = Settings(hyde_llm_provider="openai_compatible", hyde_model="m", llm_base_url="http://127.0.0.1:9/v1")
         with Workspace(tmp_path / "w", embedder=HashingEmbedder(), settings=settings) as workspace:

@@ -47,11 +47,15 @@ def test_ask_takes_whatever_completes() -> None:
         async def acomplete(self, prompt: str) -> str:
             return prompt.upper()
 
+    class AsyncComplete:
+        async def complete(self, prompt: str) -> str:
+            return prompt.upper()
+
     class Structured:
         def complete(self, prompt: str, schema: Any = None) -> Completion:
             return Completion("", schema)
 
-    for llm in (Text(), OnlyAsync()):
+    for llm in (Text(), OnlyAsync(), AsyncComplete()):
         assert ask(llm, "a", schema=SCHEMA).text == asyncio.run(aask(llm, "a", schema=SCHEMA)).text == "A"
         assert not takes_schema(llm)
     assert ask(Structured(), "a", schema=SCHEMA).data == SCHEMA

@@ -512,6 +512,19 @@ def test_an_unknown_query_parameter_is_told_of(client: httpx.Client, path: str, 
 
 
 @pytest.mark.parametrize(
+    ("path", "field", "told"),
+    [
+        ("/api/retrieval/search", "rerank", "no field 'rerank' here; did you mean 'use_rerank'?"),
+        ("/api/retrieval/search_many", "filter", "no field 'filter' here; did you mean 'filters'?"),
+        ("/api/retrieval/search", "top_k", "no field 'top_k' here; known: k, strategy"),
+    ],
+)
+def test_an_unknown_field_is_told_of(client: httpx.Client, path: str, field: str, told: str) -> None:
+    answer = client.post(path, json={"query": "tea", field: True})
+    assert told in problem(answer, 422, "invalid-input")["detail"]
+
+
+@pytest.mark.parametrize(
     "path", ["/health", "/ready", "/metrics", "/api/me", "/api/datasets", "/api/datasets/notes/count", "/nowhere"]
 )
 def test_head_is_answered_as_get_without_the_body(client: httpx.Client, path: str) -> None:

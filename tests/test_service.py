@@ -345,6 +345,31 @@ def test_strategies_are_a_mapping_made_when_asked_for(dataset: Dataset) -> None:
         strategies["nothing"]
 
 
+def test_the_options_are_those_of_every_search(search: Search, tmp_path: Path) -> None:
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        for name in ("rails", "drinks"):
+            workspace.dataset(name).add([Document(f"{name} 1", "a railway switch"), Document(f"{name} 2", "green tea")])
+        service = EnhancedRetrievalService(None, workspace)
+        options: Any = {
+            "datasets": "drinks",
+            "effort": "fast",
+            "timeout": 9.0,
+            "refuse": False,
+            "filters": "_id != 'x'",
+        }
+        hits = search(service, "railway swtich", 3, **options)
+        expected = workspace.search("railway swtich", 3, **options)
+        assert [(hit.key, hit.score) for hit in hits] == [(hit.key, hit.score) for hit in expected]
+        assert hits.context.plan == expected.plan
+        assert hits.context.spelling is None  # with little effort
+        with pytest.raises(UnknownNameError, match="no dataset named 'trains'"):
+            search(service, "tea", datasets=["trains"])
+        with pytest.raises(InputError, match="did you mean 'effort'"):
+            search(service, "tea", efort="fast")
+        with pytest.raises(InputError, match="use_rerank"):
+            search(service, "tea", rerank=False)
+
+
 def test_a_users_strategy_may_take_the_name_of_a_plain_one(search: Search, dataset: Dataset) -> None:
     service = EnhancedRetrievalService(None, dataset, strategies=registered(hybrid=Halves))
     assert ids(search(service, "tea", 5, "hybrid", False)) == ["tea"]  # by words alone
@@ -644,12 +669,27 @@ def test_a_foreign_vector_store_gets_a_keyword_index_in_step(
             assert again[0].score == pytest.approx(same.search("green tea", 1, strategy="bm25").hits[0].score)
 
 
+@pytest.mark.parametrize("by_workflow", [False, True])
+def test_a_default_strategy_searches_only_its_lists_of_a_foreign_store(
+    search: Search, dataset: Dataset, tmp_path: Path, by_workflow: bool
+) -> None:
+    settings = {"bm25_index_path": str(tmp_path / "bm25")}
+    workflow = RetrievalWorkflow(strategy="bm25") if by_workflow else None
+    settings |= {} if by_workflow else {"default_retrieval_strategy": "bm25"}
+    with EnhancedRetrievalService(settings, ForeignStore(dataset), HashingEmbedder(), workflow=workflow) as service:
+        hits = search(service, "green tea", 3, use_rerank=False)
+        assert hits == search(service, "green tea", 3, "bm25", False)
+        assert {way.source for hit in hits for way in hit.provenance} == {"bm25_retriever"}
+
+
 def test_a_store_without_a_part_does_without_it(search: Search, dataset: Dataset, tmp_path: Path) -> None:
     settings = {"bm25_index_path": str(tmp_path / "bm25")}
     with EnhancedRetrievalService(settings, dataset._local.collection.truth) as words:
         assert ids(search(words, "tea", 3)) == ["tea"]
         with pytest.raises(InputError, match="no vectors"):
             search(words, "tea", 3, "vector")
+        assert "no vectors" in str(words.lack("vector"))
+        assert words.lack("bm25") is None
         assert ids(search(words, "tea", 3, filters="length > 1")) == ["tea"]
         assert ids(search(words, "tea", 3, filters="length > 1000")) == []
     with pytest.raises(InputError, match="needs an embedding_service"):

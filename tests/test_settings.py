@@ -66,7 +66,7 @@ def test_the_seeds_names_and_defaults() -> None:
 def test_arguments_go_before_the_environment_that_before_the_file_that_before_defaults(elsewhere: Path) -> None:
     written(elsewhere, "bm25_k1 = 1\nbm25_b = 0.1\ntimeout = 7\n")
     settings = load({"POINTSMAN_BM25_K1": "2", "POINTSMAN_BM25_B": "0.2"}, bm25_k1=3)
-    assert (settings.bm25_k1, settings.bm25_b, settings.timeout, settings.policy) == (3, 0.2, 7, "measured")
+    assert (settings.bm25_k1, settings.bm25_b, settings.timeout, settings.policy) == (3, 0.2, 7, "auto")
     wanted = {
         "bm25_k1": "argument",
         "bm25_b": "POINTSMAN_BM25_B",
@@ -120,7 +120,7 @@ BAD = [
     ("multi_query_variants", "original", "list"),
     ("timeout", 0, "above 0"),
     ("timeout", float("inf"), "above 0"),
-    ("policy", "clever", "measured, heuristic"),
+    ("policy", "clever", "auto, measured, heuristic"),
     ("default_retrieval_strategy", "../x", "letters"),
     ("workspace", "a\nb", "one line"),
     ("compression_max_length", None, "from 1"),

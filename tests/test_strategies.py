@@ -14,10 +14,13 @@ from typing import Any, ClassVar
 import pytest
 
 from pointsman import BaseRetriever, Dataset, Document, Hit, Query, RetrievalWorkflow
+from pointsman.engine import Engine
 from pointsman.errors import InputError, RetrievalError, UnknownNameError
 from pointsman.filters import Filter, parse_filter
 from pointsman.llm import Completion, Usage
 from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
+from pointsman.registry import Registry
+from pointsman.request import SearchRequest
 from pointsman.retrieval import vocabulary as words_kept
 from pointsman.retrieval.recipe import Recipe, by_name
 from pointsman.retrieval.rerank import BaseReranker
@@ -675,6 +678,21 @@ def test_a_budget_is_kept_and_its_end_told(dataset: Dataset, budget: Budget, mos
     assert any("budget" in cause for cause in found.degraded)
     if not most:
         assert view(found) == view(HybridStrategy(dataset).retrieve(QUESTION))
+
+
+def test_every_question_of_many_has_its_own_budget() -> None:
+    class OneCall(HyDEStrategy):
+        def __init__(self, *sources: Any, **options: Any) -> None:
+            super().__init__(*sources, **options, budget=Budget(calls=1))
+
+    own = Registry[Any]("strategy")
+    own.register("hyde", OneCall)
+    with Dataset("rails", embedder=HashingEmbedder()) as rails:
+        rails.add([Document("switch", PASSAGE_TEXT)])
+        engine = Engine(models=always(PASSAGE_TEXT), registry=own)
+        questions = [f"what guides train {number}?" for number in range(4)]
+        request = SearchRequest.of(questions, 2, {"strategy": "hyde", "refuse": False})
+        assert [answer.degraded for answer in engine.search_many(request, [rails])] == [()] * 4
 
 
 def test_one_budget_for_strategies_in_one_another(dataset: Dataset) -> None:

@@ -178,7 +178,7 @@ def test_retrieve_gives_one_context_for_each_question(datasets: tuple[Dataset, D
     assert asyncio.run(workflow.aretrieve("rail", datasets, 3))[0].hits == one[0].hits
 
 
-@pytest.mark.parametrize("strategy", ["auto", "bm25", "vector", "hybrid", "rrf", "z_score"])
+@pytest.mark.parametrize("strategy", ["auto", "bm25", "vector", "hybrid", "rrf", "z_score", "decomposition"])
 def test_strategies(either: Search, datasets: tuple[Dataset, Dataset], strategy: str) -> None:
     context = either(RetrievalWorkflow(strategy=strategy), "rail lamp", datasets, 5)
     assert context.plan.strategy == ("hybrid" if strategy == "auto" else strategy)

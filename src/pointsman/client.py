@@ -340,36 +340,40 @@ class Client:
         return await self._search_many(Tasks(), request.queries, _sent_options(request, trace))
 
     def route(
-        self, query: str | Query, datasets: Sequence[RemoteDataset] | None = None, strategy: str = "auto"
+        self, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None = None, strategy: str = "auto"
     ) -> Routing:
         """Return how and where a query would be searched, and why, without searching.
 
         Args:
             query: the question.
-            datasets: the candidates; by default all that the key gives access to.
+            datasets: the candidates, or their names; by default all that the key gives access to.
             strategy: as for a search.
         """
         return run(self._route(Threads(), query, datasets, strategy))
 
     async def aroute(
-        self, query: str | Query, datasets: Sequence[RemoteDataset] | None = None, strategy: str = "auto"
+        self, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None = None, strategy: str = "auto"
     ) -> Routing:
         """Async version of `route`."""
         return await self._route(Tasks(), query, datasets, strategy)
 
-    def plan(self, datasets: Sequence[RemoteDataset], strategy: str = "auto", query: str | Query = "") -> Plan:
-        """Return what a search of these datasets would do, and why."""
+    def plan(
+        self, datasets: str | Sequence[str | RemoteDataset], strategy: str = "auto", query: str | Query = ""
+    ) -> Plan:
+        """Return what a search of these datasets, or of those with these names, would do, and why."""
         plan = self.route(query, datasets, strategy).plan
         assert plan is not None, "a service has a workspace"
         return plan
 
     aplan = async_twin(plan)
 
-    def recommend(self, query: str | Query, datasets: Sequence[str] | None = None) -> Recommendation:
+    def recommend(
+        self, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None = None
+    ) -> Recommendation:
         """Return the strategy that a question's wording suggests, among those usable in these datasets (I5, I8)."""
         from pointsman.retrieval.recommend import Recommendation
 
-        parameters = [("query", sendable(Query.of(query).text)), *(("datasets", name) for name in datasets or ())]
+        parameters = [("query", sendable(Query.of(query).text)), *(("datasets", name) for name in _by_name(datasets))]
         reply = self._service.call(Request("GET", f"/api/retrieval/recommend_strategy?{urlencode(parameters)}"))
         with self._service.reading("recommendation"):
             others = tuple(
@@ -432,15 +436,16 @@ class Client:
         return RemoteDataset(self, self._service, about["name"], about["description"], about["indexing_technique"])
 
     async def _route(
-        self, mode: Mode, query: str | Query, datasets: Sequence[RemoteDataset] | None, strategy: str
+        self, mode: Mode, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None, strategy: str
     ) -> Routing:
         from pointsman.retrieval.router import RouteDecision
         from pointsman.selector.base import Fallback
         from pointsman.workspace import Routing
 
-        by_name: dict[str, Any] = {
-            dataset.name: dataset for dataset in (await self._datasets(mode) if datasets is None else datasets)
-        }
+        by_name: dict[str, Any] = _by_name(datasets)
+        if datasets is None or None in by_name.values():
+            there = {dataset.name: dataset for dataset in await self._datasets(mode)}
+            by_name = there if datasets is None else {name: by_name[name] or there.get(name) for name in by_name}
         body = as_json({"query": sendable(Query.of(query).text), "datasets": list(by_name), "strategy": strategy})
         reply = await self._service.ask(mode, Request("POST", "/api/retrieval/route", body), self._service.timeout)
         with self._service.reading("route"):
@@ -1168,6 +1173,12 @@ def _sent_options(request: SearchRequest, trace: TraceDetail) -> dict[str, Any]:
         "timeout": None if request.timeout is None else time_limit(request.timeout),
         "trace": trace,
     }
+
+
+def _by_name(datasets: str | Sequence[str | RemoteDataset] | None) -> dict[str, RemoteDataset | None]:
+    """Return datasets by name; None for those given by their names only."""
+    several = [datasets] if isinstance(datasets, str | RemoteDataset) else datasets or ()
+    return dict((one, None) if isinstance(one, str) else (one.name, one) for one in several)
 
 
 def _with_history(query: Query) -> dict[str, Any]:

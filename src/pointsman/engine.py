@@ -22,7 +22,7 @@ from pointsman.retrieval.fusion import METHODS
 from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.policy import Policy, measured
 from pointsman.retrieval.pool import DEPTH, LISTS
-from pointsman.retrieval.recipe import Recipe, by_name, check_method, method_for
+from pointsman.retrieval.recipe import Recipe, by_name, method_for
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser
 from pointsman.retrieval.relevance import Relevance, shipped
@@ -64,7 +64,7 @@ class Stages:
         transformer: rewrites the query, and may add variants that are searched beside it; by default, a question that
             follows a conversation is completed from it by rules.
         refiners: further refiners, run in order after the reranker: refuse, diversify, expand, compress …
-        strategy: the strategy that ``"auto"`` stands for.
+        strategy: the strategy that ``"auto"`` stands for, a built-in or a registered one.
         depth: candidates per list.
         timeout: seconds for the whole search; None: no limit.
         breaker: skips branches that keep failing.
@@ -89,7 +89,6 @@ class Stages:
     fitted: Mapping[str, Calibration] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_method(self.strategy)
         check_top_k(self.depth)
         Deadline(self.timeout)
         if not isinstance(self.policy, Policy | None):
@@ -122,6 +121,9 @@ class Engine:
     registry: Registry[Any] = STRATEGIES
     _strategies: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False, init=False)
     _recipes_made: dict[Any, Recipe] = field(default_factory=dict, repr=False, compare=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.check_name(str(self.stages.strategy))  # the stages alone do not know the registry
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -225,8 +227,10 @@ class Engine:
             raise error
         note = f"strategy {recipe.strategy!r} failed; plain search was used instead: {describe(error)}"
         log.warning("%s", note)
-        plain = self.resolve(replace(request, strategy="hybrid"), sources)
-        return replace(plain, method="auto", policy=self.stages.policy, notes=(*plain.notes, note))
+        method, _ = method_for(list(_selection(by_name(sources), request.datasets).values()), "auto")
+        plain = self.resolve(replace(request, strategy=method), sources)
+        decisions = (Decision("strategy", method, "default", note), *plain.decisions[1:])  # nobody requested this one
+        return replace(plain, method="auto", policy=self.stages.policy, decisions=decisions, notes=(*plain.notes, note))
 
     # ── deciding ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -323,11 +327,10 @@ class Engine:
             return False
         if settings.policy == "heuristic":
             return True
-        if self.models is None:
+        if settings.policy == "measured" or self.models is None:
             return False
-        explicit = settings.origins.get("policy", "default") != "default"
         fitted = self.stages.policy is not None and self.stages.policy != measured()
-        return not (explicit or fitted) and model_for(self.models, "hyde").llm is not None
+        return not fitted and model_for(self.models, "hyde").llm is not None
 
     def recommend(self, query: Query | str, sources: Sequence[Any]) -> Recommendation:
         """The strategy suggested by a question's wording, among those usable on these sources (I5, I8)."""
@@ -391,11 +394,17 @@ class Engine:
         sources = list(recipe.sources.values())
         if (lack := self.lack(name, sources)) is not None:
             raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
+        if not sources:  # there is nothing that it could be made over
+            return replace(recipe, strategy=name)
         reranked = self._wants_rerank(request)[0]
         strategy = self.strategy(name, sources, rerank=reranked)
         if not is_recipe(strategy):
+            stages = {"router": self.stages.router, "transformer": self.stages.transformer}
+            unused = " and ".join(stage for stage, own in stages.items() if own is not None)
+            note = f"strategy {name!r} searches by itself; the workflow's {unused} cannot take part"
             return replace(
                 recipe,
+                notes=(*recipe.notes, note) if unused else recipe.notes,
                 sources={name: strategy},
                 strategy=name,
                 router=None,

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import anyio
 
@@ -70,7 +70,8 @@ def ask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: float |
     """Call any model.
 
     Args:
-        llm: anything with ``complete(prompt)`` (or ``acomplete``) that returns an object with ``.text``, or a string.
+        llm: anything with ``complete(prompt)`` (or ``acomplete``) that returns an object with ``.text``, or a string;
+            ``complete`` may be a coroutine function too.
         prompt: the prompt.
         schema: passed on if ``complete`` has a parameter of that name.
         timeout: seconds after which the call is abandoned (its thread ends when the call does). None: no limit.
@@ -79,7 +80,7 @@ def ask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: float |
         ModelError: the model failed, timed out, or returned no text.
         InputError: ``llm`` is not a model.
     """
-    if callable(complete := getattr(llm, "complete", None)):
+    if _is_synchronous(complete := getattr(llm, "complete", None)):
         return _limited(llm, lambda: complete(prompt, **_schema_for(complete, schema)), timeout)
     return _limited(
         llm, lambda: wait_for(lambda: _acomplete(llm)(prompt, **_schema_for(_acomplete(llm), schema))), timeout
@@ -93,10 +94,10 @@ async def aask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: 
         with anyio.fail_after(timeout):
             if inspect.iscoroutinefunction(acomplete):
                 answer = await acomplete(prompt, **_schema_for(acomplete, schema))
-            elif callable(complete := getattr(llm, "complete", None)):
+            elif _is_synchronous(complete := getattr(llm, "complete", None)):
                 answer = await in_thread(lambda: complete(prompt, **_schema_for(complete, schema)))
             else:
-                answer = await _acomplete(llm)(prompt)
+                answer = await _acomplete(llm)(prompt, **_schema_for(_acomplete(llm), schema))
     except PointsmanError:
         raise
     except TimeoutError as error:
@@ -135,11 +136,16 @@ def _schema_for(method: Callable[..., Any], schema: Schema | None) -> dict[str, 
     return {"schema": schema} if schema is not None and _has_schema(method) else {}
 
 
+def _is_synchronous(method: Any) -> TypeGuard[Callable[..., Any]]:
+    return callable(method) and not inspect.iscoroutinefunction(method)
+
+
 def _acomplete(llm: Any) -> Callable[..., Any]:
-    acomplete = getattr(llm, "acomplete", None)
-    if not callable(acomplete):
+    """The method of a model to await: ``acomplete``, or a ``complete`` that is a coroutine function."""
+    method = getattr(llm, "acomplete", None) or getattr(llm, "complete", None)
+    if not callable(method):
         raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
-    return acomplete  # type: ignore[no-any-return]
+    return method  # type: ignore[no-any-return]
 
 
 def _limited(llm: Any, call: Callable[[], Any], timeout: float | None) -> Completion:

@@ -40,7 +40,7 @@ def open_workspace(
         embedder: see `Workspace`, as for the other arguments.
         workflow: your own stages.
         llm: the language model for strategies that need one.
-        settings: defaults for options that a search does not give.
+        settings: defaults for options that a search does not give, the embedder and the language models.
 
     Raises:
         InputError: the path is not a workspace, the URL's scheme is unknown, or a key would be sent unencrypted.

@@ -44,13 +44,24 @@ StrategyName = Literal[
 """The built-in strategies."""
 
 
-class SearchOptions(TypedDict, total=False):
+class _CommonOptions(TypedDict, total=False):
+    filters: str | Mapping[str, Any] | Filter | None
+    refuse: bool | BaseRefiner | None
+    min_relevance: float | None
+    coverage: float | None
+    spelling: bool
+    effort: EffortName | Limits
+    timeout: float | None
+
+
+class SearchOptions(_CommonOptions, total=False):
     """How to search. Every option is optional.
 
     Attributes:
         strategy: ``"auto"`` (settings and policy decide), ``"bm25"``, ``"vector"``, ``"hybrid"``, a fusion method such
             as ``"rrf"``, or a registered strategy such as ``"decomposition"``. Some need a language model.
-        filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter.
+        filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter; it replaces a query's
+            own.
         rerank: False keeps the fused order; True reranks with the configured reranker, whatever was measured, or else
             with the offline one, which has nothing to add where lists are fused by the calibrated sum (the plan says
             so); a reranker object is used as given. By default the settings decide; ``"auto"`` uses a reranker that
@@ -68,18 +79,21 @@ class SearchOptions(TypedDict, total=False):
     """
 
     strategy: StrategyName | RegisteredStrategy
-    filters: str | Mapping[str, Any] | Filter | None
     rerank: bool | BaseRefiner | None
-    refuse: bool | BaseRefiner | None
-    min_relevance: float | None
-    coverage: float | None
-    spelling: bool
-    effort: EffortName | Limits
-    timeout: float | None
 
 
 class WorkspaceOptions(SearchOptions, total=False):
     """Where to search, and how to search.
+
+    Attributes:
+        datasets: the names of the datasets to search; all by default.
+    """
+
+    datasets: str | Sequence[str] | None
+
+
+class ServiceOptions(_CommonOptions, total=False):
+    """The options that `EnhancedRetrievalService` takes besides its own ``strategy`` and ``use_rerank``.
 
     Attributes:
         datasets: the names of the datasets to search; all by default.
@@ -139,7 +153,7 @@ class SearchRequest:
         values = dict(options or {})
         filters = values.pop("filters", None)
         if unknown := values.keys() - _NAMES:
-            raise InputError(_unknown("option of a search", min(unknown), (*sorted(_NAMES), "filters")))
+            raise InputError(_unknown("option of a search", min(unknown), ("k", *sorted(_NAMES), "filters")))
         parsed = None if filters is None else parse_optional(filters)  # usually None, and quick
         several = [query] if isinstance(query, (str, Query)) else query
         if not isinstance(several, Sequence):
@@ -198,6 +212,6 @@ def _names(names: Any) -> tuple[str, ...]:
 
 
 def _unknown(kind: str, name: str, names: Sequence[str]) -> str:
-    nearest = difflib.get_close_matches(name, names, 1, 0.5)
+    nearest = difflib.get_close_matches(name, names, 1, 0.6)
     remedy = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(names)}"
     return f"there is no {kind} named {name!r:.80}; {remedy}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pointsman._twins import async_twin, in_thread
 from pointsman.engine import Engine, Stages
@@ -12,7 +12,7 @@ from pointsman.errors import InputError, UnmetNeedError
 from pointsman.models.base import as_embedder, names_for_people
 from pointsman.models.chosen import ChosenLLM, SettingsModels, model_for
 from pointsman.registry import STRATEGIES, Registry
-from pointsman.request import SearchRequest
+from pointsman.request import SearchRequest, ServiceOptions
 from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.foreign import SimilarityRetriever
 from pointsman.retrieval.pool import LISTS
@@ -24,7 +24,6 @@ from pointsman.trace import Span, Trace
 from pointsman.types import Hits, Query, check_top_k
 
 if TYPE_CHECKING:
-    from pointsman.filters import Filter
     from pointsman.protocols import LLM, Embedder
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.store.local.bm25 import BM25IndexManager
@@ -111,12 +110,7 @@ class EnhancedRetrievalService:
         k: int = 5,
         strategy: str = "auto",
         use_rerank: bool | None = None,
-        *,
-        filters: str | Mapping[str, Any] | Filter | None = None,
-        refuse: bool | None = None,
-        min_relevance: float | None = None,
-        coverage: float | None = None,
-        spelling: bool = True,
+        **options: Unpack[ServiceOptions],
     ) -> ServiceHits:
         """Return at most ``k`` hits, best first.
 
@@ -127,17 +121,14 @@ class EnhancedRetrievalService:
                 else the result of `recommend_strategy` if ``policy`` is ``"heuristic"``, or if there is a language
                 model and no policy was chosen or fitted; else hybrid if both lists are available.
             use_rerank: whether to rerank; by default ``enable_reranker_by_default``.
-            filters: as in `pointsman.Workspace.search`; they apply before the cut.
-            refuse: False returns the best hits even if they are not relevant.
-            min_relevance: minimum `Hit.relevance` of a hit, 0 to 1.
-            coverage: instead of ``k`` hits, return the fewest that contain an answer with this probability.
-            spelling: False disables spelling correction.
+            options: those of `pointsman.Workspace.search`: ``datasets``, ``filters``, ``refuse``, ``min_relevance``,
+                ``coverage``, ``spelling``, ``effort``, ``timeout``; see `pointsman.request.SearchOptions`.
 
         Raises:
             InputError: an argument is invalid, or the strategy lacks a requirement, such as a language model.
             RetrievalError: nothing could be searched; it carries all causes.
         """
-        request = _request(query, k, strategy, use_rerank, filters, refuse, min_relevance, coverage, spelling)
+        request = _request(query, k, strategy, use_rerank, options)
         sources = await in_thread(self._sources, strategy)  # opens files the first time
         return ServiceHits(await self.engine.asearch(request, sources), self._recommendation(request, sources))
 
@@ -149,18 +140,10 @@ class EnhancedRetrievalService:
         k: int = 5,
         strategy: str = "auto",
         use_rerank: bool | None = None,
-        *,
-        filters: str | Mapping[str, Any] | Filter | None = None,
-        refuse: bool | None = None,
-        min_relevance: float | None = None,
-        coverage: float | None = None,
-        spelling: bool = True,
+        **options: Unpack[ServiceOptions],
     ) -> ServiceHits:
         """Synchronous version of `search`; needs no event loop, and works inside a running one."""
-        request, sources = (
-            _request(query, k, strategy, use_rerank, filters, refuse, min_relevance, coverage, spelling),
-            self._sources(strategy),
-        )
+        request, sources = _request(query, k, strategy, use_rerank, options), self._sources(strategy)
         return ServiceHits(self.engine.search(request, sources), self._recommendation(request, sources))
 
     def recommend_strategy(self, query: str | Query) -> Recommendation:
@@ -171,7 +154,10 @@ class EnhancedRetrievalService:
 
     def lack(self, strategy: str) -> str | None:
         """Return what a strategy needs but lacks here; None if it can be used."""
-        return self.engine.lack(strategy, self._sources(strategy))
+        try:
+            return self.engine.lack(strategy, self._sources(strategy))
+        except UnmetNeedError as error:
+            return str(error)
 
     @property
     def strategies(self) -> Mapping[str, BaseRetriever]:
@@ -254,6 +240,8 @@ class EnhancedRetrievalService:
     def _sources(self, strategy: str = "auto") -> list[Any]:
         """Return what a strategy searches; for another kind of store, the list it uses."""
         if self._foreign is not None:
+            for default in (self.engine.stages.strategy, self.config.default_retrieval_strategy):
+                strategy = default if strategy == "auto" else strategy
             words, near = LISTS.get(strategy, (True, True))
             available = {"bm25": words, "vector": near}
             foreign = [store for name, store in self._foreign.items() if available[name]]
@@ -275,26 +263,11 @@ class EnhancedRetrievalService:
 
 
 def _request(
-    query: str | Query,
-    k: int,
-    strategy: str,
-    use_rerank: bool | None,
-    filters: str | Mapping[str, Any] | Filter | None,
-    refuse: bool | None,
-    min_relevance: float | None,
-    coverage: float | None,
-    spelling: bool,
+    query: str | Query, k: int, strategy: str, use_rerank: bool | None, options: ServiceOptions
 ) -> SearchRequest:
-    options = {
-        "strategy": strategy,
-        "rerank": use_rerank,
-        "filters": filters,
-        "refuse": refuse,
-        "min_relevance": min_relevance,
-        "coverage": coverage,
-        "spelling": spelling,
-    }
-    return SearchRequest.of(query, k, options)
+    if "rerank" in options:
+        raise InputError("the service's name for this option is use_rerank")
+    return SearchRequest.of(query, k, {**options, "strategy": strategy, "rerank": use_rerank})
 
 
 class Bm25Retriever(BaseRetriever):

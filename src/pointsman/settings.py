@@ -210,8 +210,8 @@ class Settings:
     bm25_index_path: str = _setting(
         "./data/bm25_index", _path, "folder of the keyword index for a vector store that has none"
     )
-    bm25_k1: float = _setting(1.2, _between(0), "term frequency saturation of that index")
-    bm25_b: float = _setting(0.75, _between(0, 1), "length normalisation of that index")
+    bm25_k1: float = _setting(1.2, _between(0), "term frequency saturation of that index and of a workspace's datasets")
+    bm25_b: float = _setting(0.75, _between(0, 1), "length normalisation of that index and of a workspace's datasets")
     bm25_auto_sync: bool = _setting(True, _flag, "update that index before every search")
 
     default_retrieval_strategy: str = _setting(
@@ -261,7 +261,10 @@ class Settings:
     embedder: str = _setting("default", _text, "default, onnx:DIR, openai:MODEL@URL …")
     timeout: float = _setting(30.0, _seconds, "time limit in seconds for a whole search")
     policy: str = _setting(
-        "measured", _one_of("measured", "heuristic"), "how 'auto' chooses: by measurements, or by the query's form"
+        "auto",
+        _one_of("auto", "measured", "heuristic"),
+        "how 'auto' chooses: measured, heuristic (by the query's form), or auto (measured; heuristic if there is a "
+        "language model and no fitted policy)",
     )
 
     def __post_init__(self) -> None:

@@ -72,13 +72,13 @@ class Workspace:
         path: a folder, created on the first write; or a URL such as ``postgresql://user@host/database?schema=rails``
             (see `pointsman.store.backend.open_backend`); or a `pointsman.store.backend.Backend`, such as one with your
             own client.
-        embedder: for every dataset; by default the default embedder.
+        embedder: for every dataset; by default the one that ``settings`` name, or the default embedder.
         workflow: your own stages: router, reranker, further refiners, time limit. Unless it has its own, searches
             refuse by the default calibration, and decide by the policy fitted to the workspace, or the measured one.
         llm: for the strategies that need a language model; one for all, or by the strategy's name, with ``"general"``
             for the others. By default, those that ``settings`` name.
-        settings: defaults for the options of searches. Nothing is read from environment or files here: `Settings.load`
-            does that.
+        settings: defaults for the options of searches, the embedder and the language models. Nothing is read from
+            environment or files here: `Settings.load` does that.
 
     Raises:
         FormatVersionError: the workspace was written by a newer Pointsman.
@@ -95,16 +95,19 @@ class Workspace:
         llm: LLM | Mapping[str, LLM] | None = None,
         settings: Settings | None = None,
     ) -> None:
+        if not isinstance(settings, Settings | None):
+            raise InputError(f"settings are Settings(name=value, …) or Settings.load(), not {settings!r:.80}")
         self.backend: Backend = open_backend(path)
         self.settings = settings or Settings()
         policy, fitted = self.stored_policy() or measured(), self.stored_calibrations()
         self.workflow: Stages = workflow or RetrievalWorkflow(
             policy=policy, timeout=self.settings.timeout, fitted=fitted
         )
-        if llm is None and settings is not None:
-            from pointsman.models.chosen import SettingsModels
+        if settings is not None:
+            from pointsman.models.chosen import SettingsModels, embedder_for
 
-            llm = SettingsModels(settings)
+            llm = SettingsModels(settings) if llm is None else llm
+            embedder = embedder_for(settings) if embedder is None else embedder
         self.llm = llm
         self._engine = Engine(self.settings, self.workflow, llm)
         self._embedder = None if embedder is None else as_embedder(embedder)
@@ -523,16 +526,18 @@ class Workspace:
         sources = await in_thread(self._sources, request)
         return await self.engine.asearch_many(request, sources)
 
-    def route(self, query: str | Query, datasets: Sequence[Dataset] | None = None, strategy: str = "auto") -> Routing:
+    def route(
+        self, query: str | Query, datasets: str | Sequence[str | Dataset] | None = None, strategy: str = "auto"
+    ) -> Routing:
         """Return how and where a query would be searched, and why, without searching.
 
         Args:
             query: the query.
-            datasets: datasets to choose from; by default all.
+            datasets: datasets to choose from, or their names; by default all.
             strategy: the strategy that a search would be given.
         """
         question = Query.of(query)
-        choices = [self.source(name) for name in self.names()] if datasets is None else list(datasets)
+        choices = self._choices(self.names() if datasets is None else datasets)
         decision = self._router.decide(question, choices) if choices else None
         return Routing(question.text, router_select(question.text), self.plan(choices, strategy, question), decision)
 
@@ -542,22 +547,27 @@ class Workspace:
     def _router(self) -> ContentRouter:
         return ContentRouter()  # keeps a sketch of each dataset
 
-    def plan(self, datasets: Sequence[Dataset], strategy: str = "auto", query: str | Query = "") -> Plan:
-        """Return what a search of these datasets would do, and why."""
-        request = SearchRequest.of(query, options={"strategy": strategy})
-        recipe = self.engine.resolve(request, list(datasets))
+    def plan(self, datasets: str | Sequence[str | Dataset], strategy: str = "auto", query: str | Query = "") -> Plan:
+        """Return what a search of these datasets, or of those with these names, would do, and why."""
+        request, choices = SearchRequest.of(query, options={"strategy": strategy}), self._choices(datasets)
+        recipe = self.engine.resolve(request, choices)
         plan = recipe.plan(list(recipe.sources))
         return replace(
-            plan, strategy=recipe.strategy or plan.strategy, datasets=tuple(dataset.name for dataset in datasets)
+            plan, strategy=recipe.strategy or plan.strategy, datasets=tuple(dataset.name for dataset in choices)
         )
 
     aplan = async_twin(plan)
 
-    def recommend(self, query: str | Query, datasets: Sequence[str] | None = None) -> Recommendation:
+    def recommend(self, query: str | Query, datasets: str | Sequence[str | Dataset] | None = None) -> Recommendation:
         """Return the strategy suggested by a question's form, among those usable with these datasets (I5, I8)."""
-        return self.engine.recommend(query, [self.dataset(name, create=False) for name in datasets or self.names()])
+        return self.engine.recommend(query, self._choices(datasets or self.names()))
 
     arecommend = async_twin(recommend)
+
+    def _choices(self, datasets: str | Sequence[str | Dataset]) -> list[Dataset]:
+        """Return these datasets; those given by name are opened."""
+        several = [datasets] if isinstance(datasets, str | Dataset) else datasets
+        return [self.source(dataset) if isinstance(dataset, str) else dataset for dataset in several]
 
     def _sources(self, request: SearchRequest) -> list[Dataset]:
         """Return the datasets that a request names; all if it names none."""

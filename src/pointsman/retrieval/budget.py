@@ -1,4 +1,7 @@
-"""The language model budget of one search: calls, tokens and time, shared by all of its stages."""
+"""The language model budget of one search: calls, tokens and time, shared by all of its stages.
+
+Questions that are searched together share as many budgets as they are.
+"""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ async def search(
         InputError: the request cannot be carried out.
     """
     recipe = recipes[0]
-    with _spending(recipe):
+    with _spending(recipe, len(queries)):
         limits = (None if recipe.timeout is None else recipe.timeout * len(queries), seconds)
         limit = min((limit for limit in limits if limit is not None), default=None)
         pipelines = [Pipeline(own, query, mode, limit) for own, query in zip(recipes, queries, strict=True)]
@@ -138,8 +138,12 @@ class Pipeline:
             if not isinstance(decision, RouteDecision):
                 self.failed("route", start, cause_of(decision), "all datasets are searched")
             else:
-                selected = {dataset.name for dataset in decision.datasets} | {
-                    name for name, source in self.recipe.sources.items() if not isinstance(source, Source)
+                selected = {dataset.name for dataset in decision.datasets}
+                excluded = {id(source) for source in routable if source.name not in selected}
+                selected |= {  # retrievers are not routed, but one over a dataset is left out with it
+                    name
+                    for name, source in self.recipe.sources.items()
+                    if not isinstance(source, Source) and id(getattr(source, "dataset", None)) not in excluded
                 }
                 self.names, route_reason = [name for name in self.names if name in selected], f"{decision.reason}; "
                 if decision.fallback is not None:
@@ -598,13 +602,18 @@ class RoutedLookup:
         )
 
 
-def _spending(recipe: Recipe) -> Any:
-    """A context in which every call of a language model counts against the recipe's budget."""
-    if recipe.budget is None:
+def _spending(recipe: Recipe, questions: int) -> Any:
+    """A context in which every call of a language model counts against the recipe's budget for each question."""
+    budget = recipe.budget
+    if budget is None:
         return nullcontext()
     from pointsman.retrieval.budget import spending
 
-    return spending(recipe.budget)
+    return spending(
+        replace(
+            budget, calls=questions * budget.calls, tokens=questions * budget.tokens, seconds=questions * budget.seconds
+        )
+    )
 
 
 def cause_of(answer: Any) -> Exception:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -36,6 +36,7 @@ from pointsman.server.reload import Reloader
 from pointsman.server.routes import console, datasets, operation, protocols, retrieval
 from pointsman.server.schemas import DocumentsRequest, ProblemDocument, Progress
 from pointsman.server.state import State, configure
+from pointsman.server.strict import unknown
 from pointsman.settings import Settings
 
 if TYPE_CHECKING:
@@ -226,12 +227,19 @@ def _open(workspace: Workspace) -> None:
 
 async def _problem(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
-        detail = "; ".join(
-            f"{'.'.join(str(part) for part in fault['loc'][1:]) or 'the body'}: {fault['msg']}"
-            for fault in error.errors()[:5]
-        )
+        body = getattr(request.scope.get("route"), "body_field", None)
+        fields = list(getattr(body and body.field_info.annotation, "model_fields", ()))
+        detail = "; ".join(_complaint(fault, fields) for fault in error.errors()[:5])
         error = Problem("invalid-input", detail)
     return problems.response(problems.of_error(error), getattr(request.state, "request_id", None), request.url.path)
+
+
+def _complaint(fault: Mapping[str, Any], fields: Sequence[str]) -> str:
+    """Return what is wrong with one part of a request whose body may have these fields."""
+    place = [str(part) for part in fault["loc"][1:]]
+    if fault["type"] == "extra_forbidden" and len(place) == 1 and fields:
+        return unknown("field", place[0], fields)
+    return f"{'.'.join(place) or 'the body'}: {fault['msg']}"
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

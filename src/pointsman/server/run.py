@@ -169,19 +169,15 @@ def warn_if_closed(options: Options, keys: KeyStore) -> None:
 
 def application(options: Options) -> ASGIApp:
     """Return the application described by these options."""
+    from pointsman.models.chosen import embedder_for
     from pointsman.server.app import create_app
     from pointsman.workspace import Workspace
 
     _return_memory()
     settings = Settings.load(options.settings)
-    embedder = options.embedder or settings.embedder
-    loaded = None
-    if embedder != "default":
-        from pointsman.models import load_embedder
-
-        loaded = load_embedder(embedder)
+    embedder = embedder_for(settings, options.embedder or "default")
     return create_app(
-        Workspace(options.workspace, embedder=loaded, settings=settings),
+        Workspace(options.workspace, embedder=embedder, settings=settings),
         settings_file=options.settings,
         limits=_limits(options),
         loopback=options.loopback,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import Request
@@ -41,9 +41,14 @@ def _check_names(names: Iterable[str], known: list[str]) -> None:
     """
     for name in names:
         if name not in known:
-            nearest = difflib.get_close_matches(name[:100], known, 1, 0.6)
-            choices = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(known) or 'none'}"
-            raise Problem("invalid-input", f"there is no query parameter {name!r:.80} here; {choices}")
+            raise Problem("invalid-input", unknown("query parameter", name, known))
+
+
+def unknown(kind: str, name: str, known: Sequence[str]) -> str:
+    """Return the complaint about an unknown name, with the nearest known one."""
+    nearest = difflib.get_close_matches(name[:100], known, 1, 0.6)
+    choices = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(known) or 'none'}"
+    return f"there is no {kind} {name!r:.80} here; {choices}"
 
 
 class StrictRoute(APIRoute):

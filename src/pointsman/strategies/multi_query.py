@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pointsman.errors import InputError
 from pointsman.retrieval.source import Source
-from pointsman.retrieval.transform.base import BaseTransformer, Transformed
+from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed
 from pointsman.retrieval.transform.expand import KINDS, RuleExpander
 from pointsman.retrieval.vocabulary import Vocabulary
 from pointsman.strategies.base import BaseRetrievalStrategy
@@ -37,6 +37,11 @@ class CorpusExpander(BaseTransformer):
     def __init__(self, vocabulary: Vocabulary, **options: Any) -> None:
         self.vocabulary, self._options = vocabulary, options
         self._rules = RuleExpander(**options)
+
+    def over(self, lookup: Lookup) -> CorpusExpander:
+        """Return a copy that corrects with the words of the routed datasets."""
+        datasets = [source for source in lookup.sources if isinstance(source, Source)]
+        return CorpusExpander(Vocabulary(datasets), **self._options)
 
     def transform(self, query: str | Query) -> Transformed:
         """See `RuleExpander`; without corrections, and marked, if the words cannot be read."""
