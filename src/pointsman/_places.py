@@ -6,7 +6,8 @@ import os
 import re
 from typing import Final
 
-_PASSWORD: Final = re.compile(r"^([^:/?#]+://[^:/?#@]*):[^/?#]*(@)")  # to the last @ before the path
+# What follows a colon and is no port: to the last @ before the options, in case it is not percent-encoded.
+_PASSWORD: Final = re.compile(r"^([^:/?#]+://[^:/?#\[]*):(?!\d*(?:[/?#,]|$))(?:[^?#]*|[^@]*)(@)")
 _SECRET_OPTION: Final = re.compile(r"([?&][^=&#]*(?:password|secret|key|token)[^=&#]*=)[^&#]*", re.IGNORECASE)
 
 
@@ -26,6 +27,16 @@ def is_service(where: str | os.PathLike[str]) -> bool:
     (True, False)
     """
     return is_url(where) and str(where).partition(":")[0].lower() in {"http", "https"}
+
+
+def unquoted(url: str) -> bool:
+    """Whether the user or password in a URL contains a character that has to be percent-encoded there.
+
+    >>> unquoted("postgresql://rail:a/b@db/rails"), unquoted("postgresql://rail:a%2Fb@db/rails")
+    (True, False)
+    """
+    match = _PASSWORD.match(url)
+    return match is not None and bool(re.search("[/?#@]", match[0].partition("://")[2][:-1]))
 
 
 def redacted(where: str | os.PathLike[str]) -> str:
