@@ -231,3 +231,19 @@ def test_redacted_leaves_the_rest_of_a_url() -> None:
     for url in ("http://localhost:8080/@a", "postgresql://a@b:5432,d:5433/e?user=f@g", "postgresql://a@[::1]:1/d@e"):
         assert redacted(url) == url
     assert redacted("C:\\a:b@c") == "C:\\a:b@c"
+
+
+def test_a_file_url_is_its_folder_to_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.txt").write_text("Every train on the right track.", "utf-8")
+    cli("index", "files", "--dataset", "rails", "--workspace", "file:work")
+    cli("backup", "kept", "--workspace", "file:work")
+    cli("restore", "kept", "--workspace", f"file://{tmp_path}/again")
+    cli("copy", "file:again", "FILE:third")
+    assert json.loads(cli("status", "--json", "--workspace", "file:third"))["workspace"] == str(tmp_path / "third")
+    for command in (("search", "train"), ("status",), ("keys", "list"), ("verify",), ("backup", "x")):
+        assert "no workspace at 'typo'" in cli(*command, "--workspace", "file:typo", code=2), command
+    assert "no workspace at 'typo'" in cli("copy", "file:typo", "x", code=2)
+    monkeypatch.setenv("POINTSMAN_WORKSPACE", "file:typo")
+    assert "no workspace at 'typo'" in cli("search", "train", code=2)

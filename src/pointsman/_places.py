@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from typing import Final
+from urllib.parse import unquote
 
 # What follows a colon and is no port: to the last @ before the options, in case it is not percent-encoded.
 _PASSWORD: Final = re.compile(r"^([^:/?#]+://[^:/?#\[]*):(?!\d*(?:[/?#,]|$))(?:[^?#]*|[^@]*)(@)")
@@ -27,6 +28,19 @@ def is_service(where: str | os.PathLike[str]) -> bool:
     (True, False)
     """
     return is_url(where) and str(where).partition(":")[0].lower() in {"http", "https"}
+
+
+def path_of(where: str) -> str:
+    """Return the path in a ``file:`` URL, "" if it names no folder of this machine; any other location unchanged.
+
+    >>> path_of("file:rails"), path_of("file:///home/me/a%20b"), path_of("file://rails"), path_of("rails")
+    ('rails', '/home/me/a b', '', 'rails')
+    """
+    scheme, _, rest = where.partition(":")
+    if scheme.lower() != "file":
+        return where
+    path = unquote(re.sub("^//(localhost)?(?=/)", "", rest))
+    return "" if path.startswith("//") else path
 
 
 def unquoted(url: str) -> bool:

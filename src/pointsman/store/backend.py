@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote
 
 from filelock import FileLock, Timeout
 
-from pointsman._places import is_service, is_url, redacted
+from pointsman._places import is_service, is_url, path_of, redacted
 from pointsman.errors import (
     ConflictError,
     CorruptStoreError,
@@ -492,10 +492,13 @@ def open_backend(where: str | os.PathLike[str] | Backend, **options: Any) -> Bac
         return where
     if not is_url(where):
         return LocalBackend(where, **options)
-    scheme, _, rest = str(where).partition(":")
-    scheme = scheme.lower()
+    scheme = str(where).partition(":")[0].lower()
     if scheme == "file":
-        return LocalBackend(_path_of(rest), **options)
+        if not (path := path_of(str(where))):
+            raise InputError(
+                f"{where!r:.200} names no folder of this machine; write file:rails or file:///home/me/rails"
+            )
+        return LocalBackend(path, **options)
     if is_service(where):
         raise InputError(f"{redacted(where)} is a Pointsman service; open it with pointsman.open or pointsman.Client")
     if scheme not in STORES:
@@ -504,17 +507,3 @@ def open_backend(where: str | os.PathLike[str] | Backend, **options: Any) -> Bac
         raise UnknownNameError("URL scheme", scheme, (*STORES.names(), "http", "https"))
     backend: Backend = STORES.create(scheme, str(where), **options)
     return backend
-
-
-def _path_of(rest: str) -> str:
-    """Return the path in a ``file:`` URL, given what follows the colon.
-
-    Raises:
-        InputError: it names no path, or another machine.
-    """
-    path = unquote(re.sub("^//(localhost)?(?=/)", "", rest))
-    if not path or path.startswith("//"):
-        raise InputError(
-            f"'file:{rest:.200}' names no folder of this machine; write file:rails or file:///home/me/rails"
-        )
-    return path
