@@ -428,10 +428,17 @@ class TestKeeping:
         backend.drop(name)
         anew = backend.create(name, ABOUT)
         anew.write([Document("1", "lamp")])
-        with pytest.raises(errors.StoreError, match="open it again"):
+        with pytest.raises(errors.ReplacedError, match="open it again"):
             store.search([Look("lamp")])
-        with pytest.raises(errors.StoreError, match="open it again"):
+        with pytest.raises(errors.ReplacedError, match="open it again"):
             store.write([Document("2", "x")])
+        with pytest.raises(errors.ReplacedError, match="open it again") as caught:
+            store.count()
+        from pointsman.server.problems import of_error
+
+        problem = of_error(caught.value)  # what a service answers that has not heard of it yet
+        assert (problem.slug, problem.status) == ("locked", 503)
+        assert "deleted or recreated this dataset; try again" in problem.detail
 
     def test_a_role_that_only_reads_can_search(
         self, postgres: PostgresServer, store: PostgresStore, backend: Any

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from pointsman._http import check_encrypted, one_line, options_of
-from pointsman.errors import ConflictError, InputError, MissingDependencyError, StoreError, StoreUnavailableError
+from pointsman.errors import (
+    ConflictError,
+    InputError,
+    MissingDependencyError,
+    ReplacedError,
+    StoreError,
+    StoreUnavailableError,
+)
 
 try:
     import opensearchpy
@@ -226,7 +233,7 @@ class Cluster:
 
     def gone(self) -> StoreError:
         """Return the error for a dataset that no longer exists."""
-        return StoreError(f"{self.label}: the dataset was deleted or recreated; open it again")
+        return ReplacedError(f"{self.label}: the dataset was deleted or recreated; open it again")
 
     def close(self) -> None:
         """Close the connections."""

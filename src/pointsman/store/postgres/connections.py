@@ -20,7 +20,14 @@ from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
 
 from pointsman._http import is_loopback, one_line
-from pointsman.errors import InputError, LockedError, MissingDependencyError, StoreError, StoreUnavailableError
+from pointsman.errors import (
+    InputError,
+    LockedError,
+    MissingDependencyError,
+    ReplacedError,
+    StoreError,
+    StoreUnavailableError,
+)
 
 try:
     import psycopg
@@ -187,7 +194,7 @@ class Connections:
         if isinstance(error, psycopg.errors.QueryCanceled):
             return StoreUnavailableError(f"{self.label}: no answer within {STATEMENT_SECONDS:.0f} s; try again")
         if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.ForeignKeyViolation):
-            return StoreError(f"{self.label}: the dataset was deleted or recreated; open it again")
+            return ReplacedError(f"{self.label}: the dataset was deleted or recreated; open it again")
         if isinstance(error, psycopg.errors.InsufficientPrivilege | psycopg.errors.ReadOnlySqlTransaction):
             return StoreError(f"{self.label}: {text}; connect as a role that may do this")
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
