@@ -262,6 +262,36 @@ def test_what_could_not_be_asked_is_said(table: str, tmp_path: Path) -> None:
         assert workspace.dataset("orders").indexing_technique == "keyword"
 
 
+def test_rows_without_an_id_or_direction_stand_in_nobodys_way(postgres: PostgresServer, tmp_path: Path) -> None:
+    import psycopg
+    from psycopg.types.json import Jsonb
+
+    odd = ["a\xa0b", "信\u3000号", "tab\tline\n", "\u200b", "plain"]
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(
+            "create extension if not exists vector; drop table if exists loose; "
+            "create table loose (id text, note text, v vector, year int, more jsonb)"
+        )
+        for id_ in (*odd, "zero", "", None):
+            vector = EMBEDDER.embed(f"rail {id_}") * (id_ != "zero")
+            row = (id_, f"rail {id_}", str(vector.tolist()), 2001, Jsonb({"year": 7, "colour": "red"}))
+            connection.execute("insert into loose values (%s, %s, %s::vector, %s, %s)", row)
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.dataset("own").add([{"id": "ours", "text": "rail of ours"}])
+        columns: dict[str, Any] = {"id": "id", "text": "note", "vector": "v", "metadata": ("year", "more")}
+        loose = workspace.attach("loose", postgres.url, table="loose", **columns)
+        assert sorted(loose.ids()) == sorted([*odd, "zero"])
+        assert [document.id for document in loose.store.get([*odd, "\ud800", "\0"]) if document] == odd
+        near = workspace.search("rail plain", 20, strategy="vector", refuse=False)
+        assert {hit.id for hit in near} == {*odd, "ours"}
+        assert all(way.score == way.score for hit in near for way in hit.provenance)
+        answer = workspace.search("rail", 20, refuse=False)
+        assert {hit.id for hit in answer} == {*odd, "zero", "ours"}
+        assert (
+            loose.store.count(parse_filter("year = 2001 and colour = red")) == len(odd) + 1
+        )  # the column, not the key
+
+
 def test_another_embedder_is_an_error_that_names_both(table: str, tmp_path: Path) -> None:
     other = HashingEmbedder(dimensions=EMBEDDER.dimensions * 2)
     with pointsman.open(tmp_path / "work", embedder=other) as workspace:
