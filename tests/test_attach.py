@@ -262,6 +262,18 @@ def test_what_could_not_be_asked_is_said(table: str, tmp_path: Path) -> None:
         assert workspace.dataset("orders").indexing_technique == "keyword"
 
 
+@pytest.mark.parametrize("strategy", ["bm25", "vector", "hybrid", "auto", "multi_query"])
+def test_every_strategy_answers_with_both(strategy: Any, table: str, tmp_path: Path) -> None:
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.dataset("own").add(corpus(20))
+        workspace.attach("orders", table, table="shop.Orders 100%", **COLUMNS)
+        workspace.attach("again", table, table="shop.Orders 100%", **COLUMNS)
+        (answer,) = workspace.search_many(["signal lamp"], 9, strategy=strategy, refuse=False)
+        for context in (answer, workspace.search("signal lamp", 9, strategy=strategy, refuse=False)):
+            assert {hit.dataset for hit in context} == {"own", "orders", "again"}
+            assert all(hit.provenance for hit in context)
+
+
 def test_rows_without_an_id_or_direction_stand_in_nobodys_way(postgres: PostgresServer, tmp_path: Path) -> None:
     import psycopg
     from psycopg.types.json import Jsonb
