@@ -456,7 +456,8 @@ def test_b4_an_index_of_opensearch_is_searched_beside_our_own(opensearch: Cluste
     )
     rows = orders()
     for row, one in zip(rows, EMBEDDER.embed_documents([row["Body text"] for row in rows]), strict=True):
-        source = {"body": row["Body text"], "v": one.tolist(), **{name: row[name] for name in ("year", "lang", "tags")}}
+        body = row["Body text"].split(": ") if row["number"] == 3 else row["Body text"]  # one of several values
+        source = {"body": body, "v": one.tolist(), **{name: row[name] for name in ("year", "lang", "tags")}}
         client.index(index="shop", body={k: v for k, v in source.items() if v is not None}, id=str(row["number"]))
     client.indices.refresh(index="shop")
     client.close()
@@ -468,6 +469,9 @@ def test_b4_an_index_of_opensearch_is_searched_beside_our_own(opensearch: Cluste
         found = dataset.get("7")
         assert found is not None
         assert found.text == rows[7]["Body text"]
+        several = dataset.get("3")
+        assert several is not None
+        assert several.text == rows[3]["Body text"].replace(": ", "\n")
         for wanted in (
             "year >= 2020",
             "lang == 'ru'",
@@ -484,6 +488,14 @@ def test_b4_an_index_of_opensearch_is_searched_beside_our_own(opensearch: Cluste
         assert {hit.dataset for hit in answer} == {"orders", "rails"}
         odd = workspace.search("lamp", 5, datasets=["orders"], filters="price > 1 or year > 2000", refuse=False)
         assert any("'price'" in note for note in odd.degraded)
+        by_tag = workspace.attach("tagged", opensearch.url, table="shop", **{**columns, "id": "lang"})
+        assert set(by_tag.ids()) == {row["lang"] for row in rows if row["lang"]}  # without a value there is no document
+        assert len(by_tag) == sum(row["lang"] is not None for row in rows)
+        looks = [Look("order", None, ROWS), Look(None, EMBEDDER.embed_queries(["order"])[0], ROWS)]
+        for name, lists in zip((TEXT, NEAR), by_tag.store.search(looks), strict=True):
+            assert sorted(key for key, _ in lists.rankings[name]) == sorted(set(by_tag.ids()))  # each once
+        assert by_tag.store.get(["", "nobody"]) == [None, None]
+        workspace.detach("tagged")
         with pytest.raises(InputError, match="no index 'nothing'"):
             workspace.attach("other", opensearch.url, table="nothing", **columns)
         with pytest.raises(InputError, match="no field 'text'"):
