@@ -262,6 +262,48 @@ def test_what_could_not_be_asked_is_said(table: str, tmp_path: Path) -> None:
         assert workspace.dataset("orders").indexing_technique == "keyword"
 
 
+@pytest.mark.parametrize("strategy", ["bm25", "vector", "hybrid", "auto", "multi_query"])
+def test_every_strategy_answers_with_both(strategy: Any, table: str, tmp_path: Path) -> None:
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.dataset("own").add(corpus(20))
+        workspace.attach("orders", table, table="shop.Orders 100%", **COLUMNS)
+        workspace.attach("again", table, table="shop.Orders 100%", **COLUMNS)
+        (answer,) = workspace.search_many(["signal lamp"], 9, strategy=strategy, refuse=False)
+        for context in (answer, workspace.search("signal lamp", 9, strategy=strategy, refuse=False)):
+            assert {hit.dataset for hit in context} == {"own", "orders", "again"}
+            assert all(hit.provenance for hit in context)
+
+
+def test_rows_without_an_id_or_direction_stand_in_nobodys_way(postgres: PostgresServer, tmp_path: Path) -> None:
+    import psycopg
+    from psycopg.types.json import Jsonb
+
+    odd = ["a\xa0b", "信\u3000号", "tab\tline\n", "\u200b", "plain"]
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(
+            "create extension if not exists vector; drop table if exists loose; "
+            "create table loose (id text, note text, v vector, year int, more jsonb)"
+        )
+        for id_ in (*odd, "zero", "", None):
+            vector = EMBEDDER.embed(f"rail {id_}") * (id_ != "zero")
+            row = (id_, f"rail {id_}", str(vector.tolist()), 2001, Jsonb({"year": 7, "colour": "red"}))
+            connection.execute("insert into loose values (%s, %s, %s::vector, %s, %s)", row)
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.dataset("own").add([{"id": "ours", "text": "rail of ours"}])
+        columns: dict[str, Any] = {"id": "id", "text": "note", "vector": "v", "metadata": ("year", "more")}
+        loose = workspace.attach("loose", postgres.url, table="loose", **columns)
+        assert sorted(loose.ids()) == sorted([*odd, "zero"])
+        assert [document.id for document in loose.store.get([*odd, "\ud800", "\0"]) if document] == odd
+        near = workspace.search("rail plain", 20, strategy="vector", refuse=False)
+        assert {hit.id for hit in near} == {*odd, "ours"}
+        assert all(way.score == way.score for hit in near for way in hit.provenance)
+        answer = workspace.search("rail", 20, refuse=False)
+        assert {hit.id for hit in answer} == {*odd, "zero", "ours"}
+        assert (
+            loose.store.count(parse_filter("year = 2001 and colour = red")) == len(odd) + 1
+        )  # the column, not the key
+
+
 def test_another_embedder_is_an_error_that_names_both(table: str, tmp_path: Path) -> None:
     other = HashingEmbedder(dimensions=EMBEDDER.dimensions * 2)
     with pointsman.open(tmp_path / "work", embedder=other) as workspace:
@@ -414,7 +456,8 @@ def test_b4_an_index_of_opensearch_is_searched_beside_our_own(opensearch: Cluste
     )
     rows = orders()
     for row, one in zip(rows, EMBEDDER.embed_documents([row["Body text"] for row in rows]), strict=True):
-        source = {"body": row["Body text"], "v": one.tolist(), **{name: row[name] for name in ("year", "lang", "tags")}}
+        body = row["Body text"].split(": ") if row["number"] == 3 else row["Body text"]  # one of several values
+        source = {"body": body, "v": one.tolist(), **{name: row[name] for name in ("year", "lang", "tags")}}
         client.index(index="shop", body={k: v for k, v in source.items() if v is not None}, id=str(row["number"]))
     client.indices.refresh(index="shop")
     client.close()
@@ -426,6 +469,9 @@ def test_b4_an_index_of_opensearch_is_searched_beside_our_own(opensearch: Cluste
         found = dataset.get("7")
         assert found is not None
         assert found.text == rows[7]["Body text"]
+        several = dataset.get("3")
+        assert several is not None
+        assert several.text == rows[3]["Body text"].replace(": ", "\n")
         for wanted in (
             "year >= 2020",
             "lang == 'ru'",
@@ -442,6 +488,14 @@ def test_b4_an_index_of_opensearch_is_searched_beside_our_own(opensearch: Cluste
         assert {hit.dataset for hit in answer} == {"orders", "rails"}
         odd = workspace.search("lamp", 5, datasets=["orders"], filters="price > 1 or year > 2000", refuse=False)
         assert any("'price'" in note for note in odd.degraded)
+        by_tag = workspace.attach("tagged", opensearch.url, table="shop", **{**columns, "id": "lang"})
+        assert set(by_tag.ids()) == {row["lang"] for row in rows if row["lang"]}  # without a value there is no document
+        assert len(by_tag) == sum(row["lang"] is not None for row in rows)
+        looks = [Look("order", None, ROWS), Look(None, EMBEDDER.embed_queries(["order"])[0], ROWS)]
+        for name, lists in zip((TEXT, NEAR), by_tag.store.search(looks), strict=True):
+            assert sorted(key for key, _ in lists.rankings[name]) == sorted(set(by_tag.ids()))  # each once
+        assert by_tag.store.get(["", "nobody"]) == [None, None]
+        workspace.detach("tagged")
         with pytest.raises(InputError, match="no index 'nothing'"):
             workspace.attach("other", opensearch.url, table="nothing", **columns)
         with pytest.raises(InputError, match="no field 'text'"):

@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import uuid
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -276,3 +277,9 @@ class TestUrls:
             open_backend(url)
         assert "s3cret" not in str(caught.value)
         assert caught.value.__cause__ is None
+
+    def test_this_machine_has_many_addresses(self) -> None:
+        pytest.importorskip("opensearchpy")
+        url = "opensearch://127.0.0.2:9200,[::1]:9201,localhost:9200/rails"
+        with closing(open_backend(url)) as backend:
+            assert backend.url == url

@@ -342,7 +342,7 @@ class TestKeeping:
 
     def test_a_dropped_dataset_is_not_made_by_writing_to_it(self, backend: OpenSearchBackend, store: Any) -> None:
         backend.drop(name_of(backend, store))
-        with pytest.raises(errors.StoreError, match="open it again"):
+        with pytest.raises(errors.ReplacedError, match="open it again"):
             store.write([Document("1", "x")])
         assert backend._cluster.ask("GET", f"/{store._alias}", accepted=(404,)) is None
 

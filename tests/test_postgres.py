@@ -29,6 +29,7 @@ from proxy_kit import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pointsman.store.postgres import PostgresBackend, PostgresStore
     from postgres_kit import PostgresServer
@@ -337,6 +338,57 @@ def _fork_there(url: str, name: str) -> tuple[list[str], int, list[str]]:
         return before, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), store.ids()
 
 
+class TestUrl:
+    @pytest.mark.parametrize(
+        "form",
+        [
+            "POSTGRES://pointsman@LOCALHOST:{port}/postgres?schema=urls",
+            "postgresql:///postgres?host=127.0.0.1&port={port}&user=pointsman&schema=urls",
+            "postgresql://?host=127.0.0.1&port={port}&user=pointsman&schema=urls&dbname=postgres",
+            "postgresql://pointsman@127.0.0.1:{port}/postgres?options=-c%20application_name%3Dwith%2520space&schema=urls",
+            "postgresql://pointsman@127.0.0.1:{port}/postgres?schema=urls&application_name=a+b&connections=1",
+        ],
+    )
+    def test_every_form_that_libpq_reads(self, form: str, postgres: PostgresServer) -> None:
+        from pointsman.store.postgres import PostgresBackend
+
+        with PostgresBackend(form.format(port=postgres.port)) as backend:
+            assert backend.datasets() == []
+
+    def test_other_options_reach_libpq_as_they_are_written(self, postgres: PostgresServer) -> None:
+        from pointsman.store.postgres import PostgresBackend
+
+        with PostgresBackend(f"{postgres.url}?application_name=a%20b+c&schema=urls") as backend:
+            assert backend._rows("show application_name") == [("a b+c",)]
+
+    def test_an_unknown_option_is_named(self) -> None:
+        from pointsman.store.postgres import PostgresBackend
+
+        with pytest.raises(errors.InputError, match="unknown option conections"):
+            PostgresBackend("postgresql://db/rails?conections=3")
+
+    def test_a_service_file_may_name_any_machine_so_certificates_are_checked(
+        self, postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from pointsman.store.postgres import PostgresBackend
+
+        file = tmp_path / "services"
+        file.write_text(f"[rails]\nhost=127.0.0.1\nport={postgres.port}\nuser=pointsman\ndbname=postgres\n", "utf-8")
+        monkeypatch.setenv("PGSERVICEFILE", str(file))
+        with PostgresBackend("postgresql://?service=rails&sslmode=disable") as backend:
+            assert backend.datasets() == []
+        with PostgresBackend("postgresql://?service=rails") as backend:
+            backend._connections._patience = 0.0
+            with pytest.raises(errors.StoreUnavailableError, match="SSL"):
+                backend.datasets()
+
+    def test_an_address_in_brackets_stays_in_brackets(self) -> None:
+        from pointsman.store.postgres import PostgresBackend
+
+        with PostgresBackend("postgresql://u:secret@[::1]:5433,db:5432/rails") as backend:
+            assert backend.url == "postgresql://u@[::1]:5433,db:5432/rails?schema=pointsman"
+
+
 class TestManyWriters:
     def test_processes_write_at_once(self, postgres: PostgresServer, store: PostgresStore, backend: Any) -> None:
         url, name = f"{postgres.url}?schema=tests", name_of(backend, store)
@@ -391,10 +443,17 @@ class TestKeeping:
         backend.drop(name)
         anew = backend.create(name, ABOUT)
         anew.write([Document("1", "lamp")])
-        with pytest.raises(errors.StoreError, match="open it again"):
+        with pytest.raises(errors.ReplacedError, match="open it again"):
             store.search([Look("lamp")])
-        with pytest.raises(errors.StoreError, match="open it again"):
+        with pytest.raises(errors.ReplacedError, match="open it again"):
             store.write([Document("2", "x")])
+        with pytest.raises(errors.ReplacedError, match="open it again") as caught:
+            store.count()
+        from pointsman.server.problems import of_error
+
+        problem = of_error(caught.value)  # what a service answers that has not heard of it yet
+        assert (problem.slug, problem.status) == ("locked", 503)
+        assert "deleted or recreated this dataset; try again" in problem.detail
 
     def test_a_role_that_only_reads_can_search(
         self, postgres: PostgresServer, store: PostgresStore, backend: Any

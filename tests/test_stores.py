@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -170,6 +171,14 @@ async def empty(looks: Any) -> Any:
     return []
 
 
+async def unscored(looks: Any, keys: Any) -> Any:
+    return [{} for _ in looks]
+
+
+async def unfetched(keys: Any) -> Any:
+    return []
+
+
 def in_a_loop(looks: Any) -> bool:
     try:
         asyncio.get_running_loop()
@@ -271,6 +280,37 @@ MUTANTS = (
     Mutant("test_statistics", "annotate", lambda method: lambda **notes: method(**dict.fromkeys(notes, "x"))),
     Mutant("test_writers_at_once", "write", forgetful),
     Mutant("test_a_second_store_sees_it", "get", after(lambda found: [None] * len(found))),
+    Mutant("test_a_second_store_sees_it", "count", cache),
+    Mutant("test_info", "info", after(lambda info: replace(info, identity="the same"))),
+    Mutant("test_scores_of_both_lists", "ascore", lambda _: unscored),
+    Mutant("test_many_looks_as_one_by_one", "pinned", lambda _: lambda: None),
+    Mutant("test_filters_act_before_the_cut", "search", ranking(lambda pairs: [(key, 0.5 * s) for key, s in pairs])),
+    Mutant("test_vectors_can_be_read", "vectors", raising(FOREIGN, lambda *args: 1500 in args)),
+    Mutant("test_an_empty_store", "vectors", raising(FOREIGN)),
+    Mutant("test_what_is_written_is_found", "fetch", after(lambda found: [one for one in found if one])),
+    Mutant("test_what_is_written_is_found", "afetch", lambda _: unfetched),
+    Mutant(
+        "test_what_is_written_is_found", "ids", lambda method: lambda source=None, filters=None: method(source=source)
+    ),
+    Mutant(
+        "test_what_is_written_is_found",
+        "delete",
+        lambda method: lambda ids=None, filters=None: method(ids or ["1", "2"], filters),
+    ),
+    Mutant(
+        "test_what_is_written_is_found",
+        "write",
+        lambda method: lambda docs, rows, name: method(docs, 0 * rows + 1, name),
+    ),
+    Mutant("test_many_documents", "get", before(lambda ids: (ids[:1000],))),
+    Mutant("test_many_documents", "search", ranking(lambda pairs: pairs[:1000])),
+    Mutant("test_many_documents", "delete", before(lambda ids: (ids[:1000],))),
+    Mutant(
+        "test_odd_documents_come_back",
+        "write",
+        before(lambda docs, *more: ([Document(d.id.strip(), d.text, d.metadata) for d in docs], *more)),
+    ),
+    Mutant("test_vectors_come_and_go", "unchanged", lambda _: lambda docs: [True] * len(docs)),
     Mutant("test_closed", "close", raising(FOREIGN)),
     Mutant("test_closed", "search", raising(FOREIGN)),
     Mutant("test_dropped", "drop", lambda _: lambda: None),

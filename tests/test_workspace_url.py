@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import pointsman
 from pointsman import Policy, UnknownNameError
 from pointsman._places import redacted
-from pointsman.errors import UnmetNeedError
+from pointsman.errors import InputError, UnmetNeedError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.settings import describe
 from server_kit import Served
@@ -30,8 +30,36 @@ def ranked(answer: Any) -> list[tuple[str | None, str, float]]:
 
 
 def test_an_unknown_scheme_is_an_error_that_names_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError, match="postgresql"):
-        pointsman.open("mongodb://somewhere/db")
+    for url in ("mongodb://somewhere/db", "localhost:8080", "htp://localhost"):
+        with pytest.raises(UnknownNameError, match=r"no URL scheme.*known: file, http, https, .*postgresql"):
+            pointsman.open(url)
+    with pytest.raises(InputError, match=r"workspace\.attach"):
+        pointsman.open("chroma://127.0.0.1")
+    with pytest.raises(InputError, match=r"a Pointsman service; open it with pointsman\.open"):
+        pointsman.Workspace("http://127.0.0.1:8080")
+
+
+@pytest.mark.parametrize("url", ["file:", "file://", "file://rails", "file://server/share/rails"])
+def test_a_file_url_without_a_folder_of_this_machine_is_no_other_folder(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="names no folder of this machine"):
+        pointsman.open(url)
+
+
+def test_file_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url, path in (
+        ("file:rails", "rails"),
+        ("FILE:./a%20b", "a b"),
+        ("file:rails?schema=x#y", "rails?schema=x#y"),
+        (f"file:{tmp_path}/it", f"{tmp_path}/it"),
+        (f"file://{tmp_path}/a%20b?c", f"{tmp_path}/a b?c"),
+        (f"file://localhost{tmp_path}/it/", f"{tmp_path}/it"),
+    ):
+        with pointsman.open(url) as workspace:
+            assert workspace.backend.url == path
 
 
 def test_b2_the_same_answers_on_a_folder_and_on_postgresql(tmp_path: Path, postgres: PostgresServer) -> None:
@@ -165,6 +193,10 @@ SECRET = "s3cr3t-Pa55"
         f"postgresql://rail@127.0.0.1:1/rails?password={SECRET}",
         f"postgresql://rail:{SECRET}@127.0.0.1:1/rails?schema=no-schema",
         f"postgresql://rail:{SECRET}@127.0.0.1:port/rails",
+        f"postgresql://rail:a/{SECRET}@127.0.0.1:1/rails",
+        f"postgresql://rail:a@{SECRET}@127.0.0.1:1/rails",
+        f"postgresql://rail:a?{SECRET}=1@127.0.0.1:1/rails",
+        f"postgresql://rail@x:{SECRET}@127.0.0.1:1/rails",
         f"opensearch://rail:{SECRET}@127.0.0.1:1/rails",
         f"opensearch://rail:{SECRET}@127.0.0.1:1/rails?colour=red",
         f"mongodb://rail:{SECRET}@127.0.0.1:1/rails",
@@ -194,4 +226,24 @@ def test_redacted_leaves_the_rest_of_a_url() -> None:
         redacted("opensearch+https://a:b@c:9200,d:9200/e?shards=3") == "opensearch+https://a@c:9200,d:9200/e?shards=3"
     )
     assert redacted("postgresql://a:p@ss@b/c") == "postgresql://a@b/c"
+    assert redacted("postgresql://a:p/s@b/c?d=e@f") == "postgresql://a@b/c?d=e@f"
+    assert redacted("postgresql://a@x:p?s#@b/c") == "postgresql://a@x@b/c"
+    for url in ("http://localhost:8080/@a", "postgresql://a@b:5432,d:5433/e?user=f@g", "postgresql://a@[::1]:1/d@e"):
+        assert redacted(url) == url
     assert redacted("C:\\a:b@c") == "C:\\a:b@c"
+
+
+def test_a_file_url_is_its_folder_to_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.txt").write_text("Every train on the right track.", "utf-8")
+    cli("index", "files", "--dataset", "rails", "--workspace", "file:work")
+    cli("backup", "kept", "--workspace", "file:work")
+    cli("restore", "kept", "--workspace", f"file://{tmp_path}/again")
+    cli("copy", "file:again", "FILE:third")
+    assert json.loads(cli("status", "--json", "--workspace", "file:third"))["workspace"] == str(tmp_path / "third")
+    for command in (("search", "train"), ("status",), ("keys", "list"), ("verify",), ("backup", "x")):
+        assert "no workspace at 'typo'" in cli(*command, "--workspace", "file:typo", code=2), command
+    assert "no workspace at 'typo'" in cli("copy", "file:typo", "x", code=2)
+    monkeypatch.setenv("POINTSMAN_WORKSPACE", "file:typo")
+    assert "no workspace at 'typo'" in cli("search", "train", code=2)

@@ -35,11 +35,19 @@ def is_here(parts: SplitResult) -> bool:
     >>> is_here(urlsplit("http://127.0.0.1:8080")), is_here(urlsplit("http://example.org"))
     (True, False)
     """
-    host = parts.hostname or ""
+    return is_loopback(parts.hostname or "")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine's own.
+
+    >>> is_loopback("::1"), is_loopback("127.example.org")
+    (True, False)
+    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        return host.lower() == "localhost" or host.lower().endswith(".localhost")
 
 
 def options_of(query: str, known: Collection[str]) -> dict[str, str]:

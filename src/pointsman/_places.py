@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from typing import Final
+from urllib.parse import unquote
 
-_PASSWORD: Final = re.compile(r"^([^:/?#]+://[^:/?#@]*):[^/?#]*(@)")  # to the last @ before the path
+# What follows a colon and is no port: to the last @ before the options, in case it is not percent-encoded.
+_PASSWORD: Final = re.compile(r"^([^:/?#]+://[^:/?#\[]*):(?!\d*(?:[/?#,]|$))(?:[^?#]*|[^@]*)(@)")
 _SECRET_OPTION: Final = re.compile(r"([?&][^=&#]*(?:password|secret|key|token)[^=&#]*=)[^&#]*", re.IGNORECASE)
 
 
@@ -26,6 +28,29 @@ def is_service(where: str | os.PathLike[str]) -> bool:
     (True, False)
     """
     return is_url(where) and str(where).partition(":")[0].lower() in {"http", "https"}
+
+
+def path_of(where: str) -> str:
+    """Return the path in a ``file:`` URL, "" if it names no folder of this machine; any other location unchanged.
+
+    >>> path_of("file:rails"), path_of("file:///home/me/a%20b"), path_of("file://rails"), path_of("rails")
+    ('rails', '/home/me/a b', '', 'rails')
+    """
+    scheme, _, rest = where.partition(":")
+    if scheme.lower() != "file":
+        return where
+    path = unquote(re.sub("^//(localhost)?(?=/)", "", rest))
+    return "" if path.startswith("//") else path
+
+
+def unquoted(url: str) -> bool:
+    """Whether the user or password in a URL contains a character that has to be percent-encoded there.
+
+    >>> unquoted("postgresql://rail:a/b@db/rails"), unquoted("postgresql://rail:a%2Fb@db/rails")
+    (True, False)
+    """
+    match = _PASSWORD.match(url)
+    return match is not None and bool(re.search("[/?#@]", match[0].partition("://")[2][:-1]))
 
 
 def redacted(where: str | os.PathLike[str]) -> str:

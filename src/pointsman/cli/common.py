@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from pointsman._places import is_service, is_url, redacted
+from pointsman._places import is_service, is_url, path_of, redacted
 from pointsman.errors import InputError, ServiceError, StoreError
 
 if TYPE_CHECKING:
@@ -30,6 +30,11 @@ def _workspace_of_settings() -> str:
     return Settings.load().workspace
 
 
+def located(where: str) -> str:
+    """Return the path for the ``file:`` URL of a folder, since commands tell folders from servers."""
+    return path_of(where) or where
+
+
 WorkspaceOption = Annotated[
     str,
     typer.Option(
@@ -39,6 +44,7 @@ WorkspaceOption = Annotated[
         metavar="DIR|URL",
         help="A folder, postgresql://…, opensearch+https://… or https://… (a service; its key: POINTSMAN_API_KEY).",
         default_factory=_workspace_of_settings,
+        callback=located,
         show_default=".pointsman",
     ),
 ]

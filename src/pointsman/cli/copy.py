@@ -9,7 +9,7 @@ import typer
 
 from pointsman._places import redacted
 from pointsman.cli import output
-from pointsman.cli.common import DatasetsOption, JsonOption, check_no_service, check_workspace
+from pointsman.cli.common import DatasetsOption, JsonOption, check_no_service, check_workspace, located
 from pointsman.store.backend import open_backend
 
 _PLACE = "A folder, postgresql://… or opensearch+https://…"
@@ -24,10 +24,11 @@ def copy(
     """Copy datasets with their vectors and calibrations; nothing is embedded again.
 
     At the end, every document is compared. An interrupted copy continues when run again. If all datasets are copied, so
-    is the fitted policy, unless the target has one; keys and evaluations are not.
+    is the fitted policy, unless the target has one; keys, evaluations and attached collections are not.
     """
     from pointsman.copying import copy as copy_datasets
 
+    source, target = located(source), located(target)
     for place in (source, target):
         check_no_service(place)
     check_workspace(source)

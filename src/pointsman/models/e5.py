@@ -75,7 +75,6 @@ class E5Embedder(BaseEmbedder):
         self._lock = threading.Lock()
         self._opened: _Model | None = None
 
-
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors of shape ``(len(texts), 384)``, float32, L2-normalised.
 

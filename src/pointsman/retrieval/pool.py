@@ -85,8 +85,8 @@ class Pool(Generic[Key]):
         """Fuse all lists into one ranking.
 
         Args:
-            method: ``"bm25"``, ``"vector"``, ``"hybrid"`` (the calibrated sum if both raw scores are known; beside
-                foreign lists it counts as one list in a reciprocal rank fusion), a name of
+            method: ``"bm25"``, ``"vector"``, ``"hybrid"`` (the calibrated sum if both raw scores are known); beside
+                foreign lists each of these counts as one list in a reciprocal rank fusion; a name of
                 `pointsman.retrieval.fusion.METHODS`, or a function like those.
             spread: where cosines lie under this embedder; the calibrated sum needs it.
             weights: by list name, 1 unless named; 0 leaves a list out.
@@ -101,7 +101,8 @@ class Pool(Generic[Key]):
             ranking = fuse(list(self.lists.values()), method, factors)
             return Fused(ranking, getattr(method, "__name__", type(method).__name__), _no_part)
         if method in SCALES and (method in self.lists or not self.lists):
-            return self._alone(method)
+            own = self._alone(method)
+            return own if self.lists.keys() <= OWN else self._beside(own, weights)
         if method == "hybrid":
             if spread is not None and self.lists.keys() >= SCALES.keys() <= self.scores.keys():
                 own = self._calibrated(spread, weights)

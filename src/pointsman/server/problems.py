@@ -23,6 +23,7 @@ from pointsman.errors import (
     MissingDependencyError,
     ModelError,
     PointsmanError,
+    ReplacedError,
     RetrievalError,
     StorageFullError,
     StoreError,
@@ -191,8 +192,10 @@ def _of_input(error: Any) -> Problem:
     return Problem("conflict" if isinstance(error, UnmetNeedError) else "invalid-input", str(error))
 
 
-def _of_lock(_: Any) -> Problem:
-    return Problem("locked", "another process is writing to this dataset; try again", headers={"Retry-After": "1"})
+def _of_lock(error: Any) -> Problem:
+    replaced = isinstance(error, ReplacedError)
+    what = "another process has just deleted or recreated" if replaced else "another process is writing to"
+    return Problem("locked", f"{what} this dataset; try again", headers={"Retry-After": "1"})
 
 
 def _of_store(error: Any) -> Problem:

@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from filelock import FileLock, Timeout
 
-from pointsman._places import is_url
+from pointsman._places import is_service, is_url, path_of, redacted
 from pointsman.errors import (
     ConflictError,
     CorruptStoreError,
@@ -31,7 +31,7 @@ from pointsman.errors import (
     LockedError,
     UnknownNameError,
 )
-from pointsman.registry import STORES
+from pointsman.registry import COLLECTIONS, STORES
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -484,6 +484,7 @@ def open_backend(where: str | os.PathLike[str] | Backend, **options: Any) -> Bac
 
     Raises:
         UnknownNameError: the scheme of the URL is unknown.
+        InputError: the URL is invalid, or of something other than a workspace.
         MissingDependencyError: a package for it is not installed.
         StoreUnavailableError: it cannot be reached.
     """
@@ -491,8 +492,18 @@ def open_backend(where: str | os.PathLike[str] | Backend, **options: Any) -> Bac
         return where
     if not is_url(where):
         return LocalBackend(where, **options)
-    scheme, _, rest = str(where).partition(":")
-    if scheme.lower() == "file":
-        return LocalBackend(unquote(urlsplit(str(where)).path if rest.startswith("//") else rest), **options)
-    backend: Backend = STORES.create(scheme.lower(), str(where), **options)
+    scheme = str(where).partition(":")[0].lower()
+    if scheme == "file":
+        if not (path := path_of(str(where))):
+            raise InputError(
+                f"{where!r:.200} names no folder of this machine; write file:rails or file:///home/me/rails"
+            )
+        return LocalBackend(path, **options)
+    if is_service(where):
+        raise InputError(f"{redacted(where)} is a Pointsman service; open it with pointsman.open or pointsman.Client")
+    if scheme not in STORES:
+        if scheme in COLLECTIONS:
+            raise InputError(f"a {scheme} URL is a collection; search it beside a workspace: workspace.attach(…)")
+        raise UnknownNameError("URL scheme", scheme, (*STORES.names(), "http", "https"))
+    backend: Backend = STORES.create(scheme, str(where), **options)
     return backend

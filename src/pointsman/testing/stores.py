@@ -320,6 +320,7 @@ class StoreConformance(TwinConformance):
         if NEAR in info.scales:
             assert (info.embedder, info.dimensions) == (EMBEDDER, DIMENSIONS), f"its vectors are not as written: {info}"
         assert info.scales, "it has no list"
+        assert self.make_store().info.identity != info.identity, "two datasets have the same identity"
 
     # ── lists ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -423,15 +424,15 @@ class StoreConformance(TwinConformance):
             answers = store.search(looks)
         unions = [list({key for ranking in answer.rankings.values() for key, _ in ranking}) for answer in answers]
         with answering("scoring"):
-            scored_again = store.score(looks, unions)
-        for look, answer, keys, scores in zip(looks, answers, unions, scored_again, strict=True):
+            scored_again, awaited = store.score(looks, unions), wait_for(store.ascore, looks, unions)
+        for look, answer, keys, *scored in zip(looks, answers, unions, scored_again, awaited, strict=True):
             assert look.text is not None
             ids = dict(zip(keys, self._ids(store, keys), strict=True))
             expected = bm25(documents, look.text)
             for key in keys:
                 right, cosine = expected.get(ids[key], 0.0), float(matrix[ids[key]] @ look.vector)
-                for result in (scores, answer.scores):
-                    assert result is not scores or all(key in result.get(name, ()) for name in (WORDS, NEAR)), (
+                for result in (*scored, answer.scores):
+                    assert result is answer.scores or all(key in result.get(name, ()) for name in (WORDS, NEAR)), (
                         f"{ids[key]!r} lacks a score: {result!r:.200}"
                     )
                     words_score, other = result.get(WORDS, {}).get(key, right), result.get(NEAR, {}).get(key, cosine)
@@ -508,7 +509,8 @@ class StoreConformance(TwinConformance):
             ]
         with answering("searching"):
             alone = [store.search([look])[0] for look in looks]
-            together = store.search(looks)
+            with store.pinned():
+                together = store.search(looks)
             awaited = wait_for(store.asearch, looks)
         for answers in (together, awaited):
             assert len(answers) == len(looks), f"{len(looks)} looks have {len(answers)} answers"
@@ -584,6 +586,16 @@ class StoreConformance(TwinConformance):
                 top = [key for key, _ in first.rankings[name]]
                 assert len(top) == 1, f"one was asked for, {len(top)} came"
                 assert top[0] in best, f"the best for {tree} in {name} is {best}, not {top}"
+            if store.info.scales.get(WORDS) is Scale.BM25:  # a filter changes neither frequencies nor lengths
+                found = dict(whole.rankings[WORDS])
+                scores = dict(zip(self._ids(store, list(found)), found.values(), strict=True))
+                exact = bm25(documents, self.query())
+                right = {one.id: exact[one.id] for one in documents if one.id in exact and tree.matches(one.fields)}
+                assert scores.keys() == right.keys(), f"by words {tree} lets {sorted(right)} through, not {scores}"
+                for id_, score in scores.items():
+                    assert math.isclose(score or 0, right[id_], rel_tol=self.tolerance), (
+                        f"with {tree}, {id_!r} scores {score}; the formula over all documents says {right[id_]}"
+                    )
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -672,6 +684,9 @@ class StoreConformance(TwinConformance):
         assert sample.shape == (20, DIMENSIONS), f"a sample of 20 has the shape {sample.shape}"
         assert (sample @ vectors_of(documents).T).max(axis=1).min() > 1 - self.cosine_tolerance, "it has foreign ones"
         assert len(np.unique(sample.round(4), axis=0)) > 15, "it has the same ones over and over"
+        with answering("asking for a sample of more than there are"):
+            every = store.vectors(sample=10 * len(documents))
+        assert every.shape == (len(documents), DIMENSIONS), f"a sample of more than there are has shape {every.shape}"
         assert len(nothing) == 0, f"no keys have no vectors, not {len(nothing)}"
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -687,8 +702,10 @@ class StoreConformance(TwinConformance):
         with answering("asking an empty store"):
             answer = store.search([self._look(store, "signal", 5)])[0]
             contents = (store.count(), store.ids(), store.page().documents, store.get(["x"]), dict(store.keys(["x"])))
+            sample = store.vectors(sample=5) if store.info.can(Capability.VECTORS) else ()
         assert not any(answer.rankings.values()), f"it finds {answer.rankings}"
         assert contents == (0, [], [], [None], {}), f"it is not empty: {contents}"
+        assert len(sample) == 0, f"a sample of it has {len(sample)} vectors"
 
     def test_what_is_written_is_found(self) -> None:
         """Immediately: added, changed and deleted documents; identical stored ones are skipped."""
@@ -701,18 +718,33 @@ class StoreConformance(TwinConformance):
             assert self._words(store, "lamp") == ["1"], "a document is not found after it was added"
             changed = Document("1", "signal bell", {"n": 3})
             assert store.unchanged([first, changed, Document("3", "x")]) in ([True, False, False], [False] * 3)
-            result = self._write(store, [changed, second, Document("3", "lamp bell", {})])
+            third = Document("3", "lamp bell", {"source": ["чертёж 7"]})
+            result = self._write(store, [changed, second, third])
             assert result == AddResult(added=1, updated=1, unchanged=1), f"adding 1, changing 1: {result}"
-            assert store.get(["1", "3"]) == [changed, Document("3", "lamp bell", {})], "they are not as written"
+            assert store.get(["1", "3"]) == [changed, third], "they are not as written"
+            assert store.ids(source="чертёж 7") == ["2"], "a list that has a source in it is not that source"
             assert self._words(store, "lamp") == ["3"], "a changed document is found by its former words"
             assert self._words(store, "bell") == ["1", "3"], "a changed document is not found by its new words"
             if NEAR in store.info.scales:
                 near = store.search([Look(None, vector_of("signal bell"), 1)])[0].rankings[NEAR]
                 assert self._ids(store, [near[0][0]]) == ["1"], "a changed document has its former vector"
-            counts = (store.delete(["1", "nobody"]), store.delete([]), store.delete(["1"]))
-            assert counts == (1, 0, 0), f"deleting one tells {counts}"
+                result = store.write([second], vector_of("whistle")[None], EMBEDDER)
+                near = store.search([Look(None, vector_of("whistle"), 1)])[0].rankings[NEAR]
+                assert self._ids(store, [near[0][0]]) == ["2"], "the same document with another vector keeps its former"
+                assert result == AddResult(updated=1), f"giving a document another vector is {result}"
+            along = store.search([self._look(store, "bell", 5)])[0].documents.values()
+            assert [*along] == store.get([one.id for one in along]), "a search brings what was stored before"
+            keys = list(store.keys(["1", "3"]).values())
+            counts = (store.delete(["1", "nobody"]), store.delete([]), store.delete(), store.delete(["1"]))
+            assert counts == (1, 0, 0, 0), f"deleting one tells {counts}"
+            for fetched in (store.fetch(keys), wait_for(store.afetch, keys)):
+                assert fetched == [None, third], f"of a deleted and another document {fetched} are fetched"
+            if NEAR in store.info.scales:
+                near = store.search([Look(None, vector_of("signal bell"), 5)])[0].rankings[NEAR]
+                assert sorted(self._ids(store, [key for key, _ in near])) == ["2", "3"], "what was deleted is near"
             assert (self._words(store, "bell"), store.count()) == (["3"], 2), "what was deleted is found"
             if store.info.can(Capability.FILTERS):
+                assert store.ids(source="чертёж 7", filters=Equals("n", 7)) == [], "a source's ids ignore the filter"
                 assert store.delete(filters=Equals("n", 7)) == 0, "deleting by a filter that nothing meets"
                 assert store.delete(["3"], Equals("n", 2)) == 0, "ids and a filter delete what meets both"
                 assert store.delete(filters=Equals("n", 2)) == 1, "deleting by a filter does not tell how many"
@@ -730,12 +762,37 @@ class StoreConformance(TwinConformance):
             )
         return sorted(self._ids(store, [key for key, _ in store.search([Look(query)])[0].rankings[WORDS]]))
 
+    def test_many_documents(self) -> None:
+        """More than a server returns, takes or finds unless it is asked for more; none is cut off."""
+        store, documents = self._empty(), [Document(f"n{n}", f"signal {n}", {"n": n}) for n in range(1_100)]
+        ids = [document.id for document in documents]
+        with answering("writing and reading 1,100 documents"):
+            result, again = self._write(store, documents), self._write(store, documents)
+            keys = store.keys(ids)
+            lists = store.search([self._look(store, "signal", len(ids))])[0].rankings
+            found = {name: len({key for key, _ in ranking}) for name, ranking in lists.items()}
+            assert (result, again) == (AddResult(added=len(ids)), AddResult(unchanged=len(ids))), f"{result}, {again}"
+            assert store.count() == len(ids), f"{store.count()} are counted"
+            assert sorted(store.ids()) == sorted(ids), f"there are the ids of {len(store.ids())}"
+            assert sorted(document.id for document in store.documents()) == sorted(ids), "documents are missing"
+            assert store.get(ids) == documents, "not all can be had by id"
+            assert len(keys) == len(ids), f"{len(keys)} have a key"
+            assert store.fetch([keys[id_] for id_ in ids]) == documents, "not all can be had by key"
+            assert set(found.values()) == {len(ids)}, f"all have the word and a vector, and the lists have {found}"
+            if store.info.can(Capability.VECTORS):
+                assert len(store.vectors([keys[id_] for id_ in ids])) == len(ids), "not all vectors can be read"
+            assert store.delete(ids[50:]) == len(ids) - 50, "deleting many tells another number"
+            assert sorted(store.ids()) == sorted(ids[:50]), f"then there are the ids of {len(store.ids())}"
+
     def test_odd_documents_come_back(self) -> None:
         """Unchanged, whatever their texts, ids and metadata; lone surrogates as U+FFFD."""
         store = self._empty()
         ids = [f"{name} /?#&%+\\'\"\u4fe1\u53f7" for name in ODD_TEXTS]
         texts = [*ODD_TEXTS.values(), "signal " * 150_000, "", "x", "x", "y"]
         ids += ["1 MB", "_id", "nul\0id", "\x01", "ж" * 512]
+        alike = ["a", "A", " a", "a ", "é", "e\u0301", "01", "1", "1.0"]  # different ids, whatever a database thinks
+        ids += alike
+        texts += alike
         metadata: dict[str, Any] = {
             "a": [1, 2.5, None, True, {"б": [], "": {"c": "\ud800"}}],
             "": "x" * 1000,
@@ -752,7 +809,7 @@ class StoreConformance(TwinConformance):
             self._write(store, documents)
             actual = store.get(ids)
             count, paged = store.count(), self._pages(store, 4)
-            deleted = store.delete([ids[-3], ids[0]])
+            deleted = store.delete(["nul\0id", ids[0]])
         for first, second in zip(actual, expected, strict=True):
             assert first == second, f"{second.id!r:.80} came back as {first!r:.300}, not as {second!r:.300}"
         assert count == len(ids), f"{len(ids)} documents were written, {count} are there"
@@ -806,11 +863,13 @@ class StoreConformance(TwinConformance):
         if Capability.SCORES_OTHERS not in store.info.capabilities:
             raise SkipTest("every document of it may need a vector")
         with answering("writing with and without a vector"):
-            lengths = []
+            lengths, complete = [], []
             for document, with_vector in ((signal, False), (signal, True), (Document("1", "lamp"), False)):
                 _ = self._write(store, [document]) if with_vector else store.write([document])
                 lengths.append(len(store.search([Look(None, vector_of("signal"))])[0].rankings.get(NEAR, ())))
+                complete += store.unchanged([document])
         assert lengths == [0, 1, 0], f"without, with and without a vector it is found {lengths} times"
+        assert complete in ([False, True, False], [False] * 3), f"it is complete without a vector: {complete}"
 
     def test_vectors_follow(self) -> None:
         """Documents without a vector are listed; they get one only if they have not changed meanwhile."""
@@ -851,6 +910,7 @@ class StoreConformance(TwinConformance):
                 lambda: None,
                 lambda: self._write(store, [document]),
                 lambda: self._write(store, [document]),
+                lambda: self._write(store, [Document("1", "lamp")]),
                 lambda: store.annotate(spread="0.8 0.1", other="ё\0"),
                 lambda: store.delete(["nobody"]),
                 lambda: store.delete(["1"]),
@@ -865,7 +925,7 @@ class StoreConformance(TwinConformance):
             store.annotate(other="new")
             notes = store.statistics().notes
         rises = [later > earlier for earlier, later in pairwise(numbers)]
-        assert rises == [True, False, False, False, True], f"sequence numbers: {numbers}"
+        assert rises == [True, False, True, False, False, True], f"sequence numbers: {numbers}"
         assert notes in ({"spread": "0.8 0.1", "other": "new"}, {}), f"the notes are {notes}"
 
     # ── concurrency, and the end ─────────────────────────────────────────────────────────────────────────────────
@@ -901,13 +961,23 @@ class StoreConformance(TwinConformance):
         with answering("writing here and there"):
             assert other.info.identity == store.info.identity, "the same dataset has another identity"
             assert other.get(["1"]) == [first], "what was written before it was opened is not there"
+            counts = [other.count()]
+            self._write(store, [Document("0", "lamp")])
+            counts.append(other.count())
+            assert counts == [1, 2], f"before and after another has written, it counts {counts}"
+            assert self._words(other, "lamp") == ["0"], "what is written after it was opened is not found"
+            known = other.info.embedder, other.info.dimensions
+            assert known == (store.info.embedder, store.info.dimensions), f"opened again, its vectors are of {known}"
             before = other.statistics().sequence
+            assert before == store.statistics().sequence, "opened again, it has another sequence number"
             store.close()  # only then can others write to an embedded store
             self._write(other, [second])
             other.annotate(note="x")
             assert other.statistics().sequence > before, "its sequence number stays"
+            notes = other.statistics().notes
             other.close()
             store = self.again(store)
+            assert store.statistics().notes == notes, f"its notes were {notes}, now {store.statistics().notes}"
             assert self._words(store, "signal") == ["1", "2"], "what the other wrote is not found"
             assert store.delete(["1"]) == 1, "what the other holds cannot be deleted"
             assert self._words(store, "signal") == ["2"], "what was deleted is found"

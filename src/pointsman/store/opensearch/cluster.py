@@ -12,8 +12,15 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from pointsman._http import check_encrypted, one_line, options_of
-from pointsman.errors import ConflictError, InputError, MissingDependencyError, StoreError, StoreUnavailableError
+from pointsman._http import check_encrypted, is_loopback, one_line, options_of
+from pointsman.errors import (
+    ConflictError,
+    InputError,
+    MissingDependencyError,
+    ReplacedError,
+    StoreError,
+    StoreUnavailableError,
+)
 
 try:
     import opensearchpy
@@ -29,7 +36,6 @@ _SECONDS: Final = 60.0  # per response
 _PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each further one
 _PAUSES: Final = (0.2, 0.5, 1.0)  # seconds before searches lost with a node are repeated
 _BUSY: Final = frozenset({429, 502, 503, 504})
-_HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SERVERLESS: Final = (".aoss.amazonaws.com", ".aoss.amazonaws.com.cn")
 _UNKNOWN_INDEX: Final = "index_not_found_exception"
 _OPTIONS: Final = frozenset({"insecure", "ca_certs", "client_cert", "client_key", "shards", "replicas"})
@@ -61,12 +67,12 @@ class Address:
                 f"{serverless[0]} is OpenSearch Serverless, which assigns its own document ids and delays the "
                 "visibility of writes; use a domain of the OpenSearch Service, or your own cluster"
             )
-        elsewhere = next((host["host"] for host in self.hosts if host["host"] not in _HERE), None)
+        elsewhere = next((host["host"] for host in self.hosts if not is_loopback(host["host"])), None)
         self.secure = check_encrypted(parts, elsewhere, self.options)
         name, _, password = user.partition(":")
         self.user = (unquote(name), unquote(password)) if user else None
         self.prefix = parts.path.strip("/") or "pointsman"
-        text = ",".join(f"{host['host']}:{host['port']}" for host in self.hosts)
+        text = ",".join(f"{_bracketed(host['host'])}:{host['port']}" for host in self.hosts)
         self.label = f"{parts.scheme}://{quote(unquote(name)) + '@' if user else ''}{text}"
 
     def client(self) -> OpenSearch:
@@ -80,7 +86,7 @@ class Address:
             use_ssl=self.secure,
             verify_certs=self.secure,
             ssl_show_warn=False,
-            http_compress=any(host["host"] not in _HERE for host in self.hosts),
+            http_compress=not all(is_loopback(host["host"]) for host in self.hosts),
             timeout=_SECONDS,
             max_retries=max(1, len(self.hosts) - 1),
             retry_on_timeout=False,
@@ -226,7 +232,7 @@ class Cluster:
 
     def gone(self) -> StoreError:
         """Return the error for a dataset that no longer exists."""
-        return StoreError(f"{self.label}: the dataset was deleted or recreated; open it again")
+        return ReplacedError(f"{self.label}: the dataset was deleted or recreated; open it again")
 
     def close(self) -> None:
         """Close the connections."""
@@ -241,6 +247,10 @@ def _host(place: str) -> dict[str, Any]:
     if not parts.hostname:
         raise ValueError("no host")
     return {"host": parts.hostname, "port": parts.port or 9200}
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _passing(error: exceptions.TransportError) -> bool:

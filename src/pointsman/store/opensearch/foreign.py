@@ -126,9 +126,8 @@ class IndexStore(AttachedStore):
         name = self._attachment.vector
         if name is None or not self._fields.facts.readable:
             raise self._cannot(Capability.VECTORS)
-        query: dict[str, Any] = {"exists": {"field": name}}
-        if keys is not None:
-            query = {"bool": {"filter": [query, self._with_ids(keys)]}}
+        wanted = self._filter(None) if keys is None else self._with_ids(keys)
+        query = {"bool": {"filter": [{"exists": {"field": name}}, wanted]}}
         size = sample or (len(keys) if keys is not None else 10_000)
         spread = {"function_score": {"query": query, "random_score": {"seed": 1, "field": "_seq_no"}}}
         hits = self._hits(spread if sample else query, size=max(1, size), _source=[name, self._attachment.id])
@@ -149,7 +148,7 @@ class IndexStore(AttachedStore):
 
     def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
         """Return the query for each list."""
-        filters = [] if look.filters is None else [self._filter(look.filters)]
+        filters = [] if look.filters is None and self._attachment.id == "_id" else [self._filter(look.filters)]
         queries: dict[str, dict[str, Any]] = {}
         if look.text is not None:
             match = {"match": {self._attachment.text: {"query": look.text}}}
@@ -167,7 +166,10 @@ class IndexStore(AttachedStore):
             if silent := answer["_shards"]["total"] - answer["_shards"]["successful"]:
                 degraded.append(f"{self._attachment.place}: {silent} shards did not answer")
             hits = answer["hits"]["hits"]
-            rankings[name] = [(self._id(hit), hit["_score"]) for hit in hits]
+            best: dict[str, float] = {}
+            for hit in hits:
+                best.setdefault(self._id(hit), hit["_score"])  # several documents may have the same value in a field
+            rankings[name] = list(best.items())
             documents |= {self._id(hit): self._document(hit) for hit in hits}
         return Lists(one_list(rankings, look.depth), {}, documents, tuple(dict.fromkeys(degraded)))
 
@@ -179,19 +181,22 @@ class IndexStore(AttachedStore):
     def _with_ids(self, ids: Sequence[str]) -> dict[str, Any]:
         if self._attachment.id == "_id":
             return {"ids": {"values": list(ids)}}
-        return {"terms": {self._attachment.id: list(ids)}}
+        return {"terms": {self._attachment.id: [id_ for id_ in ids if id_]}}
 
     def _id(self, hit: Mapping[str, Any]) -> str:
-        return str(hit["_id"] if self._attachment.id == "_id" else _at(hit["_source"], self._attachment.id))
+        return str(hit["_id"] if self._attachment.id == "_id" else _each(hit["_source"], self._attachment.id)[0])
 
     def _document(self, hit: Mapping[str, Any]) -> Document:
         source = hit["_source"]
         metadata = {name: value for name in self._attachment.metadata if (value := _at(source, name)) is not None}
-        return Document(self._id(hit), str(_at(source, self._attachment.text) or ""), metadata)
+        return Document(self._id(hit), "\n".join(map(str, _each(source, self._attachment.text))), metadata)
 
     def _filter(self, filters: Filter | None) -> dict[str, Any]:
         """Return a filter as a query; an unknown key matches nothing, and `search` reports it."""
-        return {"match_all": {}} if filters is None else combined(filters, self._of_field)
+        own = {"match_all": {}} if filters is None else combined(filters, self._of_field)
+        if self._attachment.id == "_id":
+            return own
+        return {"bool": {"filter": [own, {"range": {self._attachment.id: {"gt": ""}}}]}}  # without an id: no document
 
     def _of_field(self, condition: Condition) -> dict[str, Any]:
         match condition:
@@ -282,6 +287,12 @@ def _exact(name: str, about: Mapping[str, Any]) -> tuple[str, str] | None:
         if subfield.get("type") == "keyword":
             return f"{name}.{under}", "string"
     return None
+
+
+def _each(source: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the values of a field, which may have several."""
+    value = _at(source, name)
+    return [one for one in (value if isinstance(value, list) else [value]) if one is not None]
 
 
 def _at(source: Mapping[str, Any], name: str) -> Any:

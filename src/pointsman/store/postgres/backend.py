@@ -6,8 +6,9 @@ import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
+from pointsman._places import unquoted
 from pointsman.errors import InputError, StoreError, UnknownNameError
 from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, check_version
 from pointsman.store.postgres.connections import Connections
@@ -261,17 +262,21 @@ def split(url: str) -> tuple[str, str, int]:
     Raises:
         InputError: a part is invalid.
     """
-    try:
-        parts = urlsplit(url)
-        pairs = parse_qsl(parts.query, keep_blank_values=True)
-    except ValueError:
+    if unquoted(url):
         raise InputError(
-            "the URL of a database cannot be read; give one such as postgresql://user@host/database"
-        ) from None
-    own = {"schema": "pointsman", "connections": "8"} | {name: value for name, value in pairs if name in _OWN}
+            "the user or password in the URL of a database contains one of @ / ? #; write it as %40, %2F, %3F or %23"
+        )
+    address, _, query = url.partition("?")
+    own, others = {"schema": "pointsman", "connections": "8"}, []
+    for option in filter(None, query.split("&")):
+        name, _, value = option.partition("=")
+        if name in _OWN:
+            own[name] = unquote(value)
+        else:
+            others.append(option)  # as it is written: libpq does not read a + as a space
     if not _SCHEMA.fullmatch(own["schema"]):
         raise InputError(f"a schema is named by up to 63 letters, digits and _, not {own['schema']!r:.80}")
     if not re.fullmatch("[1-9][0-9]{0,3}", own["connections"]):
         raise InputError(f"connections is a number from 1 up, not {own['connections']!r:.80}")
-    rest = urlencode([(name, value) for name, value in pairs if name not in _OWN])
-    return urlunsplit(parts._replace(query=rest)), own["schema"], int(own["connections"])
+    scheme, _, place = address.partition(":")
+    return f"{scheme.lower()}:{place}?{'&'.join(others)}", own["schema"], int(own["connections"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import threading
 import time
 import weakref
@@ -18,8 +19,15 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
 
-from pointsman._http import one_line
-from pointsman.errors import InputError, LockedError, MissingDependencyError, StoreError, StoreUnavailableError
+from pointsman._http import is_loopback, one_line
+from pointsman.errors import (
+    InputError,
+    LockedError,
+    MissingDependencyError,
+    ReplacedError,
+    StoreError,
+    StoreUnavailableError,
+)
 
 try:
     import psycopg
@@ -92,10 +100,12 @@ class Connections:
     ) -> None:
         try:
             parameters = conninfo.conninfo_to_dict(url)
-        except psycopg.Error:
+        except psycopg.Error as error:
+            unknown = re.search(r'invalid URI query parameter: "(\w+)"', str(error))  # other texts may have a password
+            what = f"has the unknown option {unknown[1]}" if unknown else "cannot be read"
             raise InputError(
-                "the URL of a database cannot be read; give one such as postgresql://user@host:5432/database"
-            ) from None  # the error's text may contain a password
+                f"the URL of a database {what}; give one such as postgresql://user@host:5432/database?schema=pointsman"
+            ) from None
         self.label = _label(parameters)
         self._password = str(parameters.get("password") or "")
         self._most, self._patience = most, patience
@@ -184,7 +194,7 @@ class Connections:
         if isinstance(error, psycopg.errors.QueryCanceled):
             return StoreUnavailableError(f"{self.label}: no answer within {STATEMENT_SECONDS:.0f} s; try again")
         if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.ForeignKeyViolation):
-            return StoreError(f"{self.label}: the dataset was deleted or recreated; open it again")
+            return ReplacedError(f"{self.label}: the dataset was deleted or recreated; open it again")
         if isinstance(error, psycopg.errors.InsufficientPrivilege | psycopg.errors.ReadOnlySqlTransaction):
             return StoreError(f"{self.label}: {text}; connect as a role that may do this")
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
@@ -342,12 +352,11 @@ def _passing(error: psycopg.Error) -> bool:
 
 
 def _is_here(parameters: dict[str, Any]) -> bool:
-    """Whether all hosts are this machine: a loopback address or a socket."""
+    """Whether all hosts are this machine: a loopback address or a socket. A service may name any host."""
+    if parameters.get("service") or os.environ.get("PGSERVICE"):
+        return False
     hosts = str(parameters.get("hostaddr") or parameters.get("host") or os.environ.get("PGHOST") or "").split(",")
-    return all(
-        not host or host == "localhost" or host[:4] in {"127.", "/"} or host[0] in "/@" or host == "::1"
-        for host in hosts
-    )
+    return all(not host or host[0] in "/@" or is_loopback(host) for host in hosts)
 
 
 def _label(parameters: dict[str, Any]) -> str:
@@ -356,6 +365,7 @@ def _label(parameters: dict[str, Any]) -> str:
     ports = str(parameters.get("port") or "").split(",")
     if len(ports) != len(hosts):
         ports = ports[:1] * len(hosts)
+    hosts = [f"[{host}]" if ":" in host else host for host in hosts]
     places = ",".join(f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=True))
     user = f"{quote(str(parameters['user']))}@" if parameters.get("user") else ""
     return f"postgresql://{user}{places}/{quote(str(parameters.get('dbname') or ''))}"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman._batched import batched
-from pointsman.errors import FormatVersionError, InputError, StoreError
+from pointsman.errors import FormatVersionError, InputError, ReplacedError, StoreError
 from pointsman.models.base import mixed_embedders
 from pointsman.store.base import (
     NEAR,
@@ -829,7 +829,7 @@ class PostgresStore(BaseStore):
 
     def _only_row(self, rows: Sequence[Any]) -> Any:
         if not rows:
-            raise StoreError(f"{self._connections.label}: the dataset was deleted or recreated; open it again")
+            raise ReplacedError(f"{self._connections.label}: the dataset was deleted or recreated; open it again")
         return rows[0]
 
 

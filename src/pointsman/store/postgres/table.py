@@ -7,6 +7,7 @@ and values parameters; sessions are read-only.
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from pointsman.store.base import NEAR, Capability, Lists, Page
 from pointsman.store.postgres.backend import split
 from pointsman.store.postgres.connections import Connections
 from pointsman.store.postgres.statements import Condition
-from pointsman.store.prepared import position
+from pointsman.store.prepared import position, storable
 from pointsman.types import Document
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class TableStore(AttachedStore):
         id_array = (
             f"array(select i::{kind} from unnest(%(ids)s::text[]) i where pg_input_is_valid(i, {_literal(kind)}))"
         )
-        able = [id_ for id_ in ids if "\0" not in id_ and id_.isprintable()]
+        able = [id_ for id_ in ids if "\0" not in id_ and storable(id_)]
         rows = self._rows(f"select {_DOCUMENT} from {self._columns.rows} where d.id = any({id_array})", ids=able)
         documents = {row[0]: _document(*row) for row in rows}
         return [documents.get(id_) for id_ in ids]
@@ -251,7 +252,8 @@ class TableStore(AttachedStore):
             "(select coalesce(jsonb_object_agg(e.key, e.facts), '{}') from (select key, jsonb_path_query_array(value, "
             f"{_SCALARS}) as facts from jsonb_each(m.meta)) e where e.facts <> '[]')"
         )
-        inner = f"(select {', '.join(selected)} from {table} t)"
+        # A row without an id is no document; one would make every search fail.
+        inner = f"(select {', '.join(selected)} from {table} t where t.{_quoted(attachment.id)}::text <> '')"
         rows = f"(select m.*, {facts} as facts from {inner} m) d".replace("%", "%%")
         fingerprint = f"{self._connections.label} {types[attachment.id][4]} {attachment.id} {attachment.text} {vector}"
         fields: dict[str, Any] = {
@@ -297,7 +299,8 @@ def _lists(look: Look, rows: Sequence[Any], degraded: tuple[str, ...]) -> Lists:
     names = [*([TEXT] if look.text is not None else []), *([NEAR] if look.vector is not None else [])]
     for name in names:
         best: dict[str, float] = {}
-        for _, score, key, text, metadata in sorted((row for row in rows if row[0] == name), key=lambda row: -row[1]):
+        listed = [row for row in rows if row[0] == name and not math.isnan(row[1])]  # a vector of zeros has no cosine
+        for _, score, key, text, metadata in sorted(listed, key=lambda row: -row[1]):
             best.setdefault(key, score)  # a view may contain a row twice
             documents[key] = _document(key, text, metadata)
         rankings[name] = list(best.items())
@@ -320,13 +323,15 @@ def _literal(text: str) -> str:
 
 
 def _metadata(names: Sequence[str], types: dict[str, Any]) -> str:
-    """Return a row's metadata as SQL: columns by name, and the keys of JSON columns."""
+    """Return a row's metadata as SQL: the keys of JSON columns, and columns, which hide keys of their names."""
     plain = [name for name in names if types[name][0] not in _JSON]
-    parts = [f"jsonb_build_object({', '.join(f'{_literal(name)}, to_jsonb(t.{_quoted(name)})' for name in plain)})"]
+    parts = []
     for name in names:
         if name not in plain:
             column = f"t.{_quoted(name)}::jsonb"
             parts.append(f"case when jsonb_typeof({column}) = 'object' then {column} else '{{}}'::jsonb end")
+    columns = ", ".join(f"{_literal(name)}, to_jsonb(t.{_quoted(name)})" for name in plain)
+    parts.append(f"jsonb_build_object({columns})")
     return f"({' || '.join(parts)})"
 
 
