@@ -8,6 +8,8 @@
 ``ways``         the same question and hit by every strategy that can tell, alone and among four datasets
 ``path``         all of that by ``workspace.search``: refusals, the same pair in six ways, the milliseconds it costs; by
                  the shipped calibrations, so the collections were fitted to, but not these everyday questions
+``languages``    answers in another language than the question among the first five of several datasets, with and
+                 without what `raised_cosines` adds; the former datasets chose its constant, the latter report it
 ``cost``         milliseconds of judging alone
 ``fit``          the calibrations out of all collections; with ``--write`` they are put into relevance.json
 
@@ -28,6 +30,7 @@ from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 
@@ -37,6 +40,7 @@ from _judged import DEMO, PASSAGES, SETS, Judged, across, background, everyday, 
 from pointsman.calibrate import BINS, ece
 from pointsman.evaluation import read_collection
 from pointsman.request import SearchRequest
+from pointsman.retrieval import judging
 from pointsman.retrieval import relevance as module
 from pointsman.retrieval.dataset_calibration import REFUSED, minimum_for
 from pointsman.retrieval.relevance import (
@@ -56,10 +60,15 @@ from pointsman.retrieval.relevance import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Asked = tuple[str, str, frozenset[str]]  # dataset, question, ids of its answers
     Hits = Sequence[tuple[NDArray[np.float64], NDArray[np.bool_]]]
 
 ROUND = 4  # digits that are kept
 UNLIKE = "tool_metatool_train"  # its own questions are everyday ones: no negatives can be had for it
+MIXED = (
+    ("en_scifact", "ru_faq_java", "zh_domainrag", "xl_debian_ru"),
+    ("en_wikiqa", "zh_cmrc2018", "ru_xquad", "en_cranfield", "en_cacm"),
+)
 NAMED = ("demo_python", "zh_domainrag", "ru_faq_java", "en_scifact")
 LANGUAGE = {"latin": "en", "cyrillic": "ru", "han": "zh"}
 PASSAGES_SAID = f" (at most {PASSAGES:,} passages each, beside the relevant ones)" if PASSAGES else ""
@@ -501,10 +510,10 @@ def ways() -> bool:
 # ── by the real way ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def workspace() -> pointsman.Workspace:
-    """The datasets of `NAMED` and what ``pointsman demo`` indexes, with the vectors that are there already."""
-    made = pointsman.open(_judged.KEPT / "workspace")
-    for name in dict.fromkeys((*NAMED, *DEMO)):
+def workspace(names: Sequence[str] = (*NAMED, *DEMO)) -> pointsman.Workspace:
+    """These datasets, with the vectors that are there already."""
+    made = pointsman.open(_judged.KEPT / (f"workspace-{PASSAGES}" if PASSAGES else "workspace"))
+    for name in dict.fromkeys(names):
         dataset = made.dataset(name)
         if not len(dataset):
             dataset.add(_judged.documents(name), vectors=_judged.corpus(name).vectors)
@@ -608,6 +617,42 @@ def _price(made: pointsman.Workspace) -> bool:
 # ── cost ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def languages() -> bool:
+    print(f"share with an answer among the first five: alone -> together{PASSAGES_SAID}")
+    for names in MIXED:
+        made = workspace(names)
+        asked: dict[str, list[Asked]] = {"own": [], "across": []}
+        for name in names:
+            queries, qrels = _judged.labels(name)
+            stored, rows = made.dataset(name).store.keys, [(query, queries[query], "own") for query in [*queries][:100]]
+            rows += [(row[1], row[3], "across") for row in _judged.tsv("cross_lingual.tsv") if row[0] == name]
+            for query, text, kind in rows:
+                good = frozenset(id_ for id_, grade in qrels.get(query, {}).items() if grade > 0)
+                if stored(sorted(good)):
+                    asked[kind].append((name, text, good))
+        for kind, questions in asked.items():
+            by_name = {name: [one for one in questions if one[0] == name] for name in names}
+            for raised in (0.0, judging.RAISED):
+                with patch.object(judging, "RAISED", raised):
+                    shares = [
+                        f"{name} {_found(made, [name], some):.2f} -> {_found(made, names, some):.2f}"
+                        for name, some in by_name.items()
+                        if some
+                    ]
+                print(f"{kind:7}{raised:3g}  {'  '.join(shares)}", flush=True)
+    return True
+
+
+def _found(made: pointsman.Workspace, names: Sequence[str], questions: Sequence[Asked]) -> float:
+    """The share of questions with an answer among the first five."""
+    answers = made.search_many([text for _, text, _ in questions], 5, datasets=list(names), refuse=False)
+    hits = [
+        any(hit.dataset == name and hit.id in good for hit in answer)
+        for (name, _, good), answer in zip(questions, answers, strict=True)
+    ]
+    return float(np.mean(hits))
+
+
 def cost() -> bool:
     calibration, name = fit("both"), "en_scifact"
     questions, taken = own(name), {}
@@ -668,6 +713,7 @@ def main() -> int:
         "labels": lambda: labels() & stricter(),
         "ways": ways,
         "path": path,
+        "languages": languages,
         "cost": cost,
     }
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join((*sections, 'fit'))}")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pointsman import Document, InputError, RetrievalContext, Workspace
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.request import SearchRequest
+from pointsman.retrieval import judging
 from pointsman.retrieval.judging import NOTHING, Verdict
 from pointsman.retrieval.rerank import BaseReranker
 from pointsman.retrieval.source import BACKGROUND_NOTE
@@ -55,6 +56,73 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
         for name, texts in (("rails", RAILS), ("office", OFFICE)):
             made.dataset(name).add([Document(id_, text) for id_, text in texts.items()])
         yield made
+
+
+TRAINS = [
+    "Шлагбаум на переезде закрывается за минуту до прохода поезда.",
+    "Билет можно вернуть в кассе не позднее чем за два часа до отправления.",
+    "Проводник раздаёт постельное бельё в начале поездки.",
+    "Стрелка переводит поезд с одного пути на другой.",
+    "В вагоне-ресторане обед подают с двенадцати до трёх.",
+    "Багаж тяжелее тридцати килограммов сдают в багажный вагон.",
+]
+HOUSE = [
+    "The kettle in the office kitchen switches itself off.",
+    "Invoices are paid on the last Friday of the month.",
+    "The meeting room is booked through the calendar.",
+    "Holiday requests need two weeks of notice.",
+    "A refund for a returned purchase takes five working days.",
+    "The library closes for a week in August.",
+]
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    with Workspace(tmp_path_factory.mktemp("mixed")) as made:
+        for name, texts in (("trains", TRAINS), ("house", HOUSE)):
+            made.dataset(name).add([Document(str(n), text) for n, text in enumerate(texts)])
+        yield made
+
+
+class TestAcrossLanguages:
+    """Documents in the language of a question must not hide answers in another one."""
+
+    QUESTION = "When does the barrier close?"
+
+    def test_an_answer_in_another_language_is_first(self, mixed: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+        answer = mixed.search(self.QUESTION, 3, refuse=False)
+        assert (answer.hits[0].dataset, answer.hits[0].id) == ("trains", "0")
+        assert "cosines across languages count more: trains +0.0" in answer.plan.reason
+        shares = [sum(way.normalised or 0 for way in hit.provenance) for hit in answer]
+        assert shares == pytest.approx([hit.score for hit in answer])
+        monkeypatch.setattr(judging, "RAISED", 0.0)
+        answer = mixed.search(self.QUESTION, 3, refuse=False)
+        assert answer.hits[0].dataset == "house"
+        assert "languages" not in answer.plan.reason
+
+    def test_many_questions_and_their_variants_too(self, mixed: Workspace) -> None:
+        texts = [self.QUESTION, "When is lunch served?"]
+        together = mixed.search_many(texts, 3, refuse=False)
+        assert [(answer.hits[0].dataset, answer.hits[0].id) for answer in together] == [
+            ("trains", "0"),
+            ("trains", "4"),
+        ]
+        compound = mixed.search(" ".join(texts), 4, strategy="decomposition", refuse=False)
+        assert {"0", "4"} == {hit.id for hit in compound.hits[:2] if hit.dataset == "trains"}
+
+    def test_a_single_dataset_is_as_before(self, mixed: Workspace) -> None:
+        assert "languages" not in mixed.search(self.QUESTION, 3, datasets="trains", refuse=False).plan.reason
+
+    def test_an_empty_dataset_and_other_embedders_have_no_say(self, mixed: Workspace, tmp_path: Path) -> None:
+        before = mixed.search(self.QUESTION, 3, refuse=False)
+        mixed.dataset("nothing").make()
+        after = mixed.search(self.QUESTION, 3, refuse=False)
+        mixed.drop("nothing")
+        assert [(hit.id, hit.score) for hit in after] == [(hit.id, hit.score) for hit in before]
+        with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as hashed:
+            for name, texts in (("trains", TRAINS), ("house", HOUSE)):
+                hashed.dataset(name).add([Document(str(n), text) for n, text in enumerate(texts)])
+            assert "languages" not in hashed.search(self.QUESTION, 3, refuse=False).plan.reason
 
 
 def chances(answer: RetrievalContext) -> dict[str, float]:

@@ -257,7 +257,13 @@ class MergedResults(Results):
 
     __slots__ = ("_others", "_stores")
 
-    def __init__(self, stores: Mapping[int, Results], others: Results | None, degraded: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        stores: Mapping[int, Results],
+        others: Results | None,
+        degraded: tuple[str, ...],
+        raised: Mapping[int, float] | None = None,
+    ) -> None:
         merged = merge({number: part.pool for number, part in stores.items()})
         lists = dict(merged.lists)
         if others is not None:
@@ -266,7 +272,7 @@ class MergedResults(Results):
                 name: [(store_keys.get(key, key), score) for key, score in ranking] if store_keys else ranking
                 for name, ranking in others.pool.lists.items()
             }
-        super().__init__(replace(merged, lists=lists), degraded=degraded)
+        super().__init__(replace(merged, lists=lists, raised=raised or {}), degraded=degraded)
         self._stores, self._others = stores, others
 
     def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:
@@ -337,12 +343,15 @@ def _is_of(key: Any, number: int) -> bool:
     return type(key) is tuple and type(key[0]) is int and key[0] == number
 
 
-def together(results: Mapping[int, Results], *, many: bool = True) -> Results:
+def together(
+    results: Mapping[int, Results], *, many: bool = True, raised: Mapping[int, float] | None = None
+) -> Results:
     """Combine the results of several branches.
 
     Args:
         results: by the branch's number, at least one.
         many: whether several branches were searched; keys then name their branch, even if only one answered.
+        raised: by number, what is added to cosines before they are compared; see `Pool`.
     """
     parts = list(results.values())
     if len(parts) == 1 and (parts[0].shared or not many):
@@ -353,7 +362,7 @@ def together(results: Mapping[int, Results], *, many: bool = True) -> Results:
     stores = {number: part for number, part in results.items() if not part.shared}
     shared = [part for part in parts if part.shared]
     others = RetrieverResults.together(shared, ()) if shared else None
-    return MergedResults(stores, others, degraded)
+    return MergedResults(stores, others, degraded, raised)
 
 
 class VariantResults(Results):

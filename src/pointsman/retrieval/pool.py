@@ -67,11 +67,14 @@ class Pool(Generic[Key]):
         scores: by the same names, raw scores of every candidate, if a list can also score those that only other
             lists hold; the cosine of a document without a vector is NaN.
         vectors_due: whether documents without a vector are only waiting for it.
+        raised: by source number, what is added to its cosines before they are compared with those of other sources;
+            see `pointsman.retrieval.judging.raised_cosines`.
     """
 
     lists: Mapping[str, Ranking[Key]] = field(default_factory=dict)
     scores: Mapping[str, Mapping[Key, float]] = field(default_factory=dict)
     vectors_due: bool = False
+    raised: Mapping[int, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """The number of distinct candidates."""
@@ -137,8 +140,13 @@ class Pool(Generic[Key]):
         cosines = self.scores.get("vector", {})
         missing_cosine = self._missing_cosine(cosines.values(), spread.mean)
         for key, cosine in cosines.items():
-            total[key] = total.get(key, 0.0) + near * ((missing_cosine if math.isnan(cosine) else cosine) - spread.mean)
+            above = (missing_cosine if math.isnan(cosine) else cosine) - spread.mean + self._raised(key)
+            total[key] = total.get(key, 0.0) + near * above
         return total
+
+    def _raised(self, key: Any) -> float:
+        """Return what is added to a key's cosine; keys name their source if there are several."""
+        return self.raised.get(key[0], 0.0) if self.raised else 0.0
 
     def _missing_cosine(self, cosines: Iterable[float], otherwise: float) -> float:
         """Return the value of a missing cosine: the best one of the pool while vectors are pending, else ``otherwise``.
@@ -174,6 +182,8 @@ class Pool(Generic[Key]):
         missing_cosine = self._missing_cosine(cosine.values(), math.nan)  # NaN counts as the lowest
         cosines = [cosine.get(key, math.nan) for key in keys]
         above = [(missing_cosine if math.isnan(value) else value) - spread.mean for value in cosines]
+        if self.raised:
+            above = [value + self._raised(key) for key, value in zip(keys, above, strict=True)]
         words, near = weights.get("bm25", 1.0), weights.get("vector", 1.0)
         ranking = calibrated_sum(
             keys,
@@ -191,7 +201,7 @@ class Pool(Generic[Key]):
                 return words * bm25.get(key, 0.0)
             if source != "vector":
                 return None
-            return vector_share * (cosine[key] - spread.mean) if key in cosine else None
+            return vector_share * (cosine[key] - spread.mean + self._raised(key)) if key in cosine else None
 
         return Fused(ranking, "calibrated", part)
 

@@ -114,6 +114,15 @@ class Background:
     chance: Mapping[Script, float]
     subject: float
 
+    @property
+    def script(self) -> Script:
+        """The script of most documents."""
+        return max(SCRIPTS, key=lambda script: self.scripts.get(script, 0.0))
+
+    def across(self, script: Script) -> bool:
+        """Whether hardly any document is in this script."""
+        return self.scripts.get(script, 0.0) < ACROSS
+
     @classmethod
     def measured(
         cls,
@@ -231,7 +240,7 @@ class Evidence:
     @property
     def across(self) -> bool:
         """Whether hardly any document is in the question's script."""
-        return self.background is not None and self.background.scripts.get(self.script, 0.0) < ACROSS
+        return self.background is not None and self.background.across(self.script)
 
 
 def script_of(text: str) -> Script:

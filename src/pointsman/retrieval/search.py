@@ -26,7 +26,7 @@ from pointsman.retrieval.candidates import Results, StoreResults, keyed_hits_of,
 from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.journal import Journal
-from pointsman.retrieval.judging import NOTHING, Verdict, judge, with_relevance
+from pointsman.retrieval.judging import NOTHING, Verdict, judge, raised_cosines, with_relevance
 from pointsman.retrieval.pool import LISTS, SCALES
 from pointsman.retrieval.source import Source
 from pointsman.store.base import Capability
@@ -197,13 +197,14 @@ class Pipeline:
         if not self.answered:
             return
         many = len(self.names) > 1
-        own = together(self.answered[0].results, many=many) if self.answered[0].results else None
+        own = self._together(self.answered[0], self.query.text) if self.answered[0].results else None
         beside = [
-            (question.label, question.variant, together(answer.results, many=many))
+            (question.label, question.variant, self._together(answer, question.variant.text))
             for question, answer in zip(self.questions()[1:], self.answered[1:], strict=True)
             if answer.results and question.variant is not None
         ]
         spread = self._spread()
+        self._note_raised(own)
         weights, detail = self._weigh(own, spread)
         try:
             results, fused = own, None
@@ -233,6 +234,28 @@ class Pipeline:
 
             self.journal.degrade(*unknown_keys(self.query.filters, self.answered[0].results.values()))
         self.ranked = self._judged(results, hits, fused.scale, many=many)
+
+    def _together(self, answers: BranchAnswers, text: str) -> Results:
+        """The results of all branches for one text."""
+        many, raised = len(self.names) > 1, None
+        if many and self.plan.strategy == "hybrid":
+            try:
+                raised = raised_cosines(answers.results, text, self.recipe.calibrations)
+            except Exception as error:  # noqa: BLE001  (reported in the answer)
+                self.failed("fuse", self.journal.now(), error, "languages are not allowed for")
+        return together(answers.results, many=many, raised=raised)
+
+    def _note_raised(self, own: Results | None) -> None:
+        """Say in the plan which datasets are in another language than the query, if that makes a difference."""
+        raised = {} if own is None else own.pool.raised
+        names = [
+            part.source.name
+            for n, part in self.answered[0].results.items()
+            if n in raised and isinstance(part, StoreResults)
+        ]
+        if names:
+            added = ", ".join(f"{name} +{value:.3f}" for name, value in zip(names, raised.values(), strict=True))
+            self.plan = replace(self.plan, reason=f"{self.plan.reason}; cosines across languages count more: {added}")
 
     def _judged(self, results: Results, hits: Mapping[Any, Hit], scale: str, *, many: bool) -> Ranked:
         """The ranking with the relevance of every hit that can be judged."""
