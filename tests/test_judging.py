@@ -92,7 +92,7 @@ class TestAcrossLanguages:
     def test_an_answer_in_another_language_is_first(self, mixed: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
         answer = mixed.search(self.QUESTION, 3, refuse=False)
         assert (answer.hits[0].dataset, answer.hits[0].id) == ("trains", "0")
-        assert "cosines across languages count more: trains +0.0" in answer.plan.reason
+        assert "cosines across languages are raised: trains +0.0" in answer.plan.reason
         shares = [sum(way.normalised or 0 for way in hit.provenance) for hit in answer]
         assert shares == pytest.approx([hit.score for hit in answer])
         monkeypatch.setattr(judging, "RAISED", 0.0)

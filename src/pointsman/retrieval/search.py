@@ -255,7 +255,7 @@ class Pipeline:
         ]
         if names:
             added = ", ".join(f"{name} +{value:.3f}" for name, value in zip(names, raised.values(), strict=True))
-            self.plan = replace(self.plan, reason=f"{self.plan.reason}; cosines across languages count more: {added}")
+            self.plan = replace(self.plan, reason=f"{self.plan.reason}; cosines across languages are raised: {added}")
 
     def _judged(self, results: Results, hits: Mapping[Any, Hit], scale: str, *, many: bool) -> Ranked:
         """The ranking with the relevance of every hit that can be judged."""
