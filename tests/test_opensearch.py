@@ -426,7 +426,7 @@ class TestAway:
         pytest.importorskip("opensearchpy")
         from pointsman.store.opensearch import OpenSearchBackend
 
-        answers = [429, 503]
+        answers = [429, 503, 500]
 
         with answering(answers) as place, OpenSearchBackend(f"opensearch://{place}") as backend:
             assert backend.datasets() == []

@@ -1,7 +1,7 @@
 """The client of a cluster, and the translation of its errors.
 
-If a node does not answer, the client moves on to the next one. If the cluster refuses a request because it is busy
-(429, 503), it is retried with growing pauses, for some seconds in total; so all requests must be safe to repeat.
+If a node does not answer, the client moves on to the next one. If the cluster is busy (429) or fails for a moment (500
+and above), a request is repeated with growing pauses, for some seconds in total; so all must be safe to repeat.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ PATIENCE: Final = 10.0  # seconds for which temporary failures are retried
 _SECONDS: Final = 60.0  # per response
 _PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each further one
 _PAUSES: Final = (0.2, 0.5, 1.0)  # seconds before searches lost with a node are repeated
-_BUSY: Final = frozenset({429, 502, 503, 504})
 _SERVERLESS: Final = (".aoss.amazonaws.com", ".aoss.amazonaws.com.cn")
 _UNKNOWN_INDEX: Final = "index_not_found_exception"
 _OPTIONS: Final = frozenset({"insecure", "ca_certs", "client_cert", "client_key", "shards", "replicas"})
@@ -216,7 +215,7 @@ class Cluster:
             return self.gone()
         if status in {401, 403}:
             return StoreError(f"{self.label}: {text}; connect as a user that may do this")
-        if isinstance(error, exceptions.ConnectionError) or status in _BUSY:
+        if isinstance(error, exceptions.ConnectionError) or _is_busy(status):
             return StoreUnavailableError(
                 f"{self.label} does not answer ({text}); check that it is running and that you have access"
             )
@@ -257,4 +256,9 @@ def _passing(error: exceptions.TransportError) -> bool:
     """Whether the same request may succeed in a moment."""
     if isinstance(error, opensearchpy.exceptions.SSLError):
         return False
-    return isinstance(error, exceptions.ConnectionError) or error.status_code in _BUSY
+    return isinstance(error, exceptions.ConnectionError) or _is_busy(error.status_code)
+
+
+def _is_busy(status: object) -> bool:
+    """Whether the cluster may answer in a moment; while a node goes, searches fail with status 500."""
+    return isinstance(status, int) and (status == 429 or status >= 500)
