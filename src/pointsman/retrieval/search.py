@@ -248,14 +248,14 @@ class Pipeline:
     def _note_raised(self, own: Results | None) -> None:
         """Say in the plan which datasets are in another language than the query, if that makes a difference."""
         raised = {} if own is None else own.pool.raised
-        names = [
-            part.source.name
-            for n, part in self.answered[0].results.items()
-            if n in raised and isinstance(part, StoreResults)
+        added = [
+            f"{part.source.name} +{raised[number]:.3f}"
+            for number, part in self.answered[0].results.items()
+            if number in raised and isinstance(part, StoreResults)
         ]
-        if names:
-            added = ", ".join(f"{name} +{value:.3f}" for name, value in zip(names, raised.values(), strict=True))
-            self.plan = replace(self.plan, reason=f"{self.plan.reason}; cosines across languages are raised: {added}")
+        if added:
+            reason = f"{self.plan.reason}; cosines across languages are raised: {', '.join(added)}"
+            self.plan = replace(self.plan, reason=reason)
 
     def _judged(self, results: Results, hits: Mapping[Any, Hit], scale: str, *, many: bool) -> Ranked:
         """The ranking with the relevance of every hit that can be judged."""

@@ -219,7 +219,7 @@ def _locked_descriptor(directory: Path, operation: int) -> int | None:
             if _try_lock(descriptor, operation):
                 if _is(directory, descriptor):
                     return descriptor
-                os.close(descriptor)  # renamed while we waited
+                _unlock(descriptor)  # renamed while we waited
                 continue
         except BaseException:
             os.close(descriptor)
@@ -281,7 +281,7 @@ def directory_aside(folder: Path) -> Iterator[Path]:
     finally:
         if aside.exists():
             shutil.rmtree(aside, ignore_errors=True)  # collected later if it cannot be removed now
-        os.close(descriptor)
+        _unlock(descriptor)
 
 
 def replace_directory(directory: Path, aside: Path) -> None:
@@ -340,7 +340,7 @@ def collect_leftovers(folder: Path) -> int:
         except OSError as error:
             log.info("%s cannot be removed: %s", path, error)
         finally:
-            os.close(descriptor)
+            _unlock(descriptor)
     return removed
 
 
