@@ -1,4 +1,4 @@
-"""An agent that shortlists its tools with a selector, then thinks, acts and observes with a language model (S9).
+"""An agent that shortlists its tools with a selector, then thinks, acts and observes with a language model.
 
 The loop is "ReAct: Synergizing Reasoning and Acting in Language Models", Yao et al., ICLR 2023,
 https://arxiv.org/abs/2210.03629. It limits the number of steps, the length of observations and the number of unreadable

@@ -370,7 +370,7 @@ class Client:
     def recommend(
         self, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None = None
     ) -> Recommendation:
-        """Return the strategy that a question's wording suggests, among those usable in these datasets (I5, I8)."""
+        """Return the strategy that a question's wording suggests, among those usable in these datasets."""
         from pointsman.retrieval.recommend import Recommendation
 
         parameters = [("query", sendable(Query.of(query).text)), *(("datasets", name) for name in _by_name(datasets))]

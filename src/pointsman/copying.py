@@ -1,4 +1,4 @@
-"""Copies workspaces between backends: a folder to a database, a database to a cluster, and back (B7).
+"""Copies workspaces between backends: a folder to a database, a database to a cluster, and back.
 
 Documents are copied with their vectors, so nothing is embedded again. Batches are idempotent, so an interrupted copy
 resumes where it stopped. At the end every document is compared by a digest over its id, text, metadata and vector.

@@ -97,7 +97,7 @@ _SPREAD_AT = "cosine_spread_at"
 
 
 class Dataset(Source):
-    """Documents under a name, with their own store and settings (R1).
+    """Documents under a name, with their own store and settings.
 
     Nothing is opened before it is needed, and nothing is created before the first write: reading a dataset that does
     not exist returns nothing and leaves no trace. Without a ``path`` the documents are in a temporary directory that is
@@ -485,7 +485,7 @@ class Dataset(Source):
         Args:
             vector: shape ``(dimensions,)``, from the dataset's embedder; its length does not matter.
             k: number of hits.
-            filters: restricts the documents before the cut (I9).
+            filters: restricts the documents before the cut.
 
         Returns:
             Hits whose scores are cosines.
@@ -912,7 +912,7 @@ def _default_engine() -> Engine:
 
 
 class DatasetRetriever(BaseRetriever):
-    """A dataset as a retriever that accepts documents and can be saved (F4).
+    """A dataset as a retriever that accepts documents and can be saved.
 
     Args:
         dataset: the dataset to search.

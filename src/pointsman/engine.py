@@ -315,7 +315,7 @@ class Engine:
         return "auto", Decision("strategy", "auto", by, ""), None
 
     def looks_decide(self, request: SearchRequest) -> bool:
-        """Whether the wording of a question chooses the strategy (I5).
+        """Whether the wording of a question chooses the strategy.
 
         It does if the settings say so. Until a policy is fitted or chosen, it also does if there is a language model to
         carry out the choice.
@@ -333,7 +333,7 @@ class Engine:
         return not fitted and model_for(self.models, "hyde").llm is not None
 
     def recommend(self, query: Query | str, sources: Sequence[Any]) -> Recommendation:
-        """The strategy suggested by a question's wording, among those usable on these sources (I5, I8)."""
+        """The strategy suggested by a question's wording, among those usable on these sources."""
         from pointsman.retrieval.recommend import recommend
 
         lacking = {name: why for name in CHOSEN_BY_LOOK if (why := self.lack(name, sources)) is not None}

@@ -101,7 +101,7 @@ class ModelError(PointsmanError):
 
 
 class RetrievalError(ExceptionGroup[Exception], PointsmanError):
-    """Every branch of a search failed; ``causes`` maps each branch's name to its error (F3)."""
+    """Every branch of a search failed; ``causes`` maps each branch's name to its error."""
 
     causes: Mapping[str, Exception]
     _message: str

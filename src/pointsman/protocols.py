@@ -55,7 +55,7 @@ class KeywordIndex(Protocol[Key]):
     """Ranks documents by their words."""
 
     def search(self, query: str, k: int, filters: Filter | None = None) -> list[tuple[Key, float]]:
-        """Return at most ``k`` keys with BM25 scores, best first; filters apply before the cut (I9)."""
+        """Return at most ``k`` keys with BM25 scores, best first; filters apply before the cut."""
         ...
 
     def score(self, query: str, keys: Sequence[Key]) -> list[float]:
@@ -67,7 +67,7 @@ class VectorIndex(Protocol[Key]):
     """Ranks documents by the cosine of their vectors."""
 
     def search(self, vector: NDArray[np.float32], k: int, filters: Filter | None = None) -> list[tuple[Key, float]]:
-        """Return at most ``k`` keys with cosines, best first; filters apply before the cut (I9)."""
+        """Return at most ``k`` keys with cosines, best first; filters apply before the cut."""
         ...
 
     def score(self, vector: NDArray[np.float32], keys: Sequence[Key]) -> list[float]:

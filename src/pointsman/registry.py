@@ -1,4 +1,4 @@
-"""Registries of components that are chosen by name, ours and those of other packages (I2).
+"""Registries of components that are chosen by name, ours and those of other packages.
 
 A package adds to a registry with an entry point *kind*.*name* in the group ``pointsman.plugins``; none of its code runs
 before that name is requested::

@@ -1,4 +1,4 @@
-"""`EnhancedRetrievalService`: searches a store with a chosen strategy and reranks the results (I4)."""
+"""`EnhancedRetrievalService`: searches a store with a chosen strategy and reranks the results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ServiceHits(Hits):
     Attributes:
         strategy: the strategy used.
         recommendation: the reason, if the form of the query decided; else None.
-        confidence: the confidence in the choice of strategy (I7); None if unknown.
+        confidence: the confidence in the choice of strategy; None if unknown.
         reranked: whether a reranker ordered them.
         refused: set if nothing is relevant enough; there are no hits then.
         context: the complete answer.
@@ -55,7 +55,7 @@ class ServiceHits(Hits):
 
 
 class EnhancedRetrievalService:
-    """Searches a store with a strategy chosen by the query, and reranks the results (I4).
+    """Searches a store with a strategy chosen by the query, and reranks the results.
 
     A strategy that fails is replaced by plain search, and a reranker that fails is skipped; the answer's ``degraded``
     reports both. If nothing is relevant, the service refuses to answer.
@@ -147,7 +147,7 @@ class EnhancedRetrievalService:
         return ServiceHits(self.engine.search(request, sources), self._recommendation(request, sources))
 
     def recommend_strategy(self, query: str | Query) -> Recommendation:
-        """Return the strategy that the form of the query suggests, among those available here (I5, I8)."""
+        """Return the strategy that the form of the query suggests, among those available here."""
         return self.engine.recommend(query, self._sources())
 
     arecommend_strategy = async_twin(recommend_strategy)
@@ -271,7 +271,7 @@ def _request(
 
 
 class Bm25Retriever(BaseRetriever):
-    """Retrieves with a `BM25IndexManager`; filters are applied to its ranking, as deep as needed (I9)."""
+    """Retrieves with a `BM25IndexManager`; filters are applied to its ranking, as deep as needed."""
 
     name = "bm25"
 

@@ -1,4 +1,4 @@
-"""Settings: one frozen, validated object from code, environment and one file (I6).
+"""Settings: one frozen, validated object from code, environment and one file.
 
 No module reads settings implicitly: callers use `Settings.load` and pass the object on. Settings are plain data;
 objects built from them, such as language models, are built in higher layers.
@@ -194,7 +194,7 @@ def _setting(default: Any, check: Check, about: str, *, shown: bool = True) -> A
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All settings with their defaults (I6).
+    """All settings with their defaults.
 
     `load` fills it from all origins; the constructor uses only its arguments. Both check every value. `describe`
     explains each setting.

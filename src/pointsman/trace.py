@@ -1,4 +1,4 @@
-"""What a search did, and why a document has its rank or is missing (R9).
+"""What a search did, and why a document has its rank or is missing.
 
 Keeping a trace is cheap: it references the lists that the stages have anyway. The cost comes on demand: `Trace.explain`
 and `Trace.to_dict` look up the documents' ids.
@@ -125,7 +125,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Every stage of one search, in order (R9).
+    """Every stage of one search, in order.
 
     Attributes:
         spans: the stages.

@@ -73,7 +73,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question. Immutable, so branches share it without copies (F5).
+    """A question. Immutable, so branches share it without copies.
 
     Raises:
         InputError: the text is invalid, or ``history`` has an item that is not a message.
@@ -294,7 +294,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal: nothing found is relevant enough (R4).
+    """A refusal: nothing found is relevant enough.
 
     Attributes:
         reason: the reason in words.
@@ -497,7 +497,7 @@ class RetrievalContext:
         return verify(answer, self.hits, timeout=timeout)
 
     def to_dict(self, *, trace: TraceDetail = "none") -> dict[str, Any]:
-        """Return the answer as plain JSON values, under the names of I7 and some more.
+        """Return the answer as plain JSON values, under the names of ``POST /api/retrieval/search`` and some more.
 
         The HTTP service sends this form, and a web framework can return it.
 

@@ -1,4 +1,4 @@
-"""`RetrievalWorkflow`: a search over any sources, with user-defined stages (R7)."""
+"""`RetrievalWorkflow`: a search over any sources, with user-defined stages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalWorkflow(Stages):
-    """Answers questions from datasets and retrievers; every stage can be replaced, or disabled with None (R7).
+    """Answers questions from datasets and retrievers; every stage can be replaced, or disabled with None.
 
     A failing stage is skipped and ``degraded`` reports it; it is an error only if no source could be searched. The
     deadline covers the whole search: results that are not in by then are dropped and reported too. An answer without

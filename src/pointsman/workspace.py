@@ -559,7 +559,7 @@ class Workspace:
     aplan = async_twin(plan)
 
     def recommend(self, query: str | Query, datasets: str | Sequence[str | Dataset] | None = None) -> Recommendation:
-        """Return the strategy suggested by a question's form, among those usable with these datasets (I5, I8)."""
+        """Return the strategy suggested by a question's form, among those usable with these datasets."""
         return self.engine.recommend(query, self._choices(datasets or self.names()))
 
     arecommend = async_twin(recommend)
@@ -736,7 +736,7 @@ class Routing:
 
     Attributes:
         query: the query.
-        heuristic: by the query's form alone: ``"bm25"``, ``"dense"`` or ``"hybrid"`` (H1, H2).
+        heuristic: by the query's form alone: ``"bm25"``, ``"dense"`` or ``"hybrid"``.
         plan: what a search would do; None without a workspace.
         decision: the datasets whose content is relevant to it; None if there are none.
     """

@@ -1,4 +1,4 @@
-"""Pointsman in Haystack, and Haystack's retrievers in Pointsman (X1).
+"""Pointsman in Haystack, and Haystack's retrievers in Pointsman.
 
 The components are in ``haystack_integrations``, from where Haystack loads pipelines; this module re-exports them.
 Needs ``pip install 'pointsman[haystack]'``.

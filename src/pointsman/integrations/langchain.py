@@ -1,4 +1,4 @@
-"""Adapters between Pointsman and LangChain, in both directions (X1).
+"""Adapters between Pointsman and LangChain, in both directions.
 
 For LangChain: `PointsmanRetriever`, `PointsmanVectorStore`, `PointsmanDocumentIndex`, `PointsmanEmbeddings`,
 `PointsmanReranker` and `PointsmanTranslator`. For Pointsman: `LangChainRetriever`, `LangChainEmbedder` and

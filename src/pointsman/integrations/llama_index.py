@@ -1,4 +1,4 @@
-"""Adapters between Pointsman and LlamaIndex, in both directions (X1).
+"""Adapters between Pointsman and LlamaIndex, in both directions.
 
 For LlamaIndex: `PointsmanRetriever`, `PointsmanSelector`, `PointsmanRerank`, `PointsmanRefine`, `PointsmanEmbedding`
 and `PointsmanVectorStore`. For Pointsman: `LlamaIndexRetriever` and `LlamaIndexEmbedder`; LlamaIndex's language models

@@ -154,7 +154,7 @@ class EmbedFunction(BaseEmbedder):
 
 
 def as_embedder(source: Any) -> Embedder:
-    """Wrap any object that can embed as an `Embedder` (S10).
+    """Wrap any object that can embed as an `Embedder`.
 
     Args:
         source: an `Embedder`, which is returned unchanged; an object with ``embed(text)``, which returns one vector; or

@@ -300,7 +300,7 @@ async def ask(
         budget: seconds for all of them.
 
     Returns:
-        The results of each question (R3, F3).
+        The results of each question.
     """
     left_out = {branch.name: why for branch in branches if (why := breaker.why_not(branch.name)) is not None}
     searched = [branch for branch in branches if branch.name not in left_out] or list(branches)

@@ -46,7 +46,7 @@ class Results:
         """Hits for keys, None for documents that are gone; the caller sets their scores and ranks.
 
         ``places`` names the list that ranks each key highest, and the rank: where lists hold their own versions of a
-        document, that list's version is returned (F1).
+        document, that list's version is returned.
         """
         raise NotImplementedError
 

@@ -261,7 +261,7 @@ def fuse(
     weights: Sequence[float] | None = None,
     **options: Any,
 ) -> list[tuple[Key, float]]:
-    """Fuse with a named method or a user-defined function (F2).
+    """Fuse with a named method or a user-defined function.
 
     Args:
         lists: rankings, each best first: keys with their scores, which are None in a list without scores.

@@ -1,4 +1,4 @@
-"""Several retrievers as one: called in parallel, deduplicated, fused (F1 to F5)."""
+"""Several retrievers as one: called in parallel, deduplicated, fused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SAVED = re.compile(r"retriever_\d+(-[0-9a-f]{32})?")  # a retriever's folder; a
 
 @dataclass(frozen=True, slots=True)
 class NodesAdded:
-    """Which retrievers accepted the documents (F4).
+    """Which retrievers accepted the documents.
 
     Attributes:
         holding: by name, those that accepted all documents.
@@ -64,7 +64,7 @@ class SimpleHybridRetriever(BaseRetriever):
     Args:
         retrievers: at least one; anything with ``retrieve`` and ``aretrieve``. A single list of them is accepted too.
         names: the names of their lists; by default, their class names in words.
-        fusion: a name of `pointsman.retrieval.fusion.METHODS`, or a user-defined function of that kind (F2); RRF by
+        fusion: a name of `pointsman.retrieval.fusion.METHODS`, or a user-defined function of that kind; RRF by
             default, since scores of foreign retrievers share no scale.
         weights: one per retriever, 1 by default; 0 leaves its list out of the ranking.
         dedupe: what makes two hits the same document: its ``"id"`` (in different datasets, with the same text), or its
@@ -119,7 +119,7 @@ class SimpleHybridRetriever(BaseRetriever):
         """Return at most ``top_k`` hits, best first.
 
         Args:
-            query: the query; every retriever receives the same `Query` object (F5).
+            query: the query; every retriever receives the same `Query` object.
             top_k: the number of hits; the cut comes after the fusion.
             timeout: for this call, instead of the retriever's own.
             options: passed to every retriever; one that does not accept them fails, which is reported.
@@ -169,7 +169,7 @@ class SimpleHybridRetriever(BaseRetriever):
         journal.fused(results, fused)
         return Hits(hits, journal.trace(hits), tuple(journal.degraded))
 
-    # ── adding and saving (F4) ───────────────────────────────────────────────────────────────────────────────────
+    # ── adding and saving ───────────────────────────────────────────────────────────────────────────────────
 
     def add_nodes(self, nodes: Sequence[Document]) -> NodesAdded:
         """Add documents to every retriever that accepts any; the failure of one does not affect the others.

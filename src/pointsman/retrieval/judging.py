@@ -1,4 +1,4 @@
-"""Turns the results of stores into evidence, and the evidence into probabilities: `Hit.relevance` (M1).
+"""Turns the results of stores into evidence, and the evidence into probabilities: `Hit.relevance`.
 
 Each dataset is judged by its own candidates, regardless of the other sources and the ranking. If only one list was
 searched, that list alone is judged. While vectors are pending, words are also judged on their own, so that a document

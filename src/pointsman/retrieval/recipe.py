@@ -64,7 +64,7 @@ class Recipe:
         router: chooses among the sources; all are searched unless given.
         transformer: rewrites the query, and may add variants; it sees the routed sources.
         refiners: reshape the ranking after the fusion, in this order.
-        variants_by_rank: fuse the query's ranking and those of its variants by reciprocal rank (I3).
+        variants_by_rank: fuse the query's ranking and those of its variants by reciprocal rank.
         policy: the numbers that ``auto`` decides by; None: hybrid search without weights.
         depth: candidates a list.
         timeout: seconds for the whole search; None: no limit.
@@ -73,7 +73,7 @@ class Recipe:
         decisions: what was decided, why, and by what.
         notes: what could not be done as requested.
         alone: the names of the sources that a strategy searches by itself, as the only source of the recipe.
-        confidence: how sure the choice of the strategy is, 0 to 1 (I7).
+        confidence: how sure the choice of the strategy is, 0 to 1.
         calibrations: judge how relevant a hit is; the first that fits its scores is used.
         min_relevance: the least relevance of a hit in the answer; None: no limit.
         fitted: by dataset, what was fitted to it; it takes precedence over ``calibrations`` there.

@@ -1,4 +1,4 @@
-"""Recommends a strategy by the wording of a query (I5): the heuristic profile of ``auto``, and the answer of I8.
+"""Recommends a strategy by the wording of a query, as the heuristic profile of ``auto`` does.
 
 Uses no model and no index, and is deterministic. The first rule that applies decides:
 
@@ -47,7 +47,7 @@ class Recommendation:
     alternatives: tuple[tuple[str, float], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form of I8: ``recommended_strategy``, ``confidence``, ``reason``, ``alternatives``."""
+        """Return the JSON form: ``recommended_strategy``, ``confidence``, ``reason``, ``alternatives``."""
         return {
             "recommended_strategy": self.strategy,
             "confidence": self.confidence,

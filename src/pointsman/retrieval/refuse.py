@@ -1,4 +1,4 @@
-"""Refusing: better to answer "No relevant results" than to answer with noise (R4).
+"""Refusing: better to answer "No relevant results" than to answer with noise.
 
 Two limits can refuse. The usual one acts on the probability that a searched dataset holds an answer at all, which
 `pointsman.retrieval.relevance` estimates for every language and strategy, over one dataset or several. A user-defined
@@ -68,7 +68,7 @@ class Threshold:
 
 
 class Refuser(BaseRefiner):
-    """Drops hits below thresholds, and refuses an answer that is too unlikely to be one (R4).
+    """Drops hits below thresholds, and refuses an answer that is too unlikely to be one.
 
     Args:
         minimum: the probability of an answer below which it is refused; by default that of the calibration. 0 never

@@ -1,4 +1,4 @@
-"""The probability that a hit is relevant: scores that people can interpret (R9).
+"""The probability that a hit is relevant: scores that people can interpret.
 
 Two probabilities are estimated for each dataset searched, both from the raw scores in its lists:
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class KeywordRetriever(BaseRetriever, Generic[Key]):
-    """A keyword list alone (S10). A hit's score is that of the list, such as raw BM25.
+    """A keyword list alone. A hit's score is that of the list, such as raw BM25.
 
     Args:
         keyword_store: a keyword index; any `pointsman.store.base.Store` that has a keyword list is one.
@@ -44,7 +44,7 @@ class KeywordRetriever(BaseRetriever, Generic[Key]):
 
 
 class VectorRetriever(BaseRetriever, Generic[Key]):
-    """Nearest vectors alone (S10). A hit's score is the cosine, or the store's equivalent.
+    """Nearest vectors alone. A hit's score is the cosine, or the store's equivalent.
 
     Args:
         vector_store: a vector index; any `pointsman.store.base.Store` that has a vector list is one.

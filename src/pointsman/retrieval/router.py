@@ -1,4 +1,4 @@
-"""Routers choose, from some datasets, those worth searching for a query (R1, R2).
+"""Routers choose, from some datasets, those worth searching for a query.
 
 ============== ========================================================================================================
 SelectorRouter any selector reads names and descriptions
@@ -157,7 +157,7 @@ def _sound(router: BaseRouter, sources: tuple[Any, ...], answer: Any) -> Any:
 
 
 class SelectorRouter(BaseRouter):
-    """Lets any selector choose by names and descriptions (R2).
+    """Lets any selector choose by names and descriptions.
 
     The confidence is the selector's. A selector that abstains means all datasets.
 
@@ -178,7 +178,7 @@ class SelectorRouter(BaseRouter):
 
 
 class LLMRouter(BaseRouter):
-    """Shows a language model each dataset as a numbered tool and follows the numbers it answers with (R2).
+    """Shows a language model each dataset as a numbered tool and follows the numbers it answers with.
 
     ``[1]``, ``[1, 3]``, names and prose are parsed, and repaired or requested again, as by `LLMSelector`. A number that
     does not exist is dropped and noted in the reason; no choice, "all relevant" and "none of them" mean all datasets.

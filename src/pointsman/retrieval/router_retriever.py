@@ -1,4 +1,4 @@
-"""Retrievers and query engines, for text or images, that call what a selector chooses (S9, S11)."""
+"""Retrievers and query engines, for text or images, that call what a selector chooses."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Switch(Generic[T]):
 
 
 class RouterRetriever(BaseRetriever):
-    """Retrieves from the retriever that a selector chooses; if it chooses several, fuses them by reciprocal rank (S9).
+    """Retrieves from the retriever that a selector chooses; if it chooses several, fuses them by reciprocal rank.
 
     A single chosen retriever behaves as if called directly, errors included. Several are called in parallel; one that
     fails is logged and left out. If the selector abstains, there are no hits.
@@ -194,7 +194,7 @@ class CombinedResponse:
 
 
 class MultiIndexQueryEngine:
-    """Passes a question to the query engine that a selector chooses (S9).
+    """Passes a question to the query engine that a selector chooses.
 
     A single chosen engine behaves as if called directly. Several are called in parallel, and the answer is a
     `CombinedResponse`. It is a query engine itself, so engines nest.
@@ -270,7 +270,7 @@ IMAGE = ToolMetadata("image", "Pictures: photos, drawings, illustrations, screen
 
 
 class MultiModalRetriever(RouterRetriever):
-    """Retrieves text or images, depending on the query (S11).
+    """Retrieves text or images, depending on the query.
 
     Args:
         text_retriever: finds text.

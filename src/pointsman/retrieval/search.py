@@ -1,4 +1,4 @@
-"""A search, stage by stage; `search` is the diagram (R7).
+"""A search, stage by stage; `search` is the diagram.
 
 ::
 

@@ -38,7 +38,7 @@ BACKGROUND_NOTE: Final = "background2"
 
 
 class Source(ABC):
-    """Documents under a name that can be searched (R1).
+    """Documents under a name that can be searched.
 
     Attributes:
         name: unique among the sources of one search.

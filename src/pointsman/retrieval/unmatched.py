@@ -1,4 +1,4 @@
-"""Why nothing matched a filter: a key that no document has, often a misspelt one (Q2)."""
+"""Why nothing matched a filter: a key that no document has, often a misspelt one."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def by_rank(
     spread: CosineSpread | None,
     weights: Mapping[str, float],
 ) -> tuple[Results, Fused[Any]]:
-    """Reciprocal rank fusion of the query's ranking and those of its variants (I3).
+    """Reciprocal rank fusion of the query's ranking and those of its variants.
 
     Args:
         own: the results of the query itself, if it was answered.

@@ -91,7 +91,7 @@ def examples_of(choice: ToolMetadata) -> tuple[str, ...]:
 
 
 def unit_or_zero(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale rows to length one; zero rows stay zero, so that their cosine to anything is 0 (S5)."""
+    """Scale rows to length one; zero rows stay zero, so that their cosine to anything is 0."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     scaled: NDArray[np.float32] = np.where(lengths > _NOTHING, rows / np.maximum(lengths, _NOTHING), np.float32(0))
     return scaled

@@ -1,6 +1,6 @@
-"""The interface of all selectors (S1, S2).
+"""The interface of all selectors.
 
-To write one, subclass `BaseSelector` and implement ``select`` or ``aselect`` (S12). The base class supplies the other,
+To write one, subclass `BaseSelector` and implement ``select`` or ``aselect``. The base class supplies the other,
 turns plain strings into queries and choices, handles trivial cases, and checks the result, so that selecting a choice
 that does not exist is always an error.
 """

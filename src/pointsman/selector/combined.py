@@ -1,4 +1,4 @@
-"""Combined selectors: a weighted sum (S7), a vote (S8), and a random baseline."""
+"""Combined selectors: a weighted sum, a vote, and a random baseline."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ScoresChoices(Protocol):
 
 
 class HybridSelector(BaseSelector):
-    """Selects by the weighted sum of two selectors' scores over all choices (S7).
+    """Selects by the weighted sum of two selectors' scores over all choices.
 
     Each part's scores are scaled to 0…1 over the choices, so that cosines and points can be added; a part whose scores
     are all equal adds nothing. If both parts have the same best choice, it wins. Ties go to the first.
@@ -103,7 +103,7 @@ class HybridSelector(BaseSelector):
 
 
 class EnsembleSelector(BaseSelector):
-    """Lets selectors vote (S8).
+    """Lets selectors vote.
 
     Every selection is a vote with its selector's weight; abstaining is a vote for no choice, and wins only with more
     votes than any choice. Ties go to the higher sum of the scores of the votes, then to the first; a score that is not

@@ -1,4 +1,4 @@
-"""`EmbeddingSelector`: selects the choice whose description or example is nearest in meaning (S5)."""
+"""`EmbeddingSelector`: selects the choice whose description or example is nearest in meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`router_select`: chooses keyword search, vector search or both by the form of a query (H1-H5).
+"""`router_select`: chooses keyword search, vector search or both by the form of a query.
 
 It needs no model, index or dependency: three regular expressions and word lists for English, Chinese and Russian give a
 deterministic answer in a few microseconds. The first rule that applies decides:
@@ -52,7 +52,7 @@ ROUTER_SELECT_TOOL: dict[str, Any] = {
         },
     },
 }
-"""`router_select` as a tool for agents, in the format of ``tools`` of OpenAI-compatible servers (H5)."""
+"""`router_select` as a tool for agents, in the format of ``tools`` of OpenAI-compatible servers."""
 
 _VERY_SHORT, _SHORT, _LONG = 16, 40, 120
 _BEGINNING = 1000
@@ -73,7 +73,7 @@ _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\
 
 
 def router_select(query: str) -> RouteChoice:
-    """Choose between bm25, dense and hybrid search by the form of a query (H1-H4).
+    """Choose between bm25, dense and hybrid search by the form of a query.
 
     Time is linear in the length of the query; an empty query counts as very short.
 

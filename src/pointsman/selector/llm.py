@@ -1,4 +1,4 @@
-"""`LLMSelector`: a language model chooses (S3, S4)."""
+"""`LLMSelector`: a language model chooses."""
 
 from __future__ import annotations
 

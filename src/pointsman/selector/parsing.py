@@ -1,4 +1,4 @@
-"""Parses a model's answer to a selection prompt (S3) into selections or a named defect.
+"""Parses a model's answer to a selection prompt into selections or a named defect.
 
 It accepts what a careful reader would and never guesses: an ambiguous answer is a defect, and the caller may ask again.
 Options are numbered from 1, as in the prompt; a number out of range is never wrapped or clamped.

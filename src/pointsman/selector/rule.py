@@ -1,4 +1,4 @@
-"""`RuleSelector`: selects the choice with the most points from rules (S6)."""
+"""`RuleSelector`: selects the choice with the most points from rules."""
 
 from __future__ import annotations
 

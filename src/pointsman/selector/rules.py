@@ -1,4 +1,4 @@
-"""Predefined rules for `RuleSelector`: keyword or semantic search, by the wording of a query (S6).
+"""Predefined rules for `RuleSelector`: keyword or semantic search, by the wording of a query.
 
 Cues are matched as whole words in English, Chinese and Russian at once, so mixed queries need no language detection:
 *somewhat* does not contain *what*, nor ``что-то`` ``что``, nor ``技术语言`` ``术语``. A choice is for keyword or for

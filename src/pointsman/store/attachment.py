@@ -1,4 +1,4 @@
-"""External collections, such as a PostgreSQL table, searched in place (B4).
+"""External collections, such as a PostgreSQL table, searched in place.
 
 They are only read. Their scores are on their own scale, so they are fused with other lists by rank.
 """

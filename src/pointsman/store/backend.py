@@ -1,4 +1,4 @@
-"""The Backend protocol: where a workspace is stored. It holds the datasets, a store for each, and small records (B2).
+"""The Backend protocol: where a workspace is stored. It holds the datasets, a store for each, and small records.
 
 `open_backend` selects one by URL: ``postgresql://…``, ``opensearch+https://…``, a folder. A package adds a scheme with
 an entry point of the group ``pointsman.plugins``, named ``store.<scheme>``: a callable that takes the URL.

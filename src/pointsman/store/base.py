@@ -1,4 +1,4 @@
-"""The Store protocol: where the documents of one dataset are stored, and how they are searched (B1).
+"""The Store protocol: where the documents of one dataset are stored, and how they are searched.
 
 A store does as much of one search as it can in **one round trip**: `Store.search` takes all looks at once (a query and
 its variants, or fifty questions) and returns both lists for each, with the scores of every candidate in both lists if
@@ -123,7 +123,7 @@ class Look:
         text: for the keyword list; None skips that list.
         vector: for the vector list, shape ``(dimensions,)``, L2-normalised; None skips that list.
         depth: candidates per list.
-        filters: which documents are eligible; applied before the cut (I9).
+        filters: which documents are eligible; applied before the cut.
     """
 
     text: str | None

@@ -1,4 +1,4 @@
-"""A Chroma collection, searched unchanged and never written to (B4).
+"""A Chroma collection, searched unchanged and never written to.
 
 Chroma compares vectors and has no keyword index, so a collection has one list. Its dimensions and its distance are read
 from the server. A filter is sent only as far as the server certainly lets all matching documents through; the rest is

@@ -1,4 +1,4 @@
-"""A FAISS file with a file of its documents, searched unchanged and never written to (B4).
+"""A FAISS file with a file of its documents, searched unchanged and never written to.
 
 The documents are lines of JSON with an id, a text and, as metadata, any other keys. The first line belongs to the first
 vector; if the index has its own ids (``IndexIDMap``), a vector belongs to the document whose id is the same number.

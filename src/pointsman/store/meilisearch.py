@@ -1,4 +1,4 @@
-"""A Meilisearch index, searched unchanged and never written to (B4). Experimental.
+"""A Meilisearch index, searched unchanged and never written to. Experimental.
 
 It follows the documented HTTP API of Meilisearch 1.16 and has never been run against a server. Meilisearch ranks by
 its own buckets, so its lists are fused by rank. Its filters ignore case and treat ``"1"`` as 1: the server gets a

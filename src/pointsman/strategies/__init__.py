@@ -1,4 +1,4 @@
-"""Strategies: named ways to search (I2, I3).
+"""Strategies: named ways to search.
 
 Importing this package registers all of them in `pointsman.registry.STRATEGIES`.
 """

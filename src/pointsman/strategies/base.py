@@ -1,4 +1,4 @@
-"""The base of all strategies: what a strategy adds to a search over its sources (I2).
+"""The base of all strategies: what a strategy adds to a search over its sources.
 
 A strategy adds to a search and replaces nothing: the query itself always takes part, with a weight that generated
 text cannot outvote. If a step fails, the plain answer remains, marked in ``degraded``.

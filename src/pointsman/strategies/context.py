@@ -1,4 +1,4 @@
-"""Strategies that change how much of a hit is returned: less of it, or its surroundings too (I2, I3)."""
+"""Strategies that change how much of a hit is returned: less of it, or its surroundings too."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _whole(refined: Ranked, ranked: Ranked) -> Ranked:
 
 
 class ContextualCompressionStrategy(BaseRetrievalStrategy):
-    """Fetches three times as many hits, compresses them, reranks the compressed texts, and cuts (I3).
+    """Fetches three times as many hits, compresses them, reranks the compressed texts, and cuts.
 
     In the end all texts of the answer together have at most ``max_length`` characters: each third of the hits first
     gets that much, and the hits that remain are cut to it. A hit without bearing on the query may be dropped.

@@ -1,4 +1,4 @@
-"""Decomposing a complex question, and following chains of questions (I3)."""
+"""Decomposing a complex question, and following chains of questions."""
 
 from __future__ import annotations
 

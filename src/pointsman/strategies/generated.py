@@ -1,4 +1,4 @@
-"""Strategies that search for text written by a language model: HyDE and Query2Doc (I3)."""
+"""Strategies that search for text written by a language model: HyDE and Query2Doc."""
 
 from __future__ import annotations
 

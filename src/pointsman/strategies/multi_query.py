@@ -1,4 +1,4 @@
-"""Rule-based rewordings of the query (I3)."""
+"""Rule-based rewordings of the query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies that add nothing: one list, the other, or both (I2)."""
+"""Strategies that add nothing: one list, the other, or both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learned sparse vectors (SPLADE and similar models) beside the other lists (I2)."""
+"""Learned sparse vectors (SPLADE and similar models) beside the other lists."""
 
 from __future__ import annotations
 

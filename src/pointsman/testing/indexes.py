@@ -184,7 +184,7 @@ class _IndexConformance(_StoreConformance):
             assert not missing, f"the filter {condition} lets {missing} through, and they were not found"
 
     def test_filters_act_before_the_cut(self) -> None:
-        """The best of those that are let through, even if all others are better (I9)."""
+        """The best of those that are let through, even if all others are better."""
         index, keys = self._filtering()
         metadata = dict(zip(keys, (document.metadata for document in self.documents()), strict=True))
         every = self._search(index, 100)

@@ -127,7 +127,7 @@ class RefinerConformance(TwinConformance):
 
 
 class RerankerConformance(RefinerConformance):
-    """For subclasses of `BaseReranker`, which score texts for a query (R5).
+    """For subclasses of `BaseReranker`, which score texts for a query.
 
     Promised beyond `RefinerConformance`: ``rerank`` returns the documents themselves, best first, ties in the order
     given, each with its score in ``metadata["score"]``; ``refine`` keeps every hit, and if scoring fails or hangs, the
@@ -193,7 +193,7 @@ class RerankerConformance(RefinerConformance):
         assert usual == order[:4], f"without top_n there are {usual}, and the first four of all are {order[:4]}"
 
     def test_documents_are_left_as_they_were(self) -> None:
-        """The score goes on a copy (R5)."""
+        """The score goes on a copy."""
         documents = [deepcopy(document) for document in self.documents()]
         before = deepcopy(documents)
         with answering("rerank"):

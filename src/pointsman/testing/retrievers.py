@@ -75,7 +75,7 @@ class RetrieverConformance(TwinConformance):
             self._agree(subject.retrieve(text, 5), subject.retrieve(Query(text), 5), "the text and the Query")
 
     def test_the_query_is_left_as_it_is(self) -> None:
-        """Branches share one `Query` object (F5)."""
+        """Branches share one `Query` object."""
         query, filters = Query(self.answerable_query()), self.filters()
         if filters:
             query = replace(query, filters=filters[0])
@@ -117,7 +117,7 @@ class RetrieverConformance(TwinConformance):
             assert not outside, f"the filter {condition} does not let {outside[:5]} through, and they were found"
 
     def test_filters_act_before_the_cut(self) -> None:
-        """A matching document is found even if only one hit is requested (I9)."""
+        """A matching document is found even if only one hit is requested."""
         subject, text = self.make(), self.answerable_query()
         both_ways = self._both_ways()
         with answering("asking without a filter"):

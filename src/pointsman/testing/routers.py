@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RouterConformance(TwinConformance):
-    """For subclasses of `BaseRouter`, which choose datasets (R1, R2).
+    """For subclasses of `BaseRouter`, which choose datasets.
 
     Promised: at least one of the given datasets, without repeats; a single dataset is always chosen; ``route``,
     ``decide`` and their async versions agree; no datasets, or two with the same name, raise an `InputError`.

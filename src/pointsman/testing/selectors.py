@@ -30,7 +30,7 @@ HOSTILE_CHOICES: Final[tuple[ToolMetadata, ...]] = (
 
 
 class SelectorConformance(TwinConformance):
-    """For anything that chooses: ``select(choices, query) -> SelectorResult`` and ``aselect`` (S1, S2).
+    """For anything that chooses: ``select(choices, query) -> SelectorResult`` and ``aselect``.
 
     Promised: indices of existing choices, without repeats, with a reason; at least one unless it may abstain; a single
     choice without a model call; no choices raise an `InputError`; names and descriptions are data, whatever they say.

@@ -201,7 +201,7 @@ def vectors_of(documents: Sequence[Document]) -> NDArray[np.float32]:
 
 
 class StoreConformance(TwinConformance):
-    """For anything that implements `pointsman.store.base.Store`, such as subclasses of `BaseStore` (B1, B3).
+    """For anything that implements `pointsman.store.base.Store`, such as subclasses of `BaseStore`.
 
     Promised: both lists of every look in one call, with scores as their `Scale` says; filters as defined by
     `Filter.matches`, before the cut; documents are returned as written, whatever their content; a write is visible to
@@ -350,7 +350,7 @@ class StoreConformance(TwinConformance):
                     )
 
     def test_words_score_as_the_formula_says(self) -> None:
-        """Keyword lists against BM25 over all documents, with Pointsman's tokens (B2)."""
+        """Keyword lists against BM25 over all documents, with Pointsman's tokens."""
         store = self.make()
         self._scale(store, WORDS, Scale.BM25)
         self._like_the_formula(store, self.documents(), self.tolerance)
@@ -520,7 +520,7 @@ class StoreConformance(TwinConformance):
     # ── filters ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def test_filters_mean_what_they_mean(self) -> None:
-        """Random trees over odd metadata: exactly the documents that `Filter.matches` lets through (I9)."""
+        """Random trees over odd metadata: exactly the documents that `Filter.matches` lets through."""
         store, documents = self.make(), self.documents()
         self._needs(store, Capability.FILTERS)
         chance = random.Random(self.trees)  # noqa: S311  (for tests, not for secrets)
@@ -573,7 +573,7 @@ class StoreConformance(TwinConformance):
             assert through == pages, f"{tree!s:.300}: the documents are not those of the pages"
 
     def test_filters_act_before_the_cut(self) -> None:
-        """The best of those that are let through, even if all others are better (I9)."""
+        """The best of those that are let through, even if all others are better."""
         store, documents = self.make(), self.documents()
         self._needs(store, Capability.FILTERS)
         for tree in (Equals("rare", True), Equals("language", "ru"), Not(Exists("year"))):

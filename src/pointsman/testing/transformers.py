@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TransformerConformance(TwinConformance):
-    """For subclasses of `BaseTransformer`, which rewrite queries and add variants (R8).
+    """For subclasses of `BaseTransformer`, which rewrite queries and add variants.
 
     Promised: the query keeps its filters; variants have their own text and finite weights from 0 up; the input query is
     not modified; failures are reported in ``degraded`` instead of raised.

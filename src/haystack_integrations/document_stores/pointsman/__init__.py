@@ -1,4 +1,4 @@
-"""A Pointsman dataset as a Haystack document store (X1)."""
+"""A Pointsman dataset as a Haystack document store."""
 
 from haystack_integrations.document_stores.pointsman.document_store import PointsmanDocumentStore
 from haystack_integrations.document_stores.pointsman.filters import filter_of

@@ -1,4 +1,4 @@
-"""Compression to the parts relevant to the query, within a budget, with offsets into the source (R6).
+"""Compression to the parts relevant to the query, within a budget, with offsets into the source.
 
 Expanders first add context to hits; `LostInTheMiddle` orders hits so that models read them best.
 """

@@ -1,4 +1,4 @@
-"""The base of all compressors, which keep the parts of hits relevant to the query, within one budget for all (R6).
+"""The base of all compressors, which keep the parts of hits relevant to the query, within one budget for all.
 
 To write one, subclass `BaseCompressor` and implement ``compress`` or ``acompress``. The base class cuts the ranking,
 leaves texts alone that already fit, puts the excerpts on the hits, and checks that the budget is kept and that every

@@ -1,4 +1,4 @@
-"""Rerankers: a second, closer look at the candidates (R5).
+"""Rerankers: a second, closer look at the candidates.
 
 Every name is loaded on first use: importing this package imports no model library and no HTTP client.
 """

@@ -85,7 +85,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
     @property
     def orders_only(self) -> bool:
-        """Whether the subclass implements ``rerank`` itself instead of scoring texts (R5)."""
+        """Whether the subclass implements ``rerank`` itself instead of scoring texts."""
         kind, base = type(self), BaseReranker
         return kind.score is base.score and kind.ascore is base.ascore
 
@@ -114,7 +114,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def rerank(self, query: str | Query, documents: Sequence[Document], top_n: int | None = 4) -> list[Document]:
-        """Return the most relevant documents, best first; ties stay in the order given (R5).
+        """Return the most relevant documents, best first; ties stay in the order given.
 
         Args:
             query: the question.

@@ -38,7 +38,7 @@ _LEAST: Final = 16
 
 
 class CrossEncoderReranker(BaseReranker):
-    """A local ONNX cross-encoder (BGE, MiniLM, Jina and similar models), run on the CPU (R5).
+    """A local ONNX cross-encoder (BGE, MiniLM, Jina and similar models), run on the CPU.
 
     The folder holds ``model.onnx`` (or ``onnx/model.onnx``), ``tokenizer.json`` and optionally ``config.json``. A score
     is the model's single logit, unchanged; a model of two classes gives the probability of the last. Only pairs with

@@ -58,7 +58,7 @@ class _Endpoint:
 
 
 class HTTPReranker(BaseReranker):
-    """A client for any server with a rerank endpoint (R5).
+    """A client for any server with a rerank endpoint.
 
     - ``"cohere"``: ``POST /v2/rerank``; ``"jina"``: ``POST /v1/rerank``, also offered by vLLM, infinity and llama.cpp;
       ``"tei"``: ``POST /rerank`` of Text Embeddings Inference.

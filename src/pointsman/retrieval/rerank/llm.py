@@ -39,7 +39,7 @@ _GRADE_SCHEMA: Final[Schema] = {
 
 
 class LLMReranker(BaseReranker):
-    """Asks a language model which documents answer the query best (R5).
+    """Asks a language model which documents answer the query best.
 
     - ``"pointwise"``: a grade from 0 to 10 for each document, each in its own call, several at once. A document without
       a grade stays near its place, and ``degraded`` reports the number of them; if that is more than half, the previous

@@ -1,4 +1,4 @@
-"""Transforms a query before the search: decomposing it, completing it, adding variants (R8).
+"""Transforms a query before the search: decomposing it, completing it, adding variants.
 
 Every name is loaded on first use.
 """

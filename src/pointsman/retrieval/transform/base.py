@@ -104,7 +104,7 @@ class BaseTransformer(Twins, needs=("transform", "atransform")):
 
 
 class QueryTransformer(BaseTransformer):
-    """Runs several transformers in sequence (R8).
+    """Runs several transformers in sequence.
 
     Each step receives the query as rewritten by the earlier ones; the variants of all steps are kept, in order and
     without equal texts, up to ``max_variants``. A step that raises is reported in ``degraded``, and the others go on.

@@ -1,4 +1,4 @@
-"""Rule-based variants of a query: with synonyms, without function words, with corrected spelling (I3)."""
+"""Rule-based variants of a query: with synonyms, without function words, with corrected spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transforms queries with a language model: decompose, expand, fill in from the history (I3, R8)."""
+"""Transforms queries with a language model: decompose, expand, fill in from the history."""
 
 from __future__ import annotations
 

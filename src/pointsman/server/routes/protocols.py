@@ -1,4 +1,4 @@
-"""Foreign protocols on the same search: Dify's external knowledge, and OpenAI's vector stores (X2).
+"""Foreign protocols on the same search: Dify's external knowledge, and OpenAI's vector stores.
 
 For Dify, a dataset is a knowledge with the same name. For OpenAI's clients it is a vector store, and each document a
 file.

@@ -1,4 +1,4 @@
-"""Search, and everything that explains how a search is or would be done (I7, I8, H5)."""
+"""Search, and everything that explains how a search is or would be done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`BM25IndexManager`: a separate keyword index for any store with a change log (I1)."""
+"""`BM25IndexManager`: a separate keyword index for any store with a change log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SequenceNumber(_Awaitable, int):
 
 
 class BM25IndexManager:
-    """Keeps a BM25 index on disk in step with a vector store (I1).
+    """Keeps a BM25 index on disk in step with a vector store.
 
     Args:
         index_path: the directory of the index.
@@ -83,7 +83,7 @@ class BM25IndexManager:
         self._guard = threading.Lock()
 
     def build_from_vector_store(self) -> SequenceNumber:
-        """Rebuild the index; return the sequence number reached, which may also be awaited (I1).
+        """Rebuild the index; return the sequence number reached, which may also be awaited.
 
         Raises:
             LockedError: another process is writing to this index.
@@ -104,7 +104,7 @@ class BM25IndexManager:
         return SequenceNumber(self._write(anew=False))
 
     def search(self, query: str, k: int = 5) -> Ranking:
-        """Return up to ``k`` hits with raw BM25 scores, best first; the result may also be awaited (I1)."""
+        """Return up to ``k`` hits with raw BM25 scores, best first; the result may also be awaited."""
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise InputError(f"the number of results is an int from 1 up, not {k!r:.80}")
         ranking = self._index.search(query, k)

@@ -260,7 +260,7 @@ class KeywordIndex:
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def search(self, query: str, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
-        """Return at most ``k`` keys with BM25 scores, best first, ties by key; filters act before the cut (I9)."""
+        """Return at most ``k`` keys with BM25 scores, best first, ties by key; filters act before the cut."""
         self._refresh()
         view, terms = self._current(), query_terms(query)
         if k < 1 or not any(map(view.learn, terms)):

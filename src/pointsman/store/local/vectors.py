@@ -169,7 +169,7 @@ class VectorIndex:
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def search(self, vector: NDArray[np.float32], k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
-        """Return up to ``k`` keys with their cosines, best first, ties by key; filters are applied before the cut (I9).
+        """Return up to ``k`` keys with their cosines, best first, ties by key; filters are applied before the cut.
 
         A zero vector (such as of a query without words) has no direction and finds nothing.
 

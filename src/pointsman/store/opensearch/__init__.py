@@ -1,4 +1,4 @@
-"""OpenSearch as a store: one index per dataset, distributed over the nodes of a cluster (B3).
+"""OpenSearch as a store: one index per dataset, distributed over the nodes of a cluster.
 
 =================  =====================================================================================================
 `cluster`          the client; retries, timeouts, errors without passwords

@@ -1,4 +1,4 @@
-"""An existing index, searched unchanged and never written to (B4).
+"""An existing index, searched unchanged and never written to.
 
 Types, dimensions and the distance of the vectors are read from its mapping.
 """

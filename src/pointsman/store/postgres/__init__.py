@@ -1,4 +1,4 @@
-"""PostgreSQL with pgvector as a store: exact BM25 over our tokens, vectors, many writers, a statement per search (B3).
+"""PostgreSQL with pgvector as a store: exact BM25 over our tokens, vectors, many writers, a statement per search.
 
 =================  =====================================================================================================
 `connections`      connections shared by threads and event loops; retries, timeouts, errors without passwords

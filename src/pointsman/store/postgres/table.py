@@ -1,4 +1,4 @@
-"""An existing table or view, searched unchanged and never written to (B4).
+"""An existing table or view, searched unchanged and never written to.
 
 Types, the vectors' distance and the full-text configuration are read from the database. Names become quoted identifiers
 and values parameters; sessions are read-only.

@@ -1,4 +1,4 @@
-"""Haystack embedders backed by Pointsman's embedders (X1)."""
+"""Haystack embedders backed by Pointsman's embedders."""
 
 from dataclasses import replace
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""A Haystack joiner with Pointsman's fusion methods (X1)."""
+"""A Haystack joiner with Pointsman's fusion methods."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""A Haystack ranker backed by Pointsman's offline reranker (X1)."""
+"""A Haystack ranker backed by Pointsman's offline reranker."""
 
 from dataclasses import replace
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Haystack retrievers over a Pointsman document store (X1)."""
+"""Haystack retrievers over a Pointsman document store."""
 
 from typing import Any
 

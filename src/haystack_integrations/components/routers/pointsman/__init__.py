@@ -1,4 +1,4 @@
-"""A Haystack router backed by a Pointsman selector (X1)."""
+"""A Haystack router backed by a Pointsman selector."""
 
 from collections.abc import Mapping
 from functools import cached_property
