@@ -1,0 +1,125 @@
+"""Passages of real sentences, cold questions over them and given vectors, the same on every run.
+
+A passage is three sentences of one language, drawn from the public collections at ``POINTSMAN_TEST_DATA`` (by default
+``../shared/data``): 60 % English, 20 % Russian, 20 % Chinese, some 102 tokens on average. Every question is new, so
+that no cache helps: six words of a passage, or ten characters if it is Chinese.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pointsman import Document
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+VERSION = 1
+"""Changes whenever the same arguments yield other data: indexes kept from earlier runs are then built again."""
+DIMENSIONS = 384
+CHUNK = 10_000
+"""Passages and vectors are drawn in chunks of this size, each from its own seed."""
+_SENTENCE_END = {"en": r"(?<=[.!?])\s+", "ru": r"(?<=[.!?])\s+", "zh": r"(?<=[。！？])"}
+_SHARES = {"en": 0.6, "ru": 0.2, "zh": 0.2}
+_CENTRES = 1000
+_NOISE = 0.7  # standard deviation per dimension, where that of a centre is 1
+
+
+@cache
+def _sentences() -> dict[str, list[str]]:
+    root = Path(os.environ.get("POINTSMAN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    sentences: dict[str, list[str]] = {}
+    for language, end in _SENTENCE_END.items():
+        distinct: dict[str, None] = {}
+        for path in sorted(root.glob(f"{language}_*/corpus.jsonl")):
+            with path.open(encoding="utf-8") as file:
+                for line in file:
+                    split = re.split(end, json.loads(line)["text"])
+                    distinct.update(dict.fromkeys(sentence.strip() for sentence in split if sentence.strip()))
+        if not distinct:
+            sys.exit(f"no collections in {language!r} at {root}; set POINTSMAN_TEST_DATA")
+        sentences[language] = list(distinct)
+    return sentences
+
+
+def passages(count: int, start: int = 0) -> Iterator[Document]:
+    """Yield passages number ``start`` (a multiple of `CHUNK`) to ``start + count``, with metadata to filter by.
+
+    ``share`` is a number from 0 to 999, so that ``share < 500`` allows half of them.
+    """
+    for first in range(start, start + count, CHUNK):
+        chance = random.Random(f"passages {first}")
+        for number in range(first, min(first + CHUNK, start + count)):
+            language, text = _passage(chance)
+            yield Document(
+                f"passage-{number}",
+                text,
+                {"language": language, "share": chance.randrange(1000), "source": f"file-{number // 50}"},
+            )
+
+
+def _passage(chance: random.Random) -> tuple[str, str]:
+    [language] = chance.choices(list(_SHARES), list(_SHARES.values()))
+    sentences = _sentences()[language]
+    return language, ("" if language == "zh" else " ").join(chance.choice(sentences) for _ in range(3))
+
+
+def questions(count: int, seed: str) -> list[str]:
+    """Return distinct questions; those of another seed differ from them."""
+    chance, texts = random.Random(f"questions {seed}"), dict[str, None]()
+    while len(texts) < count:
+        language, text = _passage(chance)
+        if language == "zh":
+            characters = re.sub(r"\W+", "", text)
+            first = chance.randrange(max(1, len(characters) - 9))
+            texts[characters[first : first + 10]] = None
+            continue
+        words = list(dict.fromkeys(re.findall(r"[^\W\d_]{4,}", text)))
+        if len(words) >= 6:
+            texts[" ".join(chance.sample(words, 6))] = None
+    return list(texts)
+
+
+@cache
+def _centres() -> NDArray[np.float32]:
+    return np.random.default_rng(2).standard_normal((_CENTRES, DIMENSIONS), dtype=np.float32)
+
+
+def vectors(count: int, start: int = 0) -> NDArray[np.float32]:
+    """Return the vectors of passages ``start`` (a multiple of `CHUNK`) onward: 1,000 clusters on the unit sphere."""
+    rows = np.empty((count, DIMENSIONS), np.float32)
+    for first in range(0, count, CHUNK):
+        rows[first : first + CHUNK] = _near_centres(start + first, min(CHUNK, count - first))
+    return rows
+
+
+def _near_centres(seed: int, count: int) -> NDArray[np.float32]:
+    chance = np.random.default_rng(seed + 3)
+    rows = _centres()[chance.integers(0, _CENTRES, count)]
+    rows = rows + _NOISE * chance.standard_normal(rows.shape, dtype=np.float32)
+    unit: NDArray[np.float32] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit
+
+
+class VectorOfText:
+    """An embedder that computes nothing: a text's vector follows from its checksum and lies near a cluster's centre."""
+
+    name = "benchmark"
+    dimensions = DIMENSIONS
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one row per text."""
+        return np.stack([_near_centres(zlib.crc32(text.encode()), 1)[0] for text in texts])
+
+    embed_documents: Any = embed_queries
