@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+import sys
 from math import log2
 
 import pytest
 
-from pointsman.errors import InputError
+from pointsman.errors import InputError, MissingDependencyError
 from pointsman.evaluation import compare, measure
 
 
@@ -89,6 +90,12 @@ def test_any_id_will_do(id_: str) -> None:
 
 
 # ── significance ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_its_extra_measuring_names_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'pointsman\[eval\]'"):
+        measure({}, {})
 
 
 def test_no_difference_is_no_evidence() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
+from pointsman.errors import MissingDependencyError
+
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> grade; above 0 is relevant."""
 
@@ -38,10 +40,16 @@ def measure(qrels: Qrels, rankings: Rankings, k: int = 10, depth: int = 100) -> 
         k: the cutoff of nDCG, recall and reciprocal rank.
         depth: the cutoff of the second recall.
 
+    Raises:
+        MissingDependencyError: the extra ``eval`` is not installed.
+
     >>> measure({"q": {"a": 1, "b": 1}}, {"q": ["x", "a"]}, k=2).means["recall@2"]
     0.5
     """
-    import ir_measures as ir  # needed only for measuring
+    try:
+        import ir_measures as ir  # brings scipy, 145 MB, and only measuring needs it
+    except ImportError as error:
+        raise MissingDependencyError("ir-measures", "eval", "measuring the quality of rankings") from error
 
     # trec_eval rejects ids with a NUL or a lone surrogate, so queries and documents are numbered.
     grades: dict[str, dict[str, int]] = {}

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman.models._e5_weights import E5Weights, dequantise
+from pointsman.models._onnx_format import float_input, node, serialise_model, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-    from onnx import NodeProto, TensorProto
 
 GRAPH_VERSION: Final = 2
 """Part of the prepared file's name; increase it with every change of the graph."""
@@ -58,15 +58,13 @@ class Graph:
 
     def __init__(self, weights: E5Weights) -> None:
         self.weights = weights
-        self.nodes: list[NodeProto] = []
-        self.constants: list[TensorProto] = []
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
         self.loudness = np.ones(weights.header.hidden, np.float32)
         self.loudness[list(_LOUD)] = list(_LOUD.values())
 
     def serialised(self) -> bytes:
         """Return the whole model, serialised for onnxruntime."""
-        from onnx import TensorProto, helper
-
         width = self.weights.header.hidden
         self.add_shared()
         state = self.normalise("input rows", "emb.ln", "embedded")
@@ -74,15 +72,15 @@ class Graph:
             state = self.layer(f"l{layer}.", state)
         self.add("Reshape", [state, "sequence"], "last layer")
         self.add("ReduceMean", ["last layer", "last axis"], OUTPUT, keepdims=0)
-        sequence = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["texts", "tokens", width])
-        pooled = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["texts", width])
-        model = helper.make_model(
-            helper.make_graph(self.nodes, "multilingual-e5-small", [sequence], [pooled], self.constants),
-            opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(_MICROSOFT, 1)],
+        return serialise_model(
+            "multilingual-e5-small",
+            self.nodes,
+            self.constants,
+            [float_input(INPUT, ["texts", "tokens", width])],
+            [float_input(OUTPUT, ["texts", width])],
             ir_version=_IR_VERSION,
+            opsets={"": _OPSET, _MICROSOFT: 1},
         )
-        serialised: bytes = model.SerializeToString()
-        return serialised
 
     def add_shared(self) -> None:
         """Add the input's rows and the constants of all layers."""
@@ -170,15 +168,11 @@ class Graph:
         return self.constant(name, self.weights.floats(name))
 
     def constant(self, name: str, value: NDArray[Any]) -> str:
-        from onnx import numpy_helper
-
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        self.constants.append(tensor(name, value))
         return name
 
-    def add(self, operator: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: Any) -> str:
-        from onnx import helper
-
-        self.nodes.append(helper.make_node(operator, inputs, [output], output, domain=domain, **attributes))
+    def add(self, operator: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: float) -> str:
+        self.nodes.append(node(operator, inputs, output, domain, attributes))
         return output
 
 
