@@ -14,19 +14,25 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
+from browser import chromium, path_of_chromium
 from pointsman import Dataset, Document, Hit
 from pointsman.cli.app import app
 from pointsman.models import HashingEmbedder
 from pointsman.settings import Settings, describe
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-IN_ONE_FOLDER = {"recipes.md", "strategies.md"}  # programs that a reader tries one after another, and again
+TRIED_AGAIN = {"recipes.md", "strategies.md"}  # programs that a reader runs a second time
 CLI_PAGE = ROOT / "docs" / "cli.md"
 SETTINGS_PAGE = ROOT / "docs" / "settings.md"
 BETWEEN = re.compile(r"(<!-- help: .*? -->\n).*?(<!-- /help -->)", re.DOTALL)
@@ -51,13 +57,18 @@ def test_examples_in_docstrings_run(path: Path) -> None:
     assert results.failed == 0
 
 
+@pytest.fixture(scope="module")
+def reader_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which a reader tries the programs of all pages, one after another."""
+    return tmp_path_factory.mktemp("reader")
+
+
 @pytest.mark.parametrize("page", pages_with("python"), ids=lambda page: page.name)
-def test_python_examples_run(page: Path, tmp_path: Path) -> None:
+def test_python_examples_run_in_the_folder_of_those_before(page: Path, reader_folder: Path) -> None:
     examples = list(enumerate(blocks(page, "python"), 1))
-    for number, code in examples * 2 if page.name in IN_ONE_FOLDER else examples:
-        folder = tmp_path if page.name in IN_ONE_FOLDER else tmp_path / str(number)
-        folder.mkdir(exist_ok=True)
-        done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    for number, code in examples * 2 if page.name in TRIED_AGAIN else examples:
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=reader_folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"example {number} of {page.name}:\n{done.stderr}"
 
 
@@ -130,20 +141,58 @@ def with_settings(page: str) -> str:
     return re.sub(r"(<!-- settings -->\n).*?(<!-- /settings -->)", rf"\1{table}\n\2", page, flags=re.DOTALL)
 
 
-def test_the_site_builds_without_a_broken_link_and_loads_nothing_from_outside(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation as a web site in a folder."""
+    folder = tmp_path_factory.mktemp("documentation") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    pages = list((tmp_path / "site").rglob("*.html"))
+    return folder
+
+
+def test_the_site_builds_without_a_broken_link_and_loads_nothing_from_outside(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
     assert len(pages) > 20
     for page in pages:
         text = page.read_text("utf-8")
         assert not re.findall(r"<(?:script|img|iframe)[^>]+src=.?(?:https?:)?//", text), page.name
         outside = re.findall(r"<link[^>]+href=.?(?:https?:)?//[^>]*>", text)
         assert not outside, (page.name, outside)
-    for sheet in (tmp_path / "site").rglob("*.css"):
+    for sheet in site.rglob("*.css"):
         assert not re.search(r"(?:@import|url\()\s*['\"]?(?:https?:)?//", sheet.read_text("utf-8")), sheet.name
+
+
+@pytest.fixture(scope="module")
+def reader_page() -> Iterator[Page]:
+    """A page of a browser as wide as a laptop."""
+    path = path_of_chromium()
+    if path is None:
+        pytest.skip("no Chromium here")
+    pytest.importorskip("playwright")
+    with chromium(path) as browser:
+        yield browser.new_page(viewport={"width": 1440, "height": 900})
+
+
+def test_the_search_box_finds_a_page_when_the_site_is_opened_from_a_folder(site: Path, reader_page: Page) -> None:
+    reader_page.goto((site / "index.html").as_uri())
+    reader_page.click("input.md-search__input")
+    reader_page.keyboard.type("reciprocal rank fusion")
+    result = reader_page.locator("a.md-search-result__link", has_text="How hits are ranked").first
+    result.wait_for(state="visible")
+    assert "ranking.html" in (result.get_attribute("href") or "")
+
+
+def test_no_line_of_code_is_cut_on_a_screen_of_1440_pixels(site: Path, reader_page: Page) -> None:
+    for page in sorted(site.rglob("*.html")):
+        if page.name != "404.html":  # its addresses are those of a server
+            reader_page.goto(page.as_uri())
+            cut = reader_page.evaluate(
+                "[...document.querySelectorAll('pre > code')].filter((code) => code.scrollWidth > code.clientWidth + 1)"
+                ".map((code) => code.innerText.slice(0, 200))"
+            )
+            assert cut == [], page.name
 
 
 if __name__ == "__main__":
