@@ -469,8 +469,41 @@ def test_without_keys_only_this_machine_gets_in(keys: KeyStore) -> None:
     assert authenticate([], keys, loopback=True) == Access.open()
     assert authenticate(bearer("anything"), keys, loopback=True) == Access.open()
     assert refusal([], keys, loopback=False)[:2] == ("unauthorized", 401)
-    for name in (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"):
-        assert refusal([(name, b"203.0.113.5")], keys)[0] == "unauthorized"  # who knows who is behind the proxy
+
+
+FORWARDING_HEADERS = """
+    Forwarded Via X-Forwarded-For X-Forwarded-Host X-Forwarded-Proto X-Forwarded-Port X-Forwarded-Server
+    X-Forwarded-Prefix X-Forwarded-Scheme X-Forwarded-Ssl X-Forwarded-User X-Forwarded-Client-Cert X-Forwarded
+    X_Forwarded_For X-Real-IP X-Real-Port CF-Connecting-IP CF-Connecting-IPv6 CF-Ray CF-Visitor CF-IPCountry
+    CDN-Loop True-Client-IP Fastly-Client-IP Fastly-FF Fastly-SSL X-Client-IP Client-IP X-Cluster-Client-IP
+    X-Original-For X-Original-Host X-Original-URL X-Original-Forwarded-For X-ProxyUser-Ip Fly-Client-IP
+    Fly-Forwarded-Proto Front-End-Https X-Envoy-External-Address X-Envoy-Original-Path X-Azure-ClientIP
+    X-Azure-FDID X-Azure-Ref X-Appengine-User-IP X-AppEngine-Country X-Amzn-Trace-Id X-Amz-Cf-Id
+    CloudFront-Viewer-Address X-Vercel-Forwarded-For X-Goog-Authenticated-User-Email X-Arr-Log-Id X-ARR-SSL
+    X-Remote-IP X-Remote-Addr X-Originating-IP X-Rewrite-Url X-Scheme X-Url-Scheme X-SSL-Client-Cert
+    WL-Proxy-Client-IP Proxy-Client-IP Akamai-Origin-Hop X-Nf-Client-Connection-Ip Incap-Client-IP
+    Ali-CDN-Real-IP X-Sucuri-ClientIP X-Auth-Request-User Remote-User
+"""
+
+
+@pytest.mark.parametrize("name", FORWARDING_HEADERS.split())
+def test_without_keys_any_forwarding_header_closes_the_service(keys: KeyStore, name: str) -> None:
+    raw = name.lower().encode()
+    assert refusal([(raw, b"203.0.113.5")], keys)[0] == "unauthorized"  # who knows who is behind the proxy
+    assert refusal([(raw, b"")], keys)[0] == "unauthorized"
+    with pytest.raises(Problem, match="valid key"):
+        authenticate([(raw, b"https")], keys, loopback=True, keyless=True)
+
+
+def test_headers_of_ordinary_clients_do_not_close_the_service(keys: KeyStore) -> None:
+    ordinary = """
+        Accept Accept-Encoding Accept-Language Cache-Control Connection Content-Length Content-Type Cookie DNT Host
+        If-None-Match Max-Forwards Origin Pragma Priority Range Referer Sec-Ch-Ua Sec-Fetch-Mode Sec-Fetch-Site TE
+        Traceparent Tracestate Upgrade-Insecure-Requests User-Agent X-Request-Id X-Requested-With Mcp-Session-Id
+        Mcp-Protocol-Version Last-Event-ID Idempotency-Key OpenAI-Organization X-Stainless-Lang X-Stainless-Arch
+    """
+    headers = [(name.lower().encode(), b"1") for name in ordinary.split()]
+    assert authenticate(headers, keys, loopback=True) == Access.open()
 
 
 def test_the_first_key_closes_it_and_a_revoked_one_keeps_it_closed(keys: KeyStore) -> None:

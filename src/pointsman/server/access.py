@@ -22,7 +22,61 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FORWARDED: Final = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"})
+_FORWARDED: Final = frozenset(
+    {
+        "ali-cdn-real-ip",
+        "cdn-loop",
+        "client-cert",
+        "client-ip",
+        "forwarded",
+        "front-end-https",
+        "incap-client-ip",
+        "remote-addr",
+        "remote-user",
+        "true-client-ip",
+        "via",
+        "x-arr-ssl",
+        "x-client-cert",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-coming-from",
+        "x-gateway-host",
+        "x-host",
+        "x-https",
+        "x-nf-client-connection-ip",
+        "x-originating-ip",
+        "x-rewrite-url",
+        "x-scheme",
+        "x-sucuri-clientip",
+        "x-url-scheme",
+    }
+)
+_FORWARDED_PREFIXES: Final = (
+    "akamai-",
+    "cf-",  # Cloudflare: CF-Connecting-IP, CF-Ray …
+    "cloudfront-",
+    "fastly-",
+    "fly-",
+    "proxy-",
+    "ssl-client-",
+    "wl-proxy-",
+    "x-akamai-",
+    "x-amz-cf-",
+    "x-amzn-",
+    "x-appengine-",
+    "x-arr-",
+    "x-auth-request-",
+    "x-azure-",
+    "x-envoy-",
+    "x-forwarded",  # -For, -Host, -Proto, -Port, -Prefix, -Client-Cert, -User …
+    "x-goog-",
+    "x-original-",
+    "x-proxy",
+    "x-real-",
+    "x-remote-",
+    "x-ssl-",
+    "x-vercel-",
+)
 """Headers added by proxies. Behind a proxy every client has this machine's address, which identifies no one."""
 
 _LONGEST: Final = 256  # bytes of a header that may hold a key; a key has 56 bytes
@@ -121,6 +175,16 @@ class Access:
             raise Problem("forbidden", "this key is for reading only; it needs the scope 'write'")
 
 
+def is_forwarding(name: bytes) -> bool:
+    """Whether a request with a header of this lower-case name has come through a proxy, gateway or content network.
+
+    >>> is_forwarding(b"cf-connecting-ip"), is_forwarding(b"user-agent")
+    (True, False)
+    """
+    text = name.decode("latin-1").replace("_", "-")
+    return text in _FORWARDED or text.startswith(_FORWARDED_PREFIXES)
+
+
 def authenticate(
     headers: Headers | Iterable[tuple[bytes, bytes]], keys: KeyStore, *, loopback: bool, keyless: bool = False
 ) -> Access:
@@ -149,8 +213,8 @@ def authenticate(
             bearers.append(text.strip(b" ") if scheme.lower() == b"bearer" else b"")
         elif name == b"x-api-key":
             plain.append(value)
-        elif name in _FORWARDED:
-            forwarded = True
+        elif not forwarded:
+            forwarded = is_forwarding(name)
     credentials = {*bearers, *plain}
     try:
         if len(credentials) == 1 and len(bearers) <= 1 and len(plain) <= 1:
