@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 import tempfile
 import threading
 import weakref
@@ -137,6 +138,7 @@ class Dataset(Source):
         query_vectors: QueryVectors | None = None,
         engine: Callable[[], Engine] | None = None,
         on_make: Callable[[], None] | None = None,
+        on_open: Callable[[Dataset], None] | None = None,
     ) -> None:
         check_name(name)
         _check_description(description)
@@ -151,7 +153,7 @@ class Dataset(Source):
         self._bm25_changed = {name: value for name, value in self._bm25.items() if value != _BM25[name]}
         self._store: Store | None = store
         self._opening = threading.RLock()
-        self._engine, self._on_make = engine or _default_engine, on_make
+        self._engine, self._on_make, self._on_open = engine or _default_engine, on_make, on_open
         self.query_vectors = query_vectors or QueryVectors(lambda: self.embedder)
 
     def __repr__(self) -> str:
@@ -561,6 +563,8 @@ class Dataset(Source):
         """Whether the dataset has been created."""
         if self._store is None and self._backend is not None:
             self._store = self._backend.open(self.name, self._bm25_changed)
+            if self._store is not None and self._on_open is not None:
+                self._on_open(self)
         if self._store is not None:
             return True
         from pointsman.store.local.collection import read_manifest
@@ -593,6 +597,8 @@ class Dataset(Source):
                     self._store = self._in_folder(about)
                 if self._on_make is not None:
                     self._on_make()
+                if self._on_open is not None:
+                    self._on_open(self)
             return self._store
 
     amake = async_twin(make)
@@ -699,6 +705,25 @@ class Dataset(Source):
             store.close()
 
     aclose = async_twin(close)
+
+    def close_unless_used(self) -> bool:
+        """Close files as `close` does, unless a search, a write or anyone else holds the store; returns whether closed.
+
+        Every use of a store holds a reference to it, and a new one needs the lock that is held here meanwhile.
+        """
+        if not self._opening.acquire(blocking=False):
+            return False  # it is being opened
+        try:
+            store, self._store = self._store, None
+            if store is not None and sys.getrefcount(store) > _REFERENCES:
+                self._store = store
+                return False
+            self.__dict__.pop("_document_embedder", None)  # the cache of vectors is a file too
+        finally:
+            self._opening.release()
+        if store is not None:
+            store.close()
+        return True
 
     def __enter__(self) -> Self:
         return self
@@ -841,6 +866,15 @@ class Dataset(Source):
     def _likely_queries(self, store: Store, ids: Sequence[str]) -> NDArray[np.float32]:
         """Embed stand-ins for future questions: titles, or first sentences, of evenly spread documents."""
         return self.embedder.embed_queries(first_sentences(spread_evenly(store, ids, LIKELY)))
+
+
+def _references_of_a_variable() -> int:
+    """Return what `sys.getrefcount` returns for an object that only one variable of a function refers to."""
+    value = object()
+    return sys.getrefcount(value)
+
+
+_REFERENCES: Final = _references_of_a_variable()
 
 
 def _scripts(documents: Sequence[Document]) -> dict[str, float]:

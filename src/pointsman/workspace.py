@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
+from pointsman._open_datasets import OpenDatasets
 from pointsman._twins import async_twin, in_thread
 from pointsman.dataset import Dataset, check_name
 from pointsman.engine import Engine, Stages
@@ -113,6 +114,7 @@ class Workspace:
         self._embedder = None if embedder is None else as_embedder(embedder)
         self._query_vectors = QueryVectors(self._loaded_embedder)
         self._datasets: dict[str, Dataset] = {}
+        self._open_datasets = OpenDatasets()
         self._opening = threading.RLock()
         self._records: tuple[float, dict[str, DatasetRecord]] | None = None
         self._attachments: tuple[float, dict[str, str]] | None = None
@@ -186,11 +188,13 @@ class Workspace:
                     query_vectors=self._query_vectors,
                     engine=lambda: self.engine,
                     on_make=self._forget_records,
+                    on_open=self._open_datasets.opened,
                 )
             elif about is not None:
                 dataset.follow(about)
             elif indexing_technique is not None:
                 dataset.indexing_technique = indexing_technique  # nothing has been written yet
+        self._open_datasets.used(dataset)
         if description is not None and description != dataset.description:
             dataset.describe(description)
             self._forget_records()

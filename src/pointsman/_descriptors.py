@@ -1,0 +1,35 @@
+"""How many file descriptors this process may open: files, connections and pipes together."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+try:
+    import resource
+except ImportError:  # Windows has no such limit
+    resource = None  # type: ignore[assignment]
+
+_WANTED: Final = 65_536
+"""A soft limit that is enough; far higher ones make some programs that we start close a million descriptors."""
+
+_WITHOUT_LIMIT: Final = 8_192
+
+
+def descriptor_limit() -> int:
+    """Return the soft limit of this process, ``RLIMIT_NOFILE``."""
+    if resource is None:
+        return _WITHOUT_LIMIT
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _WANTED if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit as far as the hard one and `_WANTED` allow, and return it; it is never lowered."""
+    if resource is not None and (soft := descriptor_limit()) < _WANTED:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        wanted = _WANTED if hard == resource.RLIM_INFINITY else min(_WANTED, hard)
+        if wanted > soft:
+            with suppress(OSError, ValueError):  # some systems have a lower limit besides
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return descriptor_limit()
