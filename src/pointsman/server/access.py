@@ -242,6 +242,16 @@ def access_of(scope: Mapping[str, Any]) -> Access:
     return access
 
 
+async def check_again(scope: Mapping[str, Any]) -> None:
+    """Check that the request of this ASGI scope would still be admitted: its key may have been revoked meanwhile.
+
+    Raises:
+        Problem: as `authenticate`.
+    """
+    access_of(scope)
+    await scope["state"]["authenticated"]()
+
+
 def _unauthorized() -> Problem:
     return Problem(
         "unauthorized",

@@ -27,6 +27,7 @@ from pointsman.server.problems import Problem, response
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from pointsman.server.access import Access
     from pointsman.server.keys import KeyStore
 
 JSON: Final = "application/json"
@@ -41,7 +42,17 @@ _LINGER_SECONDS: Final = 2.0
 _LINGER_PAUSE: Final = 0.5  # seconds without new data
 
 
-_LEAST: Final = {"queue": 0, "queue_seconds": 0, "requests_per_minute": 0, "body_seconds": 0.01, "search_seconds": 0.01}
+_TIMES: Final = ("head_seconds", "idle_seconds", "body_seconds", "write_seconds", "stream_seconds")
+_LEAST: Final = {
+    **dict.fromkeys(_TIMES, 0.01),
+    "queue": 0,
+    "queue_seconds": 0,
+    "requests_per_minute": 0,
+    "search_seconds": 0.01,
+}
+
+
+_OPTIONAL: Final = frozenset({"max_ingest_bytes", "max_connections", "stream_seconds", "burst"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,7 @@ class Limits:
     Attributes:
         max_body_bytes: of a JSON body.
         max_line_bytes: of a line of a streamed body.
-        max_ingest_bytes: of a whole streamed body; None means no limit, as it is never held in memory.
+        max_ingest_bytes: of a whole streamed body, which is never held in memory; None means no limit.
         max_header_bytes: of all headers together.
         max_url_bytes: of path and query string together.
         max_query_chars: of a search's query.
@@ -59,7 +70,12 @@ class Limits:
         max_k: hits of a search.
         max_batch: queries of one ``search_many``.
         max_documents: documents to add, or ids to delete, in one JSON body.
-        body_seconds: for a JSON body to arrive, and between two parts of a streamed one.
+        max_connections: open at the same time; by default half of the file descriptors that the process may open.
+        head_seconds: for a connection to send the whole head of a request.
+        idle_seconds: between an answer and the next request on the same connection.
+        body_seconds: for a JSON body to arrive, and for each line of a streamed one.
+        stream_seconds: for a whole streamed body; None means no limit.
+        write_seconds: for a client to take more of an answer.
         concurrency: searches that run at the same time.
         queue: searches that wait for their turn.
         queue_seconds: the longest wait in the queue.
@@ -74,7 +90,7 @@ class Limits:
 
     max_body_bytes: int = 1_000_000
     max_line_bytes: int = 1_000_000
-    max_ingest_bytes: int | None = None
+    max_ingest_bytes: int | None = 100_000_000_000
     max_header_bytes: int = 16_384
     max_url_bytes: int = 40_000  # the longest query in Chinese, percent-encoded
     max_query_chars: int = 4_000
@@ -82,7 +98,12 @@ class Limits:
     max_k: int = 200
     max_batch: int = 100
     max_documents: int = 1_000
-    body_seconds: float = 30.0
+    max_connections: int | None = None
+    head_seconds: float = 10.0
+    idle_seconds: float = 5.0
+    body_seconds: float = 20.0
+    stream_seconds: float | None = 86_400.0
+    write_seconds: float = 20.0
     concurrency: int = 16
     queue: int = 64
     queue_seconds: float = 2.0
@@ -94,7 +115,7 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is None and field.default is None:
+            if value is None and field.name in _OPTIONAL:
                 continue
             least = _LEAST.get(field.name, 1)
             types = (int, float) if field.name.endswith("_seconds") else (int,)
@@ -278,7 +299,11 @@ class _Reading:
 
     async def __call__(self) -> Message:
         """Return the next part."""
-        message = await self._receive()
+        try:
+            message = await self._receive()
+        except Problem:  # it cannot be read
+            self.ended = True
+            raise
         self.ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
         return message
 
@@ -290,7 +315,7 @@ class _Reading:
                 while not self.ended and most > 0:
                     async with asyncio.timeout(_LINGER_PAUSE):
                         most -= len((await self()).get("body", b""))
-        except TimeoutError:
+        except (TimeoutError, Problem):
             return
 
 
@@ -622,28 +647,32 @@ class Guard:
         if scope["type"] == "http":
             path = _path(scope)
             if not (path in _PROBES or _of_console(path)) or scope["method"] not in _SAFE_METHODS:
-                if not self._keys.fresh:
-                    await in_thread(self._keys.refresh)
                 try:
-                    self._enter(scope)
+                    await self._enter(scope)
                 except Problem as problem:
                     await _refuse(problem, scope, receive, send)
                     return
         await self._app(scope, receive, send)
 
-    def _enter(self, scope: Scope) -> None:
+    async def _enter(self, scope: Scope) -> None:
+        async def authenticated() -> Access:
+            if not self._keys.fresh:
+                await in_thread(self._keys.refresh)
+            return authenticate(scope["headers"], self._keys, loopback=self._loopback, keyless=self._keyless)
+
+        address = address_of(scope.get("client"))
         try:
-            access = authenticate(scope["headers"], self._keys, loopback=self._loopback, keyless=self._keyless)
+            access = await authenticated()
         except Problem:
-            self._rate.take(_address(scope))  # guessing keys uses up the guesser's requests, not those of a key
+            self._rate.take(address)  # guessing keys uses up the guesser's requests, not those of a key
             raise
-        self._rate.take(access.key_id or _address(scope))
-        scope.setdefault("state", {}).update(access=access, key_id=access.key_id)
+        self._rate.take(access.key_id or address)
+        scope.setdefault("state", {}).update(access=access, key_id=access.key_id, authenticated=authenticated)
 
 
-def _address(scope: Scope) -> str:
-    """Return the client's address; a whole IPv6 network counts as one client."""
-    host = scope.get("client", ("", 0))[0] if scope.get("client") else ""
+def address_of(client: tuple[str, int] | None) -> str:
+    """Return a client's address without the port; a whole IPv6 network counts as one client."""
+    host = client[0] if client else ""
     if ":" in host:
         try:
             return f"address {IPv6Address(host.partition('%')[0]).exploded[:19]}"
@@ -801,15 +830,29 @@ class Bodies:
 
     def _counted(self, receive: Receive) -> Receive:
         most, size = self._limits.max_ingest_bytes, 0
+        longest, began = self._limits.stream_seconds, time.monotonic()
+        patience = self._limits.body_seconds  # left for the line that is arriving
 
         async def counting() -> Message:
-            nonlocal size
+            nonlocal size, patience
+            asked = time.monotonic()
+            if longest is not None and asked - began > longest:
+                raise Problem(
+                    "too-large",
+                    f"the stream has taken longer than {longest:g} seconds; send the rest in another request",
+                    headers=_CLOSE,
+                    limit=longest,
+                )
             try:
-                async with asyncio.timeout(self._limits.body_seconds):
+                async with asyncio.timeout(max(0.0, patience)):
                     message = await receive()
             except TimeoutError as error:
                 raise self._too_slow() from error
-            size += len(message.get("body", b""))
+            patience -= time.monotonic() - asked
+            body = message.get("body", b"")
+            if b"\n" in body:
+                patience = self._limits.body_seconds
+            size += len(body)
             if most is not None and size > most:
                 raise _too_large(most)
             return message
@@ -817,7 +860,7 @@ class Bodies:
         return counting
 
     def _too_slow(self) -> Problem:
-        message = f"no more of the body arrived for {self._limits.body_seconds:g} seconds"
+        message = f"the body, or a line of it, did not arrive within {self._limits.body_seconds:g} seconds"
         return Problem("malformed", message, headers=_CLOSE)
 
 

@@ -10,9 +10,11 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
+from pointsman._descriptors import raise_descriptor_limit
 from pointsman._places import redacted
 from pointsman.errors import InputError, MissingDependencyError
 from pointsman.server.keys import KeyStore, keys_of
@@ -99,14 +101,19 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
             warn_if_closed(options, keys)
         announce(redacted(options.workspace), address(listening), on_listening)
         if options.workers == 1:
-            server = uvicorn.Server(configured(application(options), log_level=options.log_level))
+            server = uvicorn.Server(
+                configured(application(options), limits=_limits(options), log_level=options.log_level)
+            )
             server.run(sockets=[listening])
             return
         from uvicorn.supervisors import Multiprocess
 
         os.environ[_VARIABLE] = json.dumps(asdict(options))
         level, workers = options.log_level, options.workers
-        config = configured(f"{__name__}:from_environment", factory=True, workers=workers, log_level=level)
+        limits = _limits(options)
+        config = configured(
+            f"{__name__}:from_environment", limits=limits, factory=True, workers=workers, log_level=level
+        )
         Multiprocess(config, sockets=[listening]).run()
 
 
@@ -114,15 +121,22 @@ GRACE: Final = 30
 """Seconds for requests to complete after the service was told to stop."""
 
 
-def configured(app: ASGIApp | str, *, grace: int = GRACE, **more: Any) -> uvicorn.Config:
-    """Return uvicorn's configuration for an application: strict, and without a server header."""
+def configured(app: ASGIApp | str, *, limits: Limits | None = None, grace: int = GRACE, **more: Any) -> uvicorn.Config:
+    """Return uvicorn's configuration for an application: strict, and without a server header.
+
+    The soft limit of file descriptors is raised, since every connection and every open dataset takes some.
+    """
     import uvicorn
 
-    from pointsman.server.protocol import Protocol
+    from pointsman.server.protocol import Connections, Protocol
 
+    raise_descriptor_limit()
+    limits = limits or Limits()
+    protocol: Any = partial(Protocol, connections=Connections(limits))
     return uvicorn.Config(
         app,
-        http=Protocol,
+        http=protocol,
+        timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]  # passed to the loop as it is
         ws="none",
         log_config=None,
         access_log=False,

@@ -20,6 +20,7 @@ from pointsman.errors import (
     UnmetNeedError,
 )
 from pointsman.server import problems, schemas
+from pointsman.server.access import check_again
 from pointsman.server.answers import Json, Lines, plain
 from pointsman.server.limits import JSON, NDJSON, json_lines
 from pointsman.server.problems import Problem
@@ -275,8 +276,9 @@ async def add_documents(
 ) -> Response:
     """Add documents, or update those whose id exists; unchanged documents cost nothing.
 
-    A body of type `application/x-ndjson` has one document per line, without a limit; the answer has one line per batch.
-    The schemas of that type describe one line.
+    A body of type `application/x-ndjson` has one document per line, as many as the service's limits of time and size
+    for streams allow; the answer has one line per batch. The schemas of that type describe one line. The key is checked
+    at every batch.
 
     Acknowledged documents are durable and searchable, whatever happens to the service afterwards. Sending them again
     does not duplicate them.
@@ -325,6 +327,7 @@ async def _ingested(
 
     async def write() -> None:
         nonlocal total, count, batch
+        await check_again(request.scope)
         total += await _add(state, dataset, batch, embed)
         count += len(batch)
         batch = []

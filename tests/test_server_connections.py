@@ -1,0 +1,424 @@
+"""Connections that send nothing, send slowly, send half, or do not read: closed in time, and never in the way."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import anyio
+import httpx
+import pytest
+
+import pointsman
+from pointsman import Document
+from pointsman._descriptors import descriptor_limit, raise_descriptor_limit
+from pointsman._open_datasets import OpenDatasets
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.server import Limits, create_app
+from pointsman.server.keys import KeyStore, keys_of
+from pointsman.server.limits import Bodies
+from pointsman.server.problems import Problem
+from pointsman.server.protocol import Connections
+from serving import serving
+
+if TYPE_CHECKING:
+    from starlette.types import Message
+
+PATIENT = 60.0  # seconds; only a test that fails takes so long
+LIMITS = Limits(
+    requests_per_minute=0, head_seconds=0.3, idle_seconds=0.3, body_seconds=0.3, write_seconds=0.3, max_documents=100
+)
+LINES = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pointsman.Workspace]:
+    with pointsman.open(tmp_path_factory.mktemp("connections"), embedder=HashingEmbedder()) as opened:
+        opened.dataset("notes").add([Document(f"d{number}", "railway " * 20_000) for number in range(40)])
+        opened.dataset("drafts").make()
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def address(workspace: pointsman.Workspace) -> Iterator[tuple[str, int]]:
+    with serving(create_app(workspace, limits=LIMITS), LIMITS) as url:
+        parts = urlsplit(url)
+        yield parts.hostname or "", parts.port or 0
+
+
+def connect(address: tuple[str, int], first: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(address, timeout=PATIENT)
+    connection.sendall(first)
+    return connection
+
+
+def received_until_closed(connection: socket.socket, drip: bytes = b"") -> bytes:
+    """Read until the service closes the connection; meanwhile send one byte of the drip again and again."""
+    received, until = b"", time.monotonic() + PATIENT
+    if drip:
+        connection.settimeout(0.05)
+    with connection:
+        while time.monotonic() < until:
+            try:
+                if drip:
+                    connection.sendall(drip)
+                part = connection.recv(65536)
+            except TimeoutError:
+                if not drip:
+                    break
+                continue
+            except OSError:  # reset
+                return received
+            if not part:
+                return received
+            received += part
+    raise AssertionError("the connection stays open")
+
+
+HEAD = b"POST /api/retrieval/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "drip"),
+    [
+        (b"", b""),
+        (b"GET /hea", b""),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\n", b""),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ", b"x"),
+        (b"", b"\r\n"),
+        (HEAD + b"Content-Length: 100\r\n\r\n{", b""),
+        (HEAD + b"Content-Length: 100000\r\n\r\n{", b" "),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", b""),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"0"),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", b""),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET", b" "),
+    ],
+    ids=str,
+)
+def test_a_connection_that_does_not_go_on_is_closed(address: tuple[str, int], first: bytes, drip: bytes) -> None:
+    received_until_closed(connect(address, first), drip)
+    assert httpx.get(f"http://{address[0]}:{address[1]}/health").status_code == 200
+
+
+def test_a_body_that_drips_is_answered_with_the_limit(address: tuple[str, int]) -> None:
+    received = received_until_closed(connect(address, HEAD + b"Content-Length: 1000\r\n\r\n{"))
+    assert b"400 Bad Request" in received
+    assert b"did not arrive within 0.3 seconds" in received
+
+
+def test_a_client_that_does_not_read_its_answer_is_cut(address: tuple[str, int]) -> None:
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(PATIENT)
+    connection.connect(address)
+    connection.sendall(b"GET /api/datasets/notes/documents?limit=100 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    head = connection.recv(1000)
+    length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+    time.sleep(3 * LIMITS.write_seconds)  # what is tested: it does not read for longer than allowed
+    assert len(received_until_closed(connection)) < length
+
+
+def test_requests_with_pauses_below_the_limits_are_answered(address: tuple[str, int]) -> None:
+    connection = connect(address)
+    request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for _ in range(5):
+        connection.sendall(request[:10])
+        connection.sendall(request[10:])
+        received = b""
+        while not received.endswith(b'{"status":"ok"}'):
+            part = connection.recv(10_000)
+            assert part, "it was closed"
+            received += part
+        time.sleep(LIMITS.idle_seconds / 3)
+    connection.close()
+
+
+# ── how many ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Stub:
+    """A connection for `Connections`: answering a request, or waiting for one."""
+
+    def __init__(self, *, answering: bool = False) -> None:
+        self.answering, self.open = answering, True
+
+    def cut(self) -> None:
+        self.open = False
+
+
+def stubs(connections: Connections, *addresses: str, answering: bool = False) -> list[Any]:
+    admitted: list[Any] = [Stub(answering=answering) for _ in addresses]
+    for stub, address in zip(admitted, addresses, strict=True):
+        stub.open = connections.admit(stub, address)
+    return admitted
+
+
+def test_beyond_its_share_an_address_loses_its_connection_that_waits_longest() -> None:
+    connections = Connections(Limits(max_connections=6))
+    other = stubs(connections, "b")
+    first, second, third, fourth = stubs(connections, "a", "a", "a", "a")
+    assert [stub.open for stub in (first, second, third, fourth, *other)] == [False, True, True, True, True]
+    assert len(connections) == 4
+    connections.remove(first)  # asyncio reports it afterwards
+    assert len(connections) == 4
+
+
+def test_a_connection_that_is_being_answered_does_not_make_way() -> None:
+    connections = Connections(Limits(max_connections=4))
+    busy = stubs(connections, "a", "a", answering=True)
+    (refused,) = stubs(connections, "a")
+    assert not refused.open
+    assert all(stub.open for stub in busy)
+    connections.remove(busy[0])
+    assert stubs(connections, "a")[0].open
+
+
+def test_when_all_are_taken_the_one_that_waits_longest_of_any_address_makes_way() -> None:
+    connections = Connections(Limits(max_connections=4))
+    waiting = stubs(connections, "a", "b", "c", "d")
+    (last,) = stubs(connections, "e")
+    assert [stub.open for stub in (*waiting, last)] == [False, True, True, True, True]
+
+
+def test_by_default_connections_take_half_of_the_descriptors() -> None:
+    assert Connections(Limits()).most == descriptor_limit() // 2
+
+
+def test_silent_connections_beyond_the_limit_do_not_keep_a_client_out(workspace: pointsman.Workspace) -> None:
+    limits = replace(LIMITS, max_connections=20, head_seconds=PATIENT)
+    with serving(create_app(workspace, limits=limits), limits) as url:
+        parts = urlsplit(url)
+        silent = [connect((parts.hostname or "", parts.port or 0)) for _ in range(100)]
+        answers = [httpx.get(f"{url}/api/datasets/notes/count", timeout=PATIENT) for _ in range(20)]
+        assert [answer.status_code for answer in answers] == [200] * 20
+        for connection in silent:
+            connection.close()
+
+
+# ── bodies that are not HTTP ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def requests_by_status(url: str) -> dict[str, float]:
+    lines = [line for line in httpx.get(f"{url}/metrics").text.splitlines() if line.startswith("pointsman_requests_t")]
+    counts: dict[str, float] = {}
+    for line in lines:
+        status = line.split('status="')[1].split('"')[0]
+        counts[status] = counts.get(status, 0) + float(line.rsplit(" ", 1)[1])
+    return counts
+
+
+@pytest.mark.parametrize(
+    "chunk", [b"zz\r\n", b"-1\r\n{}\r\n", b"5\r\n{}\r\n\r\n\r\n", b"\x00\xff", b"ffffffffffffffffffff1\r\n"]
+)
+def test_a_malformed_chunk_is_answered_and_counted_as_malformed(
+    address: tuple[str, int], chunk: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"http://{address[0]}:{address[1]}"
+    before = requests_by_status(url)
+    received = received_until_closed(connect(address, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk))
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert received.count(b"HTTP/1.1") == 1
+    assert b"problems/malformed" in received
+    after = requests_by_status(url)
+    assert after.get("400", 0) == before.get("400", 0) + 1
+    assert [after.get(status, 0) - before.get(status, 0) for status in ("500", "503")] == [0, 0]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_malformed_chunk_in_a_stream_is_its_last_line_and_the_lines_before_it_are_stored(
+    address: tuple[str, int], workspace: pointsman.Workspace
+) -> None:
+    lines = b"".join(b'{"id": "m%d", "text": "x"}\n' % number for number in range(70))
+    head = b"POST /api/datasets/drafts/documents HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+    head += b"Transfer-Encoding: chunked\r\n\r\n"
+    received = received_until_closed(connect(address, head + b"%x\r\n%b\r\n" % (len(lines), lines) + b"zz\r\n"))
+    assert received.startswith(b"HTTP/1.1 200 ")
+    last = json.loads([line for line in received.splitlines() if line.startswith(b"{")][-1])
+    assert (last["done"], last["problem"]["type"]) == (70, "/problems/malformed")
+    assert workspace.dataset("drafts").get_many(["m0", "m69"]) != [None, None]
+
+
+def test_a_malformed_chunk_of_an_unknown_client_is_refused_like_any_request(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as opened:
+        keys_of(opened.backend).create("a")
+        with serving(create_app(opened, limits=LIMITS), LIMITS) as url:
+            parts = urlsplit(url)
+            request = HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
+            received = received_until_closed(connect((parts.hostname or "", parts.port or 0), request))
+    assert received.startswith(b"HTTP/1.1 401 ")
+    assert received.count(b"HTTP/1.1") == 1
+
+
+# ── streams ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def streamed(parts: Iterator[bytes], limits: Limits) -> int:
+    """Read a streamed body through the limits; returns the number of its bytes."""
+
+    async def run() -> int:
+        size = 0
+
+        async def app(_: Any, receive: Callable[[], Any], __: Any) -> None:
+            nonlocal size
+            while True:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
+
+        async def receive() -> Message:
+            part = next(parts, None)
+            if part is None:
+                return {"type": "http.request", "body": b"", "more_body": False}
+            await anyio.sleep(0.02)
+            return {"type": "http.request", "body": part, "more_body": True}
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/api/datasets/notes/documents",
+            "headers": [(b"content-type", b"application/x-ndjson"), (b"transfer-encoding", b"chunked")],
+        }
+
+        async def send(_: Message) -> None:
+            raise AssertionError("the application answers")
+
+        await Bodies(app, limits)(scope, receive, send)
+        return size
+
+    return anyio.run(run)
+
+
+def test_a_line_that_drips_ends_the_stream_though_every_pause_is_short() -> None:
+    with pytest.raises(Problem, match=r"a line of it, did not arrive within 0\.2 seconds"):
+        streamed(iter([b"x"] * 1000), Limits(body_seconds=0.2))
+
+
+def test_lines_that_arrive_in_time_may_take_longer_together() -> None:
+    assert streamed(iter([b"x\n"] * 25), Limits(body_seconds=0.2)) == 50
+
+
+def test_a_stream_that_takes_too_long_is_told_to_send_the_rest_in_another_request() -> None:
+    with pytest.raises(Problem, match=r"longer than 0\.1 seconds; send the rest in another request") as caught:
+        streamed(iter([b"x\n"] * 1000), Limits(stream_seconds=0.1))
+    assert caught.value.members == {"limit": 0.1}
+
+
+def test_a_stream_may_be_without_limits() -> None:
+    assert streamed(iter([b"x\n"] * 5), Limits(stream_seconds=None, max_ingest_bytes=None)) == 10
+
+
+@pytest.mark.parametrize("end", ["revoked", "first key"])
+def test_a_key_is_checked_again_at_every_batch_of_a_stream(tmp_path: Path, end: str) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as opened:
+        opened.dataset("notes").make()
+        keys = KeyStore(tmp_path / "keys.json")
+        key = keys.create("writer") if end == "revoked" else None
+        with serving(create_app(opened, limits=Limits(requests_per_minute=0))) as url:
+            connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENT)
+            connection.putrequest("POST", "/api/datasets/notes/documents")
+            headers = {**LINES, "Transfer-Encoding": "chunked", **({"X-API-Key": key.text} if key else {})}
+            for name, value in headers.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            connection.send(batch(0))
+            response = connection.getresponse()  # which begins once the first batch is stored
+            assert json.loads(response.readline())["done"] == 64
+            if key is None:
+                keys.create("first")
+            else:
+                keys.revoke(key.key.id)
+            connection.send(batch(1))
+            (last,) = [json.loads(line) for line in response]
+            connection.close()
+        assert (last["done"], last["problem"]["type"]) == (64, "/problems/unauthorized")
+        assert len(opened.dataset("notes")) == 64
+
+
+def batch(number: int) -> bytes:
+    """Return 64 documents as a chunk of a streamed body."""
+    lines = b"".join(b'{"id": "%d-%d", "text": "x"}\n' % (number, line) for line in range(64))
+    return b"%x\r\n%b\r\n" % (len(lines), lines)
+
+
+# ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def datasets(folder: Path, count: int) -> pointsman.Workspace:
+    opened = pointsman.open(folder, embedder=HashingEmbedder())
+    opened._open_datasets = OpenDatasets(lambda: 4)
+    for number in range(count):
+        opened.dataset(f"d{number}").add([Document("x", f"number {number}"), Document("y", "another text")])
+    return opened
+
+
+def opened_names(workspace: pointsman.Workspace) -> list[str]:
+    return [name for name, dataset in workspace._datasets.items() if dataset.opened]
+
+
+def test_datasets_used_least_recently_are_closed_and_opened_again(tmp_path: Path) -> None:
+    with datasets(tmp_path, 12) as workspace:
+        assert opened_names(workspace) == ["d8", "d9", "d10", "d11"]
+        answer = workspace.search("number 3", 12, refuse=False)
+        assert not answer.degraded
+        assert {hit.dataset for hit in answer.hits} == {f"d{number}" for number in range(12)}
+        assert len(opened_names(workspace)) <= 4
+        assert workspace.dataset("d0").get_many(["x"])[0] == Document("x", "number 0")
+        workspace.dataset("d0").delete(["y"])
+        assert [len(workspace.dataset(f"d{number}")) for number in range(12)] == [1, *[2] * 11]
+
+
+def test_a_dataset_in_use_is_not_closed(tmp_path: Path) -> None:
+    with datasets(tmp_path, 4) as workspace:
+        reading = iter(workspace.dataset("d0"))
+        first = next(reading)
+        with workspace.dataset("d1").writing():
+            for number in range(4, 12):
+                workspace.dataset(f"d{number}").add([Document("x", "text")])
+            assert {"d0", "d1"} <= set(opened_names(workspace))
+            workspace.dataset("d1").add([Document("z", "written in the block")])
+        assert [first.id, *(document.id for document in reading)] == ["x", "y"]
+        workspace.dataset("d2").add([Document("z", "opens it")])
+        assert "d0" not in opened_names(workspace)
+
+
+def test_more_datasets_than_descriptors_are_searched_and_keys_are_checked(tmp_path: Path) -> None:
+    with datasets(tmp_path, 60):
+        pass
+    program = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (250, 250))
+import pointsman
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.server.keys import keys_of
+with pointsman.open(sys.argv[1], embedder=HashingEmbedder()) as workspace:
+    for _ in range(2):
+        answer = workspace.search("number", 60, refuse=False)
+        print(len({hit.dataset for hit in answer.hits}), list(answer.degraded))
+    print(keys_of(workspace.backend).empty())
+"""
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env={**os.environ})
+    assert completed.stdout.splitlines() == ["60 []", "60 []", "True"]
+
+
+def test_the_soft_limit_of_descriptors_is_raised_as_far_as_allowed() -> None:
+    program = """
+import resource
+from pointsman._descriptors import descriptor_limit, raise_descriptor_limit
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 900))
+print(descriptor_limit(), raise_descriptor_limit(), descriptor_limit())
+"""
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert completed.stdout.split() == ["200", "900", "900"]
+    assert raise_descriptor_limit() >= descriptor_limit()
