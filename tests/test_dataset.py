@@ -4,7 +4,7 @@ import asyncio
 import gc
 import multiprocessing
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pointsman import Dataset, Document
-from pointsman.errors import InputError, UnknownNameError
+from pointsman.errors import ConflictError, InputError, UnknownNameError
 from pointsman.models import queries as module
 from pointsman.models.queries import QueryVectors
 from pointsman.models.scripted import HashingEmbedder
@@ -439,6 +439,89 @@ async def test_metadata_is_changed_alone(dataset: Dataset) -> None:
     with pytest.raises(InputError, match="no document 'x'"):
         dataset.set_metadata({"a": {"k": 2}, "x": {}})
     assert dataset.count("k = 1") == 1
+
+
+class Interrupted(HashingEmbedder):
+    """Calls something whenever it embeds a text with the title."""
+
+    def __init__(self, title: str, meanwhile: Callable[[int], object]) -> None:
+        super().__init__(64)
+        self.title, self.meanwhile, self.times = title, meanwhile, 0
+
+    def embed_documents(self, texts: Sequence[str], **options: object) -> NDArray[np.float32]:
+        rows = super().embed_documents(texts)
+        if texts[0].startswith(f"{self.title}\n"):
+            self.times += 1
+            self.meanwhile(self.times)
+        return rows
+
+
+@pytest.fixture
+def retitled(tmp_path: Path) -> Iterator[tuple[Dataset, Interrupted]]:
+    embedder = Interrupted("Yard", lambda _: None)
+    with Dataset("notes", path=tmp_path / "retitled", embedder=embedder) as dataset:
+        dataset.add({"id": "a", "text": "red lamp", "metadata": {"n": 1}})
+        yield dataset, embedder
+
+
+def write_bare(dataset: Dataset, text: str) -> None:
+    document = Document("a", text, {"m": text})
+    dataset.store.write([document], HashingEmbedder(64).embed_documents([text]), "hashing-64")
+
+
+def test_new_title_does_not_revert_text_replaced_while_it_is_embedded(retitled: tuple[Dataset, Interrupted]) -> None:
+    dataset, embedder = retitled
+    embedder.meanwhile = lambda times: write_bare(dataset, "green lamp") if times == 1 else None
+    assert dataset.set_metadata({"a": {"title": "Yard"}}) == AddResult(updated=1)
+    assert dataset.get("a") == Document("a", "green lamp", {"m": "green lamp", "title": "Yard"})
+    [vector] = dataset.get_vectors(["a"])
+    assert np.allclose(vector, HashingEmbedder(64).embed_documents(["Yard\ngreen lamp"])[0])  # type: ignore[arg-type]
+    assert embedder.times == 2
+
+
+def test_document_deleted_while_its_new_title_is_embedded_stays_deleted(
+    retitled: tuple[Dataset, Interrupted],
+) -> None:
+    dataset, embedder = retitled
+    embedder.meanwhile = lambda _: dataset.delete("a")
+    with pytest.raises(InputError, match="no document 'a'"):
+        dataset.set_metadata({"a": {"title": "Yard"}})
+    assert dataset.get("a") is None
+
+
+def test_changing_titles_gives_up_if_texts_never_stay(retitled: tuple[Dataset, Interrupted]) -> None:
+    dataset, embedder = retitled
+    embedder.meanwhile = lambda times: write_bare(dataset, f"lamp {times}")
+    with pytest.raises(ConflictError, match="others keep changing the texts of 'a'; try again"):
+        dataset.set_metadata({"a": {"title": "Yard"}})
+    assert dataset.get("a") == Document("a", f"lamp {embedder.times}", {"m": f"lamp {embedder.times}"})
+
+
+def test_deleting_by_filter_spares_what_is_changed_before(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What matched when it was looked for, and no longer does when it would be deleted."""
+    dataset.add({"id": "a", "text": "red lamp", "metadata": {"n": 1}})
+    ids, answers = dataset.store.ids, list[str]()
+
+    def change() -> None:
+        try:
+            dataset.set_metadata({"a": {"n": 2}})
+            answers.append("changed")
+        except InputError:
+            answers.append("missing")
+
+    thread = threading.Thread(target=change)
+
+    def ids_and_then_a_change(**options: Any) -> list[str]:
+        result = ids(**options)
+        thread.start()
+        thread.join(0.5)  # it cannot end before the deletion
+        return result
+
+    monkeypatch.setattr(dataset.store, "ids", ids_and_then_a_change)
+    assert dataset.delete(filters="n = 1") == 1
+    thread.join(10)
+    assert answers == ["missing"]
+    assert dataset.get("a") is None
 
 
 def test_metadata_of_a_dataset_that_is_not_there(tmp_path: Path) -> None:

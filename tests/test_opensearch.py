@@ -108,6 +108,7 @@ class TestOpenSearchStore(StoreConformance):
 
     tolerance = 1e-4
     drift = None
+    rounds = 4
     backend: ClassVar[OpenSearchBackend]
 
     @pytest.fixture(scope="class", autouse=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import pytest
 
 from pointsman.errors import InputError
-from pointsman.store.base import NEAR, WORDS, Capability, Look, Page
+from pointsman.store.base import NEAR, WORDS, Capability, Look, MetadataResult, Page
 from pointsman.store.local.store import LocalStore
 from pointsman.testing import SlowStore, StoreConformance
 from pointsman.testing.stores import EMBEDDER, odd_documents, vector_of, vectors_of
@@ -187,6 +187,32 @@ def in_a_loop(looks: Any) -> bool:
     return True
 
 
+def misembedded(method: Method) -> Method:
+    """Stores another vector than the one of the new title."""
+
+    def call(changes: Any, vectors: Any = None, embedder: Any = None, *, replace: bool = False) -> MetadataResult:
+        wrong = {text: vector_of("x") for text in vectors or ()}
+        return method(changes, wrong, embedder, replace=replace)  # type: ignore[no-any-return]
+
+    return call
+
+
+def written_back(method: Method) -> Method:
+    """Reads a document, changes it, and a moment later writes it back."""
+
+    def call(changes: Any, vectors: Any = None, embedder: Any = None, *, replace: bool = False) -> MetadataResult:
+        store = method.__self__  # type: ignore[attr-defined]
+        [document] = store.get(list(changes))
+        if document is None:
+            raise InputError("there is no such document")
+        time.sleep(0.02)
+        values = {**({} if replace else document.metadata), **changes[document.id]}
+        store.write([Document(document.id, document.text, {k: v for k, v in values.items() if v is not None})])
+        return MetadataResult(AddResult(updated=1))
+
+    return call
+
+
 class Mutant(NamedTuple):
     test: str
     method: str
@@ -311,6 +337,8 @@ MUTANTS = (
         before(lambda docs, *more: ([Document(d.id.strip(), d.text, d.metadata) for d in docs], *more)),
     ),
     Mutant("test_vectors_come_and_go", "unchanged", lambda _: lambda docs: [True] * len(docs)),
+    Mutant("test_metadata_is_changed_in_the_store", "set_metadata", misembedded),
+    Mutant("test_writers_of_every_kind_leave_what_some_order_leaves", "set_metadata", written_back),
     Mutant("test_closed", "close", raising(FOREIGN)),
     Mutant("test_closed", "search", raising(FOREIGN)),
     Mutant("test_dropped", "drop", lambda _: lambda: None),

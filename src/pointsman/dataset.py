@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from pointsman._twins import async_twin
 from pointsman.engine import Engine
-from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
+from pointsman.errors import ConflictError, InputError, UnknownNameError, UnmetNeedError
 from pointsman.filters import parse_optional
 from pointsman.models.base import as_embedder, mixed_embedders
 from pointsman.models.queries import QueryVectors
@@ -93,6 +93,7 @@ PATIENCE = 60.0  # seconds to wait for another process that is writing
 _WRITTEN_IN = 0.2  # a document is written in every script that has at least this share of its letters
 _BATCH_CHARACTERS = 32_000_000  # a transaction, and the memory to embed it, must fit into RAM
 _BM25 = {"k1": 1.2, "b": 0.75}
+_TITLE_ATTEMPTS = 10  # how often new titles are embedded again because others have changed the texts meanwhile
 _SPREAD_LEAST = 64
 _SPREAD_AT = "cosine_spread_at"
 
@@ -383,6 +384,8 @@ class Dataset(Source):
     def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
         """Change the metadata of documents; texts and vectors stay, and only a new title is embedded.
 
+        No change by others is undone, whenever they write: each document is read and written as one step.
+
         Args:
             metadata: values to set, by id; None removes the key.
             replace: whether to remove all other metadata of these documents.
@@ -390,33 +393,25 @@ class Dataset(Source):
         Raises:
             InputError: an id is unknown, or the metadata cannot be stored; nothing is changed.
             LockedError: another process is writing to the dataset.
+            ConflictError: others keep changing the texts of documents that get a new title.
         """
-        import numpy as np
-
-        changes = check_changes(metadata)
-        ids = [change.id for change in changes]
-        changed: list[Document] = []
-        titles: dict[str, str] = {}
-        with self.writing() if self.exists else nullcontext():
-            for change, document in zip(changes, self.get_many(ids), strict=True):
-                if document is None:
-                    raise InputError(f"there is no document {change.id!r:.80}")
-                kept = {} if replace else document.metadata
-                values = {key: value for key, value in {**kept, **change.metadata}.items() if value is not None}
-                changed.append(Document(change.id, document.text, values))
-                titles[change.id] = document.title
-            vectors = self.get_vectors(ids) if self.can(Capability.VECTORS) else [None] * len(ids)
-            groups: dict[str, list[int]] = {"bare": [], "retitled": [], "same": []}
-            for place, (one, vector) in enumerate(zip(changed, vectors, strict=True)):
-                what = "bare" if vector is None else "same" if one.title == titles[one.id] else "retitled"
-                groups[what].append(place)
-            total = self.add([changed[place] for place in groups["bare"]], embed=False)
-            total += self.add([changed[place] for place in groups["retitled"]])
-            if same := groups["same"]:
-                total += self.add(
-                    [changed[place] for place in same], vectors=np.array([vectors[place] for place in same], np.float32)
-                )
-        return total
+        changes = {change.id: change.metadata for change in check_changes(metadata)}
+        if changes and not self.exists:
+            raise InputError(f"there is no document {next(iter(changes))!r:.80}")
+        store, total = self.store, AddResult()
+        vectors: dict[str, NDArray[np.float32]] = {}
+        for _ in range(_TITLE_ATTEMPTS) if changes else ():
+            result = store.set_metadata(changes, vectors, self.embedder.name if vectors else None, replace=replace)
+            total += result.counts
+            changes = {id_: changes[id_] for id_ in result.remaining}
+            if not changes:
+                break
+            self._check_embedder(store)  # embedded while others may write: a vector is used only for the text it is of
+            rows = self._document_embedder.embed_documents(list(result.texts))
+            vectors.update(zip(result.texts, rows, strict=True))
+        if not changes:
+            return total
+        raise ConflictError(f"others keep changing the texts of {', '.join(sorted(changes)[:5])!r:.200}; try again")
 
     aset_metadata = async_twin(set_metadata)
 

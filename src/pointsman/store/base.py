@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
-    from pointsman.types import AddResult, Document
+    from pointsman.types import AddResult, Document, Metadata
 
 Key = Hashable
 """A store's key of a document; opaque outside the store."""
@@ -182,6 +182,21 @@ class Statistics:
     vectors_due: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class MetadataResult:
+    """What `Store.set_metadata` has done.
+
+    Attributes:
+        counts: of the changed documents.
+        texts: the new searchable texts of documents with a vector, for which no vector was given.
+        remaining: ids of the documents that were not changed, because ``texts`` are to be embedded first.
+    """
+
+    counts: AddResult
+    texts: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
+
+
 class Store(Protocol):
     """The documents of one dataset. Implementations subclass `BaseStore`, which provides the async versions.
 
@@ -225,6 +240,33 @@ class Store(Protocol):
 
         Raises:
             InputError: a document cannot be stored, or the vectors are from another embedder; nothing is written.
+        """
+        ...
+
+    def set_metadata(
+        self,
+        changes: Mapping[str, Metadata],
+        vectors: Mapping[str, NDArray[np.float32]] | None = None,
+        embedder: str | None = None,
+        *,
+        replace: bool = False,
+    ) -> MetadataResult:
+        """Change the metadata of stored documents, reading and writing each as one step that no other write divides.
+
+        Texts stay. So do vectors, unless a new title changes the searchable text: then the document gets the vector
+        that ``vectors`` has for its new searchable text, whatever that has become meanwhile. If there is none, the
+        document is left as it is and named in ``remaining``: embed ``texts``, and call again for those. Either all
+        documents change or none does, except in a store without transactions, where each does by itself (``WRITE``).
+
+        Args:
+            changes: by id, the values to set; None removes the key.
+            vectors: by searchable text, shape ``(dimensions,)``.
+            embedder: the name of the vectors' embedder.
+            replace: whether to remove all other metadata of these documents.
+
+        Raises:
+            InputError: there is no such document, or the metadata cannot be stored; nothing is changed. In a store
+                without transactions, others may have been changed if the document is deleted during the call.
         """
         ...
 
@@ -382,6 +424,17 @@ class BaseStore(ABC):
         *,
         stored_only: bool = False,  # noqa: ARG002
     ) -> AddResult:
+        """See `Store`."""
+        raise self._cannot(Capability.WRITE)
+
+    def set_metadata(
+        self,
+        changes: Mapping[str, Metadata],  # noqa: ARG002
+        vectors: Mapping[str, NDArray[np.float32]] | None = None,  # noqa: ARG002
+        embedder: str | None = None,  # noqa: ARG002
+        *,
+        replace: bool = False,  # noqa: ARG002
+    ) -> MetadataResult:
         """See `Store`."""
         raise self._cannot(Capability.WRITE)
 

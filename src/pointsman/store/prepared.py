@@ -16,7 +16,7 @@ import numpy as np
 from pointsman._values import plain
 from pointsman.errors import InputError
 from pointsman.text import DEFAULT_ANALYZER, repair
-from pointsman.types import Document
+from pointsman.types import Document, Metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +79,52 @@ def prepare(document: Document) -> Prepared:
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"document {document.id!r}: metadata is not JSON: {error}") from error
     return Prepared(document, metadata, digest(text, metadata))
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A document with changed metadata.
+
+    Attributes:
+        prepared: the document as it is to be stored.
+        retitled: whether its searchable text has changed, and with it the vector, if it has one.
+    """
+
+    prepared: Prepared
+    retitled: bool
+
+    @property
+    def id(self) -> str:
+        """The document's id."""
+        return self.prepared.document.id
+
+    @property
+    def searchable(self) -> str:
+        """The document's searchable text."""
+        return self.prepared.document.searchable
+
+
+def edits(changes: Mapping[str, Metadata], stored: Sequence[Document | None], *, replace: bool) -> list[Edit]:
+    """Apply changes of metadata to documents as they are stored now, in the same order.
+
+    Args:
+        changes: by id, the values to set; None removes the key.
+        stored: the documents.
+        replace: whether to remove all other metadata.
+
+    Raises:
+        InputError: a document is None, since it is not stored, or its metadata cannot be stored.
+    """
+    result = []
+    for (id_, values), document in zip(changes.items(), stored, strict=True):
+        if document is None:
+            raise InputError(f"there is no document {id_!r:.80}")
+        metadata = dict(values) if replace else {**document.metadata, **values}
+        prepared = prepare(
+            Document(id_, document.text, {key: value for key, value in metadata.items() if value is not None})
+        )
+        result.append(Edit(prepared, prepared.document.searchable != document.searchable))
+    return result
 
 
 def _check_nesting(metadata: Mapping[str, Any]) -> None:

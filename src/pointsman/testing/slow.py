@@ -8,17 +8,17 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pointsman.store.base import BaseStore, Capability, Lists, Look, Page, Statistics, StoreInfo
+from pointsman.store.base import BaseStore, Capability, Lists, Look, MetadataResult, Page, Statistics, StoreInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
     from pointsman.store.base import Scores, Store
-    from pointsman.types import AddResult, Document
+    from pointsman.types import AddResult, Document, Metadata
 
 T = TypeVar("T")
 
@@ -131,6 +131,18 @@ class SlowStore(BaseStore):
         self._known = None
         options = {"stored_only": True} if stored_only else {}
         return self._far("write", lambda: self.store.write(documents, vectors, embedder, **options))
+
+    def set_metadata(
+        self,
+        changes: Mapping[str, Metadata],
+        vectors: Mapping[str, NDArray[np.float32]] | None = None,
+        embedder: str | None = None,
+        *,
+        replace: bool = False,
+    ) -> MetadataResult:
+        """See `Store`."""
+        self._known = None
+        return self._far("set_metadata", lambda: self.store.set_metadata(changes, vectors, embedder, replace=replace))
 
     def bare(self, limit: int) -> list[Document]:
         """See `Store`."""

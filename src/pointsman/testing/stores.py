@@ -7,7 +7,8 @@ import math
 import random
 import re
 from collections import Counter
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from unittest import SkipTest
 
@@ -17,6 +18,18 @@ from pointsman._twins import wait_for
 from pointsman.errors import InputError, PointsmanError, StoreError, UnmetNeedError
 from pointsman.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.store.base import NEAR, WORDS, WORDS_FIRST, Capability, Lists, Look, Page, Scale, Statistics, StoreInfo
+from pointsman.testing._orders import (
+    NEVER,
+    State,
+    Step,
+    described,
+    is_some_order,
+    or_missing,
+    random_step,
+    run_at_once,
+    state_of,
+    word_of,
+)
 from pointsman.testing._shared import (
     DOCUMENTS,
     ODD_TEXTS,
@@ -214,12 +227,14 @@ class StoreConformance(TwinConformance):
             while, so only the documents in the lists are compared.
         cosine_tolerance: the allowed difference of a cosine from NumPy's.
         trees: the number of random filters.
+        rounds: the number of rounds of concurrent writers.
     """
 
     tolerance: float = 1e-9
     drift: float | None = 1e-9
     cosine_tolerance: float = 1e-5
     trees: int = 300
+    rounds: int = 6
     _filled: Store | None = None
 
     def make_store(self) -> Store:
@@ -952,6 +967,111 @@ class StoreConformance(TwinConformance):
         assert len(documents) == len(expected) == store.count(), f"{store.count()} documents, {len(expected)} were left"
         if store.info.scales.get(WORDS) is Scale.BM25:
             self._like_the_formula(store, documents, self.drift)
+
+    def test_writers_of_every_kind_leave_what_some_order_leaves(self) -> None:
+        """Adding, replacing, embedding later, changing metadata and titles, deleting, reading: as if one by one."""
+        store, chance = self._empty(), random.Random(11)  # noqa: S311  (for tests, not for secrets)
+        for number in range(self.rounds):
+            scripts = [[random_step(chance, f"{who}-{number}-{n}") for n in range(3)] for who in range(3)]
+            with answering("writing from three threads"):
+                before = self._states(store)
+                steps = run_at_once(scripts, lambda step: self._do(store, step), lambda: store.get(["1"])[0])
+                after = self._states(store)
+            explained = any(is_some_order(first, steps, last) for first, last in product(before, after))
+            assert explained, f"no order explains it: {described(before[0], steps, after[0])}"
+
+    def _do(self, store: Store, step: Step) -> str:
+        """Do a step on the document "1", and return its answer."""
+        kind, *arguments = step
+        if kind == "embed" and not store.info.can(Capability.LATER):
+            return NEVER
+        if kind == "delete":
+            return "deleted" if store.delete(["1"]) else "missing"
+        if kind == "set":
+            return or_missing(lambda: self._set_metadata(store, {"1": arguments[0]}, replace=arguments[1]))
+        document = Document("1", *arguments)
+        if NEAR not in store.info.scales or kind == "bare":
+            return word_of(store.write([document]))
+        rows = np.array([vector_of(document.searchable)])
+        if kind == "embed":
+            return word_of(store.write([document], rows, EMBEDDER, stored_only=True))
+        return word_of(store.write([document], rows, EMBEDDER))
+
+    def _set_metadata(self, store: Store, changes: Mapping[str, Any], *, replace: bool = False) -> AddResult:
+        """Change metadata, embedding new titles until nobody else has changed the text meanwhile."""
+        vectors: dict[str, NDArray[np.float32]] = {}
+        total = AddResult()
+        while changes:
+            result = store.set_metadata(changes, vectors, EMBEDDER if vectors else None, replace=replace)
+            total += result.counts
+            assert bool(result.texts) == bool(result.remaining), f"texts without documents, or the reverse: {result}"
+            changes = {id_: changes[id_] for id_ in result.remaining}
+            vectors |= {text: vector_of(text) for text in result.texts}
+        return total
+
+    def _states(self, store: Store) -> list[State]:
+        """Return the state of the document "1"; two if the store does not tell whether it has a vector."""
+        [document] = store.get(["1"])
+        keys = list(store.keys(["1"]).values())
+        if NEAR in store.info.scales and not store.info.can(Capability.VECTORS):
+            return [state_of(document, embedded=embedded) for embedded in (False, True)]
+        rows: Sequence[Any] = list(store.vectors(keys)) if keys and NEAR in store.info.scales else []
+        if document is not None and rows:
+            assert np.allclose(rows[0], vector_of(document.searchable), atol=1e-5), (
+                f"{document} has the vector of another text"
+            )
+        return [state_of(document, embedded=len(rows) == 1)]
+
+    def test_metadata_is_changed_in_the_store(self) -> None:
+        """Values are set and removed, or all replaced; texts stay, and vectors until the searchable text changes."""
+        store = self._empty()
+        documents = [
+            Document("1", "signal", {"a": 1, "b": [2], "title": "Rail"}),
+            Document("2", "lamp", {"a": 1}),
+            Document("3", "switch"),
+        ]
+        near = NEAR in store.info.scales
+        with answering("changing metadata"):
+            store.write(
+                documents[:2], np.array([vector_of(d.searchable) for d in documents[:2]]), EMBEDDER
+            ) if near else (store.write(documents[:2]))
+            store.write(documents[2:])
+            before = store.statistics().sequence
+            assert self._set_metadata(store, {"1": {"a": None, "c": "信\0"}, "2": {"a": 1}}) == AddResult(0, 1, 1)
+            assert store.statistics().sequence > before, "the sequence number stays"
+            metadata = {"b": [2], "title": "Rail", "c": "信\0"}
+            assert store.get(["1", "2"]) == [Document("1", "signal", metadata), documents[1]], "it is not as set"
+            if store.info.can(Capability.FILTERS):
+                assert store.ids(filters=Equals("c", "信\0")) == ["1"], "filters do not see what was set"
+                assert store.ids(filters=Equals("a", 1)) == ["2"], "filters see what was removed"
+            self._set_metadata(store, {"2": {"x": True, "none": None}}, replace=True)
+            assert store.get(["2"]) == [Document("2", "lamp", {"x": True})], "other metadata stays"
+            if near and store.info.can(Capability.VECTORS):
+                result = store.set_metadata({"1": {"title": "Yard"}, "3": {}})
+                assert result.texts == ("Yard\nsignal",), f"the new text to embed is told as {result.texts}"
+                assert "1" in result.remaining, "a document without its new vector is not said to remain"
+                assert store.get(["1"]) == [Document("1", "signal", metadata)], "it has a title without its vector"
+            self._set_metadata(store, {"1": {"title": "Yard"}, "3": {"title": "Points"}})
+            retitled = [
+                Document("1", "signal", {**metadata, "title": "Yard"}),
+                Document("3", "switch", {"title": "Points"}),
+            ]
+            assert [document for document in store.get(["1", "3"]) if document] == retitled, "the titles are not as set"
+            keys = store.keys(["1", "2", "3"])
+            if near and store.info.can(Capability.VECTORS):
+                rows = store.vectors([keys["1"], keys["2"], keys["3"]])
+                expected = np.array([vector_of("Yard\nsignal"), vector_of("lamp")])
+                assert np.allclose(rows, expected, atol=1e-5), "vectors are not those of the texts"
+            if WORDS in store.info.scales:
+                assert self._words(store, "yard") == ["1"], "the new title is not found"
+                assert self._words(store, "rail") == [], "the old title is found"
+                assert self._words(store, "points") == ["3"], "the title of a document without a vector is not found"
+            assert self._set_metadata(store, {}) == AddResult(), "changing nothing is something"
+        for stranger in ("nobody", "\ud800"):
+            changes: dict[str, dict[str, Any]] = {"2": {"x": 5}, stranger: {"x": 5}}
+            refused("metadata of a document that is not there", partial(store.set_metadata, changes))
+        refused("metadata that is not JSON", lambda: store.set_metadata({"2": {"x": object()}}))
+        assert store.get(["2"]) == [Document("2", "lamp", {"x": True})], "a refused change was made"
 
     def test_a_second_store_sees_it(self) -> None:
         """Writes by one store are found by another over the same dataset, and vice versa."""

@@ -464,6 +464,23 @@ class Collection:
             blobs = [row.tobytes() for row in rows]
         return self.truth.upsert(prepared, blobs)
 
+    def edit(
+        self, prepared: Sequence[Prepared], vectors: Mapping[str, NDArray[np.float32]], embedder: str = ""
+    ) -> AddResult:
+        """Rewrite stored documents durably, inside ``with writer()``; vectors by id, the others keep theirs.
+
+        Raises:
+            InputError: as for `write`.
+        """
+        blobs: dict[str, bytes] = {}
+        if vectors:
+            self.check_embedder(embedder)
+            ids = [item for item in prepared if item.document.id in vectors]
+            rows = directions(np.array([vectors[item.document.id] for item in ids], np.float32), ids)
+            self._fix_embedder(embedder, rows.shape[1])
+            blobs = {item.document.id: row.tobytes() for item, row in zip(ids, rows, strict=True)}
+        return self.truth.upsert(prepared, [blobs.get(item.document.id) for item in prepared])
+
     def check_embedder(self, name: str) -> None:
         """Check that vectors come from the embedder of the stored vectors.
 

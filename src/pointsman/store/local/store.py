@@ -19,13 +19,15 @@ from pointsman.store.base import (
     Capability,
     Lists,
     Look,
+    MetadataResult,
     Page,
     Scores,
     Statistics,
     StoreInfo,
 )
 from pointsman.store.local.collection import Collection, Verification
-from pointsman.store.prepared import position, prepare
+from pointsman.store.prepared import edits, position, prepare
+from pointsman.types import AddResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
     from pointsman.filters import Filter
     from pointsman.store.local.truth import Change
-    from pointsman.types import AddResult, Document
+    from pointsman.types import Document, Metadata
 
 _INTERNAL: Final = frozenset({"seq", "identity", "embedder", "dimensions"})
 _DELETED_TOGETHER: Final = 10_000
@@ -189,6 +191,29 @@ class LocalStore(BaseStore):
                 prepared, vectors = list(compress(prepared, stored)), vectors[stored]
             return self.collection.write(prepared, vectors, embedder or "")
 
+    def set_metadata(
+        self,
+        changes: Mapping[str, Metadata],
+        vectors: Mapping[str, NDArray[np.float32]] | None = None,
+        embedder: str | None = None,
+        *,
+        replace: bool = False,
+    ) -> MetadataResult:
+        """See `Store`; one transaction of the only writer."""
+        if not changes:
+            return MetadataResult(AddResult())
+        vectors = vectors or {}
+        with self.collection.writer():
+            truth, ids = self.collection.truth, list(changes)
+            changed = edits(changes, truth.get(ids), replace=replace)
+            embedded = truth.embedded(ids)
+            retitled = [edit for edit in changed if edit.retitled and edit.id in embedded]
+            texts = tuple(dict.fromkeys(edit.searchable for edit in retitled if edit.searchable not in vectors))
+            if texts:
+                return MetadataResult(AddResult(), texts, tuple(ids))
+            new = {edit.id: vectors[edit.searchable] for edit in retitled}
+            return MetadataResult(self.collection.edit([edit.prepared for edit in changed], new, embedder or ""))
+
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""
         prepared = [prepare(document) for document in documents]
@@ -204,10 +229,12 @@ class LocalStore(BaseStore):
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
         """See `Store`."""
-        if filters is not None:
-            id_set = None if ids is None else set(ids)
-            ids = [id_ for id_ in self.ids(filters=filters) if id_set is None or id_ in id_set]
-        return sum(self.collection.delete(part) for part in batched(ids or (), _DELETED_TOGETHER))
+        if filters is None:
+            return sum(self.collection.delete(part) for part in batched(ids or (), _DELETED_TOGETHER))
+        id_set = None if ids is None else set(ids)
+        with self.collection.writer():  # what matches must still match when it is deleted
+            matching = [id_ for id_ in self.ids(filters=filters) if id_set is None or id_ in id_set]
+            return sum(self.collection.delete(part) for part in batched(matching, _DELETED_TOGETHER))
 
     def writer(self) -> AbstractContextManager[None]:
         """Hold the writer lock for several calls of `write`; the indexes follow at the end. See `Collection.writer`."""

@@ -362,15 +362,25 @@ class Truth:
         same = self._same(existing, prepared, None)
         if not with_vectors:
             return same
-        having: set[int] = set()
-        for part in batched((key for key, _ in existing.values()), _VARIABLES):
-            having.update(key for (key,) in self._rows(f"SELECT key FROM vectors WHERE key IN ({_marks(part)})", *part))
-        return [equal and existing[item.document.id][0] in having for equal, item in zip(same, prepared, strict=True)]
+        embedded = self._embedded(existing)
+        return [equal and item.document.id in embedded for equal, item in zip(same, prepared, strict=True)]
 
-    def upsert(self, prepared: Sequence[Prepared], vectors: Sequence[bytes] | None = None) -> AddResult:
+    def embedded(self, ids: Sequence[str]) -> set[str]:
+        """Return the ids of documents that have a vector."""
+        return self._embedded(self._stored(ids))
+
+    def _embedded(self, existing: Mapping[str, tuple[int, bytes]]) -> set[str]:
+        """Return those of `_stored` that have a vector."""
+        keys: set[int] = set()
+        for part in batched((key for key, _ in existing.values()), _VARIABLES):
+            keys.update(key for (key,) in self._rows(f"SELECT key FROM vectors WHERE key IN ({_marks(part)})", *part))
+        return {id_ for id_, (key, _) in existing.items() if key in keys}
+
+    def upsert(self, prepared: Sequence[Prepared], vectors: Sequence[bytes | None] | None = None) -> AddResult:
         """Write documents, and vectors if given, in one durable transaction; skip documents stored unchanged.
 
-        Ids must be unique within a call. A document written without a vector loses its previous vector.
+        Ids must be unique within a call. Without ``vectors``, documents lose the ones they had; one for which
+        ``vectors`` has None keeps it.
         """
         existing = self._stored([item.document.id for item in prepared])
         fresh = [number for number, same in enumerate(self._same(existing, prepared, vectors)) if not same]
@@ -393,10 +403,11 @@ class Truth:
             connection.executemany(insert, (row for row in rows if row[4] not in existing) if old else rows)
             if vectors is not None:
                 blobs = [
-                    vectors[number] + _vector_check(key, vectors[number])
+                    (key, vector + _vector_check(key, vector))
                     for number, key in zip(fresh, keys, strict=True)
+                    if (vector := vectors[number]) is not None
                 ]
-                connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", zip(keys, blobs, strict=True))
+                connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", blobs)
             else:
                 connection.executemany("DELETE FROM vectors WHERE key=?", [(row[5],) for row in old])
         return result + AddResult(added=len(rows) - len(old), updated=len(old))
@@ -477,9 +488,12 @@ class Truth:
         return "immutable=1"
 
     def _same(
-        self, existing: Mapping[str, tuple[int, bytes]], prepared: Sequence[Prepared], vectors: Sequence[bytes] | None
+        self,
+        existing: Mapping[str, tuple[int, bytes]],
+        prepared: Sequence[Prepared],
+        vectors: Sequence[bytes | None] | None,
     ) -> list[bool]:
-        """Return whether each document, and its vector if vectors are given, equals the stored one."""
+        """Return whether each document, and its vector if one is given, equals the stored one."""
         same = [existing.get(item.document.id, (0, b""))[1][:_DIGEST] == item.digest for item in prepared]
         if vectors is None or not any(same):
             return same
@@ -488,7 +502,7 @@ class Truth:
             rows = self._rows(f"SELECT key, vector FROM vectors WHERE key IN ({_marks(part)})", *part)
             old_vectors.update((key, self._vector(key, vector)) for key, vector in rows)
         return [
-            equal and old_vectors.get(existing[item.document.id][0]) == vector
+            equal and (vector is None or old_vectors.get(existing[item.document.id][0]) == vector)
             for equal, item, vector in zip(same, prepared, vectors, strict=True)
         ]
 

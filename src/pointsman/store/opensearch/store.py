@@ -23,6 +23,7 @@ from pointsman.store.base import (
     Capability,
     Lists,
     Look,
+    MetadataResult,
     Page,
     Scale,
     Scores,
@@ -51,6 +52,7 @@ from pointsman.store.prepared import (
     Prepared,
     direction,
     directions,
+    edits,
     idf,
     metadata_of,
     position,
@@ -59,10 +61,10 @@ from pointsman.store.prepared import (
     storable,
 )
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.types import AddResult, Document
+from pointsman.types import AddResult, Document, Metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -455,7 +457,78 @@ class OpenSearchStore(BaseStore):
             pending = [entry for entry in fresh if key_of(entry[0].document.id) in conflicts]
             if not pending:
                 return total
-        raise ConflictError(f"{self._cluster.label}: other processes keep writing the same documents; try again")
+        raise self._busy()
+
+    def set_metadata(
+        self,
+        changes: Mapping[str, Metadata],
+        vectors: Mapping[str, NDArray[np.float32]] | None = None,
+        embedder: str | None = None,
+        *,
+        replace: bool = False,
+    ) -> MetadataResult:
+        """See `Store`; each document is written on the condition that it is still the one read, or else read again."""
+        vectors = vectors or {}
+        if vectors:
+            self._fix_embedder(embedder or "", len(next(iter(vectors.values()))))
+        records = self._editable(changes)
+        edits(changes, _documents(changes, records), replace=replace)  # all are checked before the first is written
+        results = []
+        for part in batched(changes, _TOGETHER):
+            values = {id_: changes[id_] for id_ in part}
+            results.append(self._edit(values, records, vectors, replace=replace))
+        return MetadataResult(
+            sum((result.counts for result in results), AddResult()),
+            tuple(dict.fromkeys(text for result in results for text in result.texts)),
+            tuple(id_ for result in results for id_ in result.remaining),
+        )
+
+    def _edit(
+        self,
+        changes: Mapping[str, Metadata],
+        records: Mapping[str, Any],
+        vectors: Mapping[str, NDArray[np.float32]],
+        *,
+        replace: bool,
+    ) -> MetadataResult:
+        """Change documents whose records have been read, and read them again if others have changed them meanwhile."""
+        counts = AddResult()
+        missing: dict[str, str] = {}  # by id, the searchable text without a vector
+        for _ in range(_TRIES):
+            lines: list[Mapping[str, Any]] = []
+            for edit in edits(changes, _documents(changes, records), replace=replace):
+                record = records[key_of(edit.id)]
+                blob = record["_source"].get("stored_vector")
+                vector = None if blob is None else unpacked(blob)
+                if vector is not None and edit.retitled:
+                    if edit.searchable not in vectors:
+                        missing[edit.id] = edit.searchable
+                        continue
+                    [vector] = directions(vectors[edit.searchable][None], [edit.prepared])
+                digest = _digest(edit.prepared, vector)
+                if record["_source"]["digest"] == digest[0]:
+                    counts += AddResult(unchanged=1)
+                else:
+                    body = _body(edit.prepared, vector, digest, record["_source"]["order"])
+                    lines += [_action(key_of(edit.id), record), body]
+            conflicts: set[str] = set()
+            if lines:
+                self._advance()
+                conflicts, _, updated = self._bulk_write(lines, records)
+                counts += AddResult(updated=updated)
+            if not conflicts:
+                return MetadataResult(counts, tuple(missing.values()), tuple(missing))
+            changes = {id_: values for id_, values in changes.items() if key_of(id_) in conflicts}
+            records = self._editable(changes)
+        raise self._busy()
+
+    def _editable(self, ids: Iterable[str]) -> dict[str, Any]:
+        """Return the records of documents, by key, with all that is needed to write them again."""
+        fields = ["id", "text", "metadata", "digest", "order", "stored_vector"]
+        return self._records([key_of(id_) for id_ in ids if storable(id_)], fields)
+
+    def _busy(self) -> ConflictError:
+        return ConflictError(f"{self._cluster.label}: other processes keep writing the same documents; try again")
 
     def _bulk_write(self, lines: Sequence[Mapping[str, Any]], records: Mapping[str, Any]) -> tuple[set[str], int, int]:
         """Send the actions; return the keys that others have changed meanwhile, and the numbers added and updated."""
@@ -575,7 +648,7 @@ class OpenSearchStore(BaseStore):
             number += int(answer["deleted"])
             if not answer["version_conflicts"]:
                 return number
-        raise ConflictError(f"{self._cluster.label}: other processes keep writing the same documents; try again")
+        raise self._busy()
 
     def rebuild(self) -> None:
         """Recompute words and facts from the documents; nothing is embedded again."""
@@ -669,6 +742,12 @@ class OpenSearchStore(BaseStore):
 
     def close(self) -> None:
         """See `Store`; the connections belong to the backend, which closes them."""
+
+
+def _documents(ids: Iterable[str], records: Mapping[str, Any]) -> list[Document | None]:
+    """Return the documents of these ids among records by key, None for those that are not there."""
+    keys = [key_of(id_) if storable(id_) else "" for id_ in ids]
+    return [_document(records[key]["_source"]) if key in records else None for key in keys]
 
 
 def _document(source: Mapping[str, Any]) -> Document:

@@ -27,6 +27,7 @@ from pointsman.store.base import (
     Capability,
     Lists,
     Look,
+    MetadataResult,
     Page,
     Scale,
     Scores,
@@ -49,6 +50,7 @@ from pointsman.store.prepared import (
     Prepared,
     direction,
     directions,
+    edits,
     metadata_of,
     position,
     prepare,
@@ -56,7 +58,7 @@ from pointsman.store.prepared import (
     storable,
 )
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.types import AddResult, Document
+from pointsman.types import AddResult, Document, Metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -397,16 +399,106 @@ class PostgresStore(BaseStore):
             replaced = [existing[item.document.id].id for item in items if item.document.id in existing]
             new_ids = iter(_new_ids(cursor, tables.doc, len(items) - len(replaced)))
             ids = [existing[i.document.id].id if i.document.id in existing else next(new_ids) for i in items]
-            tokens = [Counter(DEFAULT_ANALYZER.tokens(item.document.searchable)) for item in items]
-            lengths = [counter.total() for counter in tokens]
-            old_tokens = self._tokens_of(cursor, replaced)
-            self._write_documents(cursor, items, ids, lengths, state.seq + 1, replaced)
+            more_tokens = self._write_texts(cursor, items, ids, state.seq + 1, replaced)
             if vectors is not None:
                 _copy_vectors(cursor, tables.vec, ids, [digests[place] for place in fresh], vectors[fresh])
-            self._write_postings(cursor, old_tokens, list(zip(ids, tokens, lengths, strict=True)))
-            before = sum(counter.total() for _, counter in old_tokens)
-            self._advance(cursor, len(items) - len(replaced), sum(lengths) - before)
+            self._advance(cursor, len(items) - len(replaced), more_tokens)
         return AddResult(len(items) - len(replaced), len(replaced), unchanged)
+
+    def set_metadata(
+        self,
+        changes: Mapping[str, Metadata],
+        vectors: Mapping[str, NDArray[np.float32]] | None = None,
+        embedder: str | None = None,
+        *,
+        replace: bool = False,
+    ) -> MetadataResult:
+        """See `Store`; one transaction, which locks the dataset's row as every writer does."""
+        if not changes:
+            return MetadataResult(AddResult())
+        result = self._connections.run(
+            lambda connection: self._edit(connection, changes, vectors or {}, embedder or "", replace=replace)
+        )
+        if result.counts.updated:
+            self._statistics = None
+        return result
+
+    def _edit(
+        self,
+        connection: Connection[Any],
+        changes: Mapping[str, Metadata],
+        vectors: Mapping[str, NDArray[np.float32]],
+        name: str,
+        *,
+        replace: bool,
+    ) -> MetadataResult:
+        with connection.transaction(), connection.cursor(binary=True) as cursor:
+            state = self._locked(cursor)
+            cursor.execute(
+                _sql(f"{self._select} where d.key = any(%s::text[])"),
+                ([escaped(id_) for id_ in changes if storable(id_)],),
+            )
+            rows = cursor.fetchall()
+            stored = {document.id: document for document in (_document(*row[1:]) for row in rows)}
+            changed = edits(changes, list(map(stored.get, changes)), replace=replace)
+            existing = self._existing(
+                cursor, [edit.prepared for edit in changed], with_vectors=state.dimensions is not None
+            )
+            fresh = [edit for edit in changed if existing[edit.id].digest != edit.prepared.digest]
+            embedded = [edit for edit in fresh if edit.retitled and existing[edit.id].vector is not None]
+            texts = tuple(dict.fromkeys(edit.searchable for edit in embedded if edit.searchable not in vectors))
+            if texts:
+                return MetadataResult(AddResult(), texts, tuple(changes))
+            counts = AddResult(0, len(fresh), len(changed) - len(fresh))
+            if not fresh:
+                return MetadataResult(counts)
+            self._write_metadata(
+                cursor, [(existing[edit.id].id, edit.prepared) for edit in fresh if not edit.retitled], state.seq + 1
+            )
+            retitled = [edit for edit in fresh if edit.retitled]
+            ids = [existing[edit.id].id for edit in retitled]
+            more_tokens = (
+                self._write_texts(cursor, [edit.prepared for edit in retitled], ids, state.seq + 1, ids) if ids else 0
+            )
+            if embedded:
+                matrix = np.array([vectors[edit.searchable] for edit in embedded], np.float32)
+                matrix = directions(matrix, [edit.prepared for edit in embedded])
+                self._fix_embedder(cursor, state, name, matrix.shape[1])
+                ids = [existing[edit.id].id for edit in embedded]
+                _copy_vectors(cursor, self._tables.vec, ids, [_vector_digest(row) for row in matrix], matrix)
+            self._advance(cursor, 0, more_tokens)
+        return MetadataResult(counts)
+
+    def _write_metadata(self, cursor: Cursor[Any], items: Sequence[tuple[int, Prepared]], seq: int) -> None:
+        """Replace the metadata of documents by number; words and vectors stay."""
+        if not items:
+            return
+        ids = [id_ for id_, _ in items]
+        cursor.execute(
+            _sql(
+                f"update {self._tables.doc} d set seq = %s, digest = u.digest, facts = u.facts::jsonb "
+                "from unnest(%s::int[], %s::bytea[], %s::text[]) u(id, digest, facts) where d.id = u.id"
+            ),
+            (seq, ids, [item.digest for _, item in items], [facts_of(item.document.metadata) for _, item in items]),
+        )
+        cursor.execute(
+            _sql(
+                f"update {self._tables.body} y set metadata = u.metadata "
+                "from unnest(%s::int[], %s::text[]) u(id, metadata) where y.id = u.id"
+            ),
+            (ids, [item.metadata for _, item in items]),
+        )
+
+    def _write_texts(
+        self, cursor: Cursor[Any], items: Sequence[Prepared], ids: Sequence[int], seq: int, replaced: Sequence[int]
+    ) -> int:
+        """Write documents and their postings, without vectors; return how many tokens there are more than before."""
+        tokens = [Counter(DEFAULT_ANALYZER.tokens(item.document.searchable)) for item in items]
+        lengths = [counter.total() for counter in tokens]
+        old_tokens = self._tokens_of(cursor, replaced)
+        self._write_documents(cursor, items, ids, lengths, seq, replaced)
+        self._write_postings(cursor, old_tokens, list(zip(ids, tokens, lengths, strict=True)))
+        return sum(lengths) - sum(counter.total() for _, counter in old_tokens)
 
     def _embed(
         self, connection: Connection[Any], prepared: Sequence[Prepared], vectors: NDArray[np.float32], name: str
