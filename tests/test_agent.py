@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -338,3 +339,27 @@ def test_any_reply_can_be_read_or_is_complained_about(reply: str) -> None:
 def test_what_cannot_be_used_is_said(make: Callable[[], object], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         make()
+
+
+class TestResultAsString:
+    def test_run_returns_the_answer_as_a_str_with_its_steps(self) -> None:
+        result = run(Scripted("Thought: easy\nFinal Answer: 42"), ECHO)
+        assert isinstance(result, str)
+        assert (result, result.answer, result.stopped, result.steps) == ("42", "42", "answer", ())
+
+    def test_run_without_an_answer_prints_the_reason(self) -> None:
+        result = run(Scripted(*["no idea what to write"] * 3), ECHO)
+        assert result.answer is None
+        assert str(result).startswith("no answer: two replies in a row could not be read")
+
+    def test_failed_tool_prints_its_error(self) -> None:
+        def fails(task: str) -> str:
+            raise OSError("disk on fire")
+
+        agent = ReActAgent([Tool("only", "x", fails)], Chosen(0))
+        assert agent.run("x") == "no answer: only failed: OSError: disk on fire"
+
+    def test_result_survives_pickling(self) -> None:
+        result = run(Scripted("Thought: easy\nFinal Answer: 42"), ECHO)
+        copied = pickle.loads(pickle.dumps(result))
+        assert (copied, copied.stopped, copied.selection) == (result, result.stopped, result.selection)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -310,7 +311,7 @@ class TestRequests:
 
     def test_the_named_strategies_are_those_there_are(self) -> None:
         shipped = {n for n in STRATEGIES.names() if STRATEGIES.get(n).__module__.startswith("pointsman.")}
-        assert set(get_args(StrategyName)) == {"auto", *LISTS, *shipped}
+        assert set(get_args(StrategyName)) == {"auto", "dense", *LISTS, *shipped}
 
     def test_an_unknown_dataset_of_a_workflow(self, workspace: Workspace) -> None:
         with pytest.raises(UnknownNameError, match="rails"):
@@ -557,3 +558,18 @@ class TestWhatUsersBring:
             with pytest.raises(InputError, match="from 1 up"):
                 manager.search("railway", k)  # type: ignore[arg-type]
         manager.close()
+
+
+class TestDense:
+    """``dense``, the route of `router_select`, is another name of vector search."""
+
+    def test_every_option_that_names_a_strategy_takes_dense(self, workspace: Workspace) -> None:
+        expected = workspace.search("railway switch", 2, strategy="vector").plan.strategy
+        assert workspace.search("railway switch", 2, strategy="dense").plan.strategy == expected == "vector"
+        assert Stages(strategy="dense").strategy == "vector"
+        service = EnhancedRetrievalService(Settings(default_retrieval_strategy="dense"), workspace)
+        assert service.search_sync("railway switch", 2).strategy == "vector"
+
+    def test_bundle_is_a_question(self) -> None:
+        bundle: Any = SimpleNamespace(query_str="railway switch")
+        assert SearchRequest.of(bundle).query == SearchRequest.of("railway switch").query

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pointsman.errors import InputError
 from pointsman.selector import heuristic
-from pointsman.selector.heuristic import ROUTER_SELECT_TOOL, router_select
+from pointsman.selector.heuristic import ROUTER_SELECT_TOOL, Route, router_select
 
 SHORT = ("bm25", "short_or_entity_numeric")
 TALK = ("dense", "conversational_or_long")
@@ -224,3 +224,24 @@ def str_of_src() -> str:
     import pointsman
 
     return str(pointsman.__file__).rpartition("/pointsman/")[0]
+
+
+class TestRules:
+    """Rules of one's own come before the built-in ones."""
+
+    @staticmethod
+    def part_number(query: str) -> tuple[Route, str] | None:
+        return ("bm25", "part_number") if query.startswith("PN-") else None
+
+    def test_first_rule_that_answers_decides(self) -> None:
+        rules = [self.part_number, lambda _: ("hybrid", "always")]
+        assert router_select("PN-77 why does it leak?", rules) == {"route": "bm25", "reasons": ["part_number"]}
+        assert router_select("why does it leak?", rules=rules) == {"route": "hybrid", "reasons": ["always"]}
+
+    def test_built_in_rules_decide_when_no_rule_answers(self) -> None:
+        assert router_select("почему небо голубое", [self.part_number]) == router_select("почему небо голубое")
+
+    @pytest.mark.parametrize("rule", ["bm25", lambda _: "bm25", lambda _: ("keyword", "x"), lambda _: ("bm25", 1)])
+    def test_invalid_rule_is_refused(self, rule: object) -> None:
+        with pytest.raises(InputError, match="rule"):
+            router_select("x", [rule])  # type: ignore[list-item]

@@ -192,7 +192,7 @@ def test_retrievers_and_several_sources_are_searched_together(search: Search, da
     [
         (("railway", 0), "from 1 up"),
         (("railway", 5, "nonsense"), "no strategy named 'nonsense'"),
-        ((3,), "a question is a str or a Query"),
+        ((3,), "a query's text is a str, not int"),
     ],
 )
 def test_what_cannot_be_asked_is_an_input_error(

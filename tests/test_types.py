@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -127,3 +128,17 @@ def test_every_error_pickles_as_a_pool_of_processes_needs_it(kind: type[Pointsma
 def test_one_other_is_singular() -> None:
     assert _missed(Step("retrieve", "bm25", None, None, 1)) == "bm25 holds 1 other"
     assert _missed(Step("retrieve", "bm25", None, None, 2)) == "bm25 holds 2 others"
+
+
+class TestQueryBundle:
+    """LlamaIndex's query, or anything of its form."""
+
+    def test_text_of_a_bundle_is_the_query(self) -> None:
+        schema = pytest.importorskip("llama_index.core.schema")
+        assert Query.of(schema.QueryBundle("what is a quince?")) == Query("what is a quince?")
+
+    @pytest.mark.parametrize("name", ["embedding", "custom_embedding_strs", "image_path"])
+    def test_bundle_with_other_things_to_search_by_is_refused(self, name: str) -> None:
+        bundle = SimpleNamespace(query_str="x", **{name: ["y"]})
+        with pytest.raises(InputError, match=f"not by the {name} of a bundle"):
+            Query.of(bundle)  # type: ignore[arg-type]

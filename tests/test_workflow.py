@@ -227,7 +227,7 @@ def test_what_cannot_be_asked(datasets: tuple[Dataset, Dataset]) -> None:
         workflow.search("rail", [datasets[0], datasets[0]])
     with pytest.raises(InputError, match="has retrieve and aretrieve"):
         workflow.search("rail", [object()])
-    with pytest.raises(InputError, match="a question is a str or a Query"):
+    with pytest.raises(InputError, match="a query's text is a str"):
         workflow.search(7, datasets)  # type: ignore[arg-type]
 
 

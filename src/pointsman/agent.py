@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from pointsman._twins import in_thread, wait_for
 from pointsman.errors import InputError
@@ -136,9 +136,10 @@ class AgentStep:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentResult:
-    """The result of a run.
+class AgentResult(str):
+    """The result of a run: the answer as a string, with how it came about.
+
+    A run without an answer is the string ``"no answer: "`` and the reason, so that it is never printed as nothing.
 
     Attributes:
         answer: the answer; None if the run ended without one.
@@ -149,14 +150,41 @@ class AgentResult:
         selection: the selector's result for them.
     """
 
+    __slots__ = ("answer", "selection", "steps", "stopped", "tools")
+
     answer: str | None
     steps: tuple[AgentStep, ...]
     stopped: Stop
     tools: tuple[str, ...]
     selection: SelectorResult
 
-    def __str__(self) -> str:
-        return self.answer or ""
+    def __new__(
+        cls,
+        answer: str | None,
+        steps: tuple[AgentStep, ...],
+        stopped: Stop,
+        tools: tuple[str, ...],
+        selection: SelectorResult,
+    ) -> Self:
+        """Build the string from the answer, or from the reason why there is none."""
+        result = super().__new__(cls, _reason(steps, stopped) if answer is None else answer)
+        result.answer, result.steps, result.stopped = answer, steps, stopped
+        result.tools, result.selection = tools, selection
+        return result
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return self.answer, self.steps, self.stopped, self.tools, self.selection
+
+
+def _reason(steps: Sequence[AgentStep], stopped: Stop) -> str:
+    """Return why a run ended without an answer."""
+    error = steps[-1].error if steps else None
+    why = {
+        "max_steps": f"the model gave none within {len(steps)} steps; allow more with max_steps",
+        "malformed": "two replies in a row could not be read",
+        "cancelled": "the run was cancelled",
+    }.get(stopped, stopped)
+    return f"no answer: {why if error is None else error if stopped == 'tool_failed' else f'{why} ({error})'}"
 
 
 @dataclass(frozen=True, slots=True)

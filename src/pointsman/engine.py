@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, PointsmanError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.models.chosen import model_for
-from pointsman.registry import STRATEGIES, Registry
+from pointsman.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.request import SearchRequest
 from pointsman.retrieval.budget import Budget
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
@@ -91,6 +91,7 @@ class Stages:
     def __post_init__(self) -> None:
         check_top_k(self.depth)
         Deadline(self.timeout)
+        object.__setattr__(self, "strategy", STRATEGY_ALIASES.get(self.strategy, self.strategy))
         if not isinstance(self.policy, Policy | None):
             raise InputError(f"a policy is a Policy or None, not {self.policy!r:.80}")
         if not isinstance(self.breaker, Breaker):
@@ -303,6 +304,7 @@ class Engine:
             return name, Decision("strategy", name, "workflow", "the workflow's own strategy"), None
         if settings.default_retrieval_strategy != "auto":
             name = settings.default_retrieval_strategy
+            name = STRATEGY_ALIASES.get(name, name)
             self.check_name(name)
             return name, Decision("strategy", name, "settings", "the default_retrieval_strategy of the settings"), None
         if self.looks_decide(request) and len(request.queries) == 1:
@@ -594,7 +596,7 @@ class Engine:
         Raises:
             UnknownNameError: no strategy has this name.
         """
-        if name not in ("auto", *LISTS) and name not in self.registry.names():
+        if name not in ("auto", *LISTS, *STRATEGY_ALIASES) and name not in self.registry.names():
             raise UnknownNameError("strategy", name, ("auto", *LISTS, *self.registry.names()))
 
 

@@ -159,6 +159,9 @@ STRATEGIES: Final[Registry[Any]] = Registry("strategy", builtin="pointsman.strat
 """Retrieval strategies: ``factory(*sources, llm=None, **options)`` creates one; the factory's ``needs_llm`` says
 whether a language model is required."""
 
+STRATEGY_ALIASES: Final = {"dense": "vector"}
+"""Other names of built-in strategies: vector search is called dense by `pointsman.router_select`."""
+
 STORES: Final[Registry[Any]] = Registry("store", builtin="pointsman.store.builtin")
 """Backends of workspaces: ``factory(url, **options)`` creates the `pointsman.store.backend.Backend` for a URL; the name
 is the URL's scheme."""

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NewType, Self, TypedDict
 
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, parse_optional
+from pointsman.registry import STRATEGY_ALIASES
 from pointsman.retrieval.dispatch import Deadline
 from pointsman.retrieval.effort import EFFORTS, EffortName, Limits
 from pointsman.retrieval.refine import BaseRefiner
@@ -25,6 +26,7 @@ StrategyName = Literal[
     "auto",
     "bm25",
     "vector",
+    "dense",
     "hybrid",
     "rrf",
     "weighted_rrf",
@@ -41,7 +43,7 @@ StrategyName = Literal[
     "query2doc",
     "sparse",
 ]
-"""The built-in strategies."""
+"""The built-in strategies; ``"dense"`` is another name of ``"vector"``."""
 
 
 class _CommonOptions(TypedDict, total=False):
@@ -155,9 +157,7 @@ class SearchRequest:
         if unknown := values.keys() - _NAMES:
             raise InputError(_unknown("option of a search", min(unknown), ("k", *sorted(_NAMES), "filters")))
         parsed = None if filters is None else parse_optional(filters)  # usually None, and quick
-        several = [query] if isinstance(query, (str, Query)) else query
-        if not isinstance(several, Sequence):
-            raise InputError(f"a question is a str or a Query, not {type(query).__name__}: {query!r:.80}")
+        several = query if isinstance(query, Sequence) and not isinstance(query, str) else [query]
         names = values.get("datasets")
         if names is not None:
             values["datasets"] = _names(names)
@@ -167,6 +167,7 @@ class SearchRequest:
         check_top_k(self.k)
         if not isinstance(self.strategy, str):
             raise InputError(f"strategy is a name such as 'auto' or 'hybrid', not {self.strategy!r:.80}")
+        object.__setattr__(self, "strategy", STRATEGY_ALIASES.get(self.strategy, self.strategy))
         for name in ("rerank", "refuse"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, (bool, BaseRefiner)):

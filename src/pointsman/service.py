@@ -11,7 +11,7 @@ from pointsman.engine import Engine, Stages
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.models.base import as_embedder, names_for_people
 from pointsman.models.chosen import ChosenLLM, SettingsModels, model_for
-from pointsman.registry import STRATEGIES, Registry
+from pointsman.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.request import SearchRequest, ServiceOptions
 from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.foreign import SimilarityRetriever
@@ -129,7 +129,7 @@ class EnhancedRetrievalService:
             RetrievalError: nothing could be searched; it carries all causes.
         """
         request = _request(query, k, strategy, use_rerank, options)
-        sources = await in_thread(self._sources, strategy)  # opens files the first time
+        sources = await in_thread(self._sources, request.strategy)  # opens files the first time
         return ServiceHits(await self.engine.asearch(request, sources), self._recommendation(request, sources))
 
     asearch = search
@@ -143,7 +143,8 @@ class EnhancedRetrievalService:
         **options: Unpack[ServiceOptions],
     ) -> ServiceHits:
         """Synchronous version of `search`; needs no event loop, and works inside a running one."""
-        request, sources = _request(query, k, strategy, use_rerank, options), self._sources(strategy)
+        request = _request(query, k, strategy, use_rerank, options)
+        sources = self._sources(request.strategy)
         return ServiceHits(self.engine.search(request, sources), self._recommendation(request, sources))
 
     def recommend_strategy(self, query: str | Query) -> Recommendation:
@@ -242,7 +243,7 @@ class EnhancedRetrievalService:
         if self._foreign is not None:
             for default in (self.engine.stages.strategy, self.config.default_retrieval_strategy):
                 strategy = default if strategy == "auto" else strategy
-            words, near = LISTS.get(strategy, (True, True))
+            words, near = LISTS.get(STRATEGY_ALIASES.get(strategy, strategy), (True, True))
             available = {"bm25": words, "vector": near}
             foreign = [store for name, store in self._foreign.items() if available[name]]
             if not foreign:

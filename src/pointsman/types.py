@@ -96,13 +96,29 @@ class Query:
 
     @classmethod
     def of(cls, query: str | Query, filters: Filter | None = None) -> Query:
-        """Convert a string to a query; ``filters``, if given, replace the query's own."""
-        query = query if isinstance(query, Query) else cls(query)
+        """Convert a string or LlamaIndex's ``QueryBundle`` to a query; ``filters``, if given, replace the query's own.
+
+        Raises:
+            InputError: it is neither, or a bundle with texts or vectors of its own to search by.
+        """
+        if not isinstance(query, Query):
+            query = cls(query if isinstance(query, str) else _text_of_bundle(query))
         return query if filters is None else replace(query, filters=filters)
 
     def for_method(self, method: Callable[..., Any]) -> str | Query:
         """Return the query in the form that a user's method takes: the text, if its parameter is annotated ``str``."""
         return self.text if _takes_text(method) else self
+
+
+def _text_of_bundle(query: Any) -> Any:
+    """Return the text of LlamaIndex's ``QueryBundle``; anything else unchanged."""
+    text = getattr(query, "query_str", None)
+    if not isinstance(text, str):
+        return query
+    for name in ("embedding", "custom_embedding_strs", "image_path"):
+        if getattr(query, name, None) is not None:
+            raise InputError(f"a query is searched by its text, not by the {name} of a bundle; pass its query_str")
+    return text
 
 
 @lru_cache(256)

@@ -16,6 +16,7 @@ from pointsman.evaluation.collection import TestCollection, read_collection
 from pointsman.evaluation.metrics import measure
 from pointsman.evaluation.report import Report, StrategyReport
 from pointsman.registry import STRATEGIES as STRATEGY_NAMES
+from pointsman.registry import STRATEGY_ALIASES
 from pointsman.request import RegisteredStrategy
 from pointsman.retrieval.pool import DEPTH, LISTS
 from pointsman.types import check_top_k
@@ -74,7 +75,8 @@ def evaluate(
     Raises:
         InputError: the folder, a strategy or a number is invalid.
     """
-    names = tuple(dict.fromkeys([strategies] if isinstance(strategies, str) else strategies))
+    strategies = [strategies] if isinstance(strategies, str) else strategies
+    names = tuple(dict.fromkeys(STRATEGY_ALIASES.get(name, name) for name in strategies))
     if not names:
         raise InputError(f"no strategy to evaluate; name some of {', '.join(('auto', *LISTS))}, or all")
     compared = "all" in names

@@ -59,20 +59,20 @@ class SelectorResult:
     """The selected choices, best first.
 
     Attributes:
-        selections: empty if the selector abstains: no choice fits.
+        selections: a list; empty if the selector abstains: no choice fits.
         confidence: 0 to 1, the selector's own estimate that its first selection is right; None if it has no estimate.
             Each selector documents the meaning of its number.
         fallback: None, or why the selector did not decide as intended and what it did instead.
         notes: how the answer was read leniently, such as an unknown number that was dropped.
     """
 
-    selections: Sequence[SingleSelection]
+    selections: Sequence[SingleSelection] = field(hash=False)
     confidence: float | None = None
     fallback: Fallback | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "selections", tuple(self.selections))
+        object.__setattr__(self, "selections", list(self.selections))
 
     @property
     def abstained(self) -> bool:

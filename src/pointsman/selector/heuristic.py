@@ -19,12 +19,17 @@ correspond to 4, 10 and 32 Chinese ones.
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, TypedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypedDict, get_args
 
 from pointsman.errors import InputError
 from pointsman.grammar import CONVERSATIONAL, FILTERS, FUNCTION, HAN, HAN_PER_WORD, HAN_RUN, plain
 
 Route = Literal["bm25", "dense", "hybrid"]
+ROUTES: Final = get_args(Route)
+
+RouteRule = Callable[[str], tuple[Route, str] | None]
+"""A rule of one's own for `router_select`: takes the query; returns a route and the reason, or None to pass it on."""
 
 
 class RouteChoice(TypedDict):
@@ -72,17 +77,25 @@ _FILTER = re.compile(f":(?:{'|'.join(name[::-1] for name in FILTERS)})(?![^\\W{H
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]+")
 
 
-def router_select(query: str) -> RouteChoice:
+def router_select(query: str, rules: Sequence[RouteRule] = ()) -> RouteChoice:
     """Choose between bm25, dense and hybrid search by the form of a query.
 
     Time is linear in the length of the query; an empty query counts as very short.
+
+    Args:
+        query: the query as it was written.
+        rules: further rules, asked in order before the built-in ones; the first that answers decides.
 
     Returns:
         ``{"route": "bm25" | "dense" | "hybrid", "reasons": [...]}``.
 
     Raises:
-        InputError: the query is not a string.
+        InputError: the query is not a string, or a rule is not callable or returns something else.
 
+    >>> def part_numbers(query: str) -> tuple[Route, str] | None:
+    ...     return ("bm25", "part_number") if query.startswith("PN-") else None
+    >>> router_select("PN-77 how do I mount it", rules=[part_numbers])
+    {'route': 'bm25', 'reasons': ['part_number']}
     >>> router_select("дата создания")
     {'route': 'bm25', 'reasons': ['short_or_entity_numeric']}
     >>> router_select("为什么天空是蓝色的")
@@ -90,7 +103,13 @@ def router_select(query: str) -> RouteChoice:
     """
     if not isinstance(query, str):
         raise InputError(f"a query is a str, not {type(query).__name__}: {query!r:.80}")
-    text = plain(query)
+    for rule in rules:
+        if (choice := _apply(rule, query)) is not None:
+            return choice
+    return _by_form(plain(query))
+
+
+def _by_form(text: str) -> RouteChoice:
     if ":" in text and _FILTER.search(text[::-1]):
         return {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
     exact = _NUMBER.search(text) is not None or _ENTITY.search(text) is not None
@@ -108,6 +127,18 @@ def router_select(query: str) -> RouteChoice:
     return (
         {"route": "hybrid", "reasons": ["mixed_signals"]} if exact else {"route": "dense", "reasons": ["default_dense"]}
     )
+
+
+def _apply(rule: RouteRule, query: str) -> RouteChoice | None:
+    if not callable(rule):
+        raise InputError(f"a rule takes the query and returns (route, reason) or None; {rule!r:.80} is not callable")
+    decision: object = rule(query)
+    if decision is None:
+        return None
+    match decision:
+        case ("bm25" | "dense" | "hybrid" as route, str(reason)):
+            return {"route": route, "reasons": [reason]}
+    raise InputError(f"a rule returns one of {', '.join(ROUTES)} with a reason, or None, not {decision!r:.80}")
 
 
 def _length(text: str) -> float:

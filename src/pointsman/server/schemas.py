@@ -57,8 +57,8 @@ class SearchOptions(_Request):
         Field(
             min_length=1,
             max_length=64,
-            description="`auto`, a list (`bm25`, `vector`, `hybrid`), a fusion method (`rrf`, `z_score` …) or a "
-            "strategy (`hyde`, `query2doc`, `decomposition`, `multi_query`, `compression` …).",
+            description="`auto`, a list (`bm25`, `vector` or `dense`, `hybrid`), a fusion method (`rrf`, "
+            "`z_score` …) or a strategy (`hyde`, `query2doc`, `decomposition`, `multi_query`, `compression` …).",
         ),
     ] = "auto"
     use_rerank: Annotated[bool | None, Field(description="Whether to rerank; default: as configured.")] = None

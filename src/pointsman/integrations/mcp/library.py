@@ -9,6 +9,7 @@ from pointsman.errors import InputError
 from pointsman.integrations.mcp.grep import ALL_BYTES, TextIndex
 from pointsman.integrations.mcp.latest import Latest
 from pointsman.integrations.mcp.plain import sound
+from pointsman.registry import STRATEGY_ALIASES
 from pointsman.server.problems import Problem
 from pointsman.types import Message, Query
 from pointsman.workspace import existing
@@ -123,7 +124,7 @@ class Library:
             InputError: the strategy does not exist or lacks a model.
         """
         names = [dataset.name for dataset in self.chosen(access, arguments.datasets)]
-        name, engine = arguments.strategy, self.workspace.engine
+        name, engine = STRATEGY_ALIASES.get(arguments.strategy, arguments.strategy), self.workspace.engine
         if name not in self.strategies and engine.lack(name, ()) is not None:  # fusion methods are only not offered
             raise InputError(f"there is no strategy {name!r:.80} here; use one of {', '.join(self.strategies)}")
         longest = self.workspace.workflow.timeout
