@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +78,6 @@ def test_queries_and_documents_may_differ() -> None:
     assert embedder.embed_documents(["x"]).tolist() == [[0, 1]]
 
 
-async def _asynchronous(text: str) -> list[float]:
-    return [1.0]
-
-
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -91,7 +89,7 @@ async def _asynchronous(text: str) -> list[float]:
         (3, "not int: 3"),
         (len, "not builtin_function_or_method"),
         (HashingEmbedder, "not ABCMeta"),
-        (type("Later", (), {"embed": staticmethod(_asynchronous)})(), "not Later"),
+        (type("Deaf", (), {"embed": 3})(), "not Deaf"),
     ],
 )
 def test_anything_else_is_refused_by_its_type(source: Any, message: str) -> None:
@@ -100,6 +98,68 @@ def test_anything_else_is_refused_by_its_type(source: Any, message: str) -> None
     for selector in (EmbeddingSelector, DescriptionSelector):
         with pytest.raises(InputError, match=message):
             selector(source)
+
+
+class Asynchronous:
+    """Embeds after waiting, always in one event loop, as a client that keeps connections needs it."""
+
+    def __init__(self) -> None:
+        self.loops: set[int] = set()
+
+    async def embed(self, text: str) -> list[float]:
+        await asyncio.sleep(0)
+        self.loops.add(id(asyncio.get_running_loop()))
+        return [len(text), 1.0]
+
+
+def test_an_asynchronous_embedder_is_taken_as_it_is_from_any_thread_and_loop() -> None:
+    source = Asynchronous()
+    embedder = as_embedder(source)
+    with ThreadPoolExecutor(2) as pool:
+        rows = list(pool.map(embedder.embed_queries, [["a"], ["bb"]]))
+
+    async def inside_a_loop() -> Any:
+        return embedder.embed_documents(["a", "bb"])
+
+    assert np.array_equal(np.concatenate(rows), asyncio.run(inside_a_loop()))
+    assert len(source.loops) == 1
+
+
+class OfLangChain:
+    model = "chain"
+
+    def embed_query(self, text: str) -> list[float]:
+        return [1.0, 0.0]
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [[0.0, 2.0] for _ in texts]
+
+
+class OfLlamaIndex:
+    model_name = "index"
+
+    def get_query_embedding(self, query: str) -> list[float]:
+        return [1.0, 0.0]
+
+    def get_text_embedding_batch(self, texts: list[str]) -> list[list[float]]:
+        return [[0.0, 2.0] for _ in texts]
+
+
+@pytest.mark.parametrize(("source", "name"), [(OfLangChain(), "chain"), (OfLlamaIndex(), "index")])
+def test_models_of_other_frameworks_are_taken_as_they_are(source: Any, name: str) -> None:
+    embedder = as_embedder(source)
+    assert embedder.name == name
+    assert embedder.embed_queries(["x"]).tolist() == [[1, 0]]
+    assert embedder.embed_documents(["x", "y"]).tolist() == [[0, 1], [0, 1]]
+
+
+def test_an_embedder_that_fails_is_named() -> None:
+    class Failing:
+        def embed(self, text: str) -> list[float]:
+            raise TimeoutError("no answer")
+
+    with pytest.raises(ModelError, match="Failing failed: TimeoutError: no answer"):
+        as_embedder(Failing()).embed_queries(["a"])
 
 
 @pytest.mark.parametrize("made", [3.0, [], [[1.0]], ["x"], [float("nan")], None, {"a": 1}])

@@ -270,12 +270,12 @@ def test_a_strategy_without_its_model_is_not_recommended_and_cannot_be_asked_for
     found = service.recommend_strategy("what is a railway switch?")
     assert found.strategy == "hybrid"
     assert "it needs a language model: " in found.reason
-    assert "set DASHSCOPE_API_KEY" in found.reason
+    assert "to dashscope and DASHSCOPE_API_KEY" in found.reason
     assert "hyde" not in dict(found.alternatives)
     hits = search(service, "what is a railway switch?")
     assert hits.strategy == "hybrid"
     assert hits.recommendation == found
-    with pytest.raises(InputError, match=r"'hyde' cannot be used here: it needs .* set DASHSCOPE_API_KEY"):
+    with pytest.raises(InputError, match=r"'hyde' cannot be used here: it needs .* to dashscope and DASHSCOPE_API_KEY"):
         search(service, "switch", 5, "hyde")
 
 
@@ -702,8 +702,9 @@ def test_a_store_without_a_part_does_without_it(search: Search, dataset: Dataset
 def test_language_models_out_of_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = llm_for(Settings(), "hyde")
     assert chosen.llm is None
-    assert "set DASHSCOPE_API_KEY" in chosen.reason
-    made = llm_for(Settings(), "hyde", {"DASHSCOPE_API_KEY": "s3cret"})
+    assert "to dashscope and DASHSCOPE_API_KEY" in chosen.reason
+    assert llm_for(Settings(), "hyde", {"DASHSCOPE_API_KEY": "s3cret"}).llm is None, "a key is no consent"
+    made = llm_for(Settings(hyde_llm_provider="dashscope"), "hyde", {"DASHSCOPE_API_KEY": "s3cret"})
     assert isinstance(made.llm, DashScopeLLM)
     assert "s3cret" not in repr(made)
     local = llm_for(Settings(llm_base_url="http://localhost:1/v1", llm_model="m"))

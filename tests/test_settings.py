@@ -306,9 +306,17 @@ DASHSCOPE, OPENAI, LOCAL = {"DASHSCOPE_API_KEY": "k"}, {"OPENAI_API_KEY": "k"}, 
 @pytest.mark.parametrize(
     ("task", "given", "environ", "wanted"),
     [
-        ("hyde", {}, DASHSCOPE, ("dashscope", "qwen-plus", None, None)),
-        ("hyde", {}, {}, ("dashscope", "qwen-plus", None, "set DASHSCOPE_API_KEY")),
-        ("query2doc", {}, DASHSCOPE, ("dashscope", "qwen-plus", None, None)),
+        # a key in the environment is no consent to send anything to its service
+        (
+            "hyde",
+            {},
+            DASHSCOPE,
+            ("dashscope", "qwen-plus", None, "set hyde_llm_provider or llm_provider to dashsco"),
+        ),
+        ("hyde", {}, {}, ("dashscope", "qwen-plus", None, "to dashscope and DASHSCOPE_API_KEY, or llm_base_url")),
+        ("hyde", {"hyde_llm_provider": "dashscope"}, DASHSCOPE, ("dashscope", "qwen-plus", None, None)),
+        ("hyde", {"llm_provider": "dashscope"}, {}, ("dashscope", "qwen-plus", None, "set DASHSCOPE_API_KEY")),
+        ("query2doc", {"llm_provider": "dashscope"}, DASHSCOPE, ("dashscope", "qwen-plus", None, None)),
         ("general", {}, DASHSCOPE, ("", "", None, "set llm_provider")),
         # one server for everything
         ("hyde", {"llm_provider": LOCAL, "llm_model": "m"}, {}, ("openai_compatible", "m", LOCAL, None)),

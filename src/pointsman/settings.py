@@ -267,18 +267,23 @@ class Settings:
         "language model and no fitted policy)",
     )
 
+    def __new__(cls, **arguments: Any) -> Self:
+        """Note which settings are arguments, which a default that is repeated is too."""
+        settings = super().__new__(cls)
+        object.__setattr__(settings, "_arguments", frozenset(arguments))
+        return settings
+
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
             object.__setattr__(self, item.name, _checked(item, value, "argument"))
-        changed = {item.name for item in fields(self) if getattr(self, item.name) != item.default}
-        _came_from(self, dict.fromkeys(changed, "argument"))
+        _came_from(self, dict.fromkeys(self.__dict__.pop("_arguments"), "argument"))
 
     @property
     def origins(self) -> Mapping[str, str]:
         """The origin of each value: ``"default"``, ``"argument"``, a variable's name, or the file and the key in it.
 
-        In an object built by the constructor, values that differ from their defaults are arguments.
+        In an object built by the constructor, the values given to it are arguments.
         """
         result: Mapping[str, str] = self.__dict__["_origins"]
         return result
@@ -342,8 +347,10 @@ class Settings:
         """Return the language model for a task, or the reason why there is none. Nothing is loaded or called.
 
         The task's own provider applies if it is set, then ``llm_provider`` (``llm_base_url`` alone means
-        ``openai_compatible``), then the default of the task's own provider. ``hyde_model`` applies only to HyDE, and
-        its default only to DashScope; other models come from ``llm_model``, or are the provider's usual one.
+        ``openai_compatible``), then the default of the task's own provider. A default, even with its key in the
+        environment, is no consent: the model counts as missing until a setting names a provider. ``hyde_model`` applies
+        only to HyDE, and its default only to DashScope; other models come from ``llm_model``, or are the provider's
+        usual one.
 
         Args:
             task: one of `TASKS`, or ``"general"``.
@@ -364,6 +371,10 @@ class Settings:
         key = self.llm_api_key_env or _KEYS.get(kind, "")
         temperature = self.hyde_temperature if task == "hyde" else 0.0
         spec = LLMSpec(task, kind, model, address or None, key or None, temperature, self.llm_timeout)
+        if self.origins[source] == "default":
+            needed = "" if environ.get(key) else f" and {key}"
+            consent = f"set {source} or llm_provider to {kind}{needed}, or llm_base_url to a server's address"
+            return replace(spec, missing=f"nothing is sent to a service that no setting names; {consent}")
         if kind == "openai_compatible" and not address:
             return replace(spec, missing=f"{source} is openai_compatible; set llm_base_url to the server's address")
         if not model:

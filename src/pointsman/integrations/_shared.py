@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, ModelError, PointsmanError, UnmetNeedError
-from pointsman.models.base import BaseEmbedder, EmbedFunction, Progress
+from pointsman.models.base import BaseEmbedder, Progress
 from pointsman.retrieval.diversity import mmr
 from pointsman.retrieval.foreign import failed
 from pointsman.types import Document, Hit, Query, check_top_k
@@ -198,49 +198,6 @@ def diverse(
         return []
     rows = np.stack([row for _, row in pairs])
     return [pairs[place][0] for place in mmr([hit.score for hit, _ in pairs], rows @ rows.T, weight, k)]
-
-
-class ForeignEmbedder(EmbedFunction):
-    """Adapter for an embedding model of another framework.
-
-    Args:
-        model: the model.
-        query: embeds a query.
-        documents: embeds documents.
-        name: the model's own name; None: it has none, and vectors are not cached between runs.
-    """
-
-    def __init__(
-        self,
-        model: object,
-        query: Callable[[str], list[float]],
-        documents: Callable[[list[str]], list[list[float]]],
-        name: str | None,
-    ) -> None:
-        super().__init__(_Embeddings(model, query, documents))
-        self.identified = name is not None
-        self._name = name or type(model).__qualname__
-
-
-class _Embeddings:
-    """The methods under the names that `EmbedFunction` expects."""
-
-    def __init__(
-        self, model: object, query: Callable[[str], list[float]], documents: Callable[[list[str]], list[list[float]]]
-    ) -> None:
-        self.model, self.query, self.documents = model, query, documents
-
-    def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
-        try:
-            return [self.query(text) for text in texts]
-        except Exception as error:
-            raise model_error(self.model, error) from error
-
-    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        try:
-            return self.documents(list(texts))
-        except Exception as error:
-            raise model_error(self.model, error) from error
 
 
 def offline_reranker() -> BaseReranker:

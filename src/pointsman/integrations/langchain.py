@@ -30,7 +30,6 @@ from pointsman.filters import (
     parse_optional,
 )
 from pointsman.integrations._shared import (
-    ForeignEmbedder,
     ahits_of,
     check_embeds,
     check_source,
@@ -40,7 +39,7 @@ from pointsman.integrations._shared import (
     offline_reranker,
 )
 from pointsman.llm import BaseLLM, Completion, Usage
-from pointsman.models.base import as_embedder
+from pointsman.models.base import EmbedFunction, as_embedder
 from pointsman.retrieval.foreign import ForeignRetriever, id_for
 from pointsman.types import Document, Hit, check_top_k
 
@@ -165,7 +164,7 @@ class PointsmanVectorStore(VectorStore):
         if dataset is not None and embedding is not None:
             raise InputError("give either a dataset, which has its own embedder, or an embedding")
         if dataset is None:
-            dataset = Dataset("langchain", embedder=None if embedding is None else LangChainEmbedder(embedding))
+            dataset = Dataset("langchain", embedder=None if embedding is None else as_embedder(embedding))
         self.dataset, self.strategy, self.wait = dataset, strategy, wait
         self._embedding = embedding
 
@@ -611,8 +610,8 @@ class LangChainRetriever(ForeignRetriever):
         return Document(item.id or id_for(item.page_content), item.page_content, item.metadata), None
 
 
-class LangChainEmbedder(ForeignEmbedder):
-    """Adapter for LangChain embeddings.
+class LangChainEmbedder(EmbedFunction):
+    """Adapter for LangChain embeddings, if they are to have a name of your own; others are taken as they are.
 
     Args:
         embeddings: the LangChain embeddings.
@@ -621,9 +620,7 @@ class LangChainEmbedder(ForeignEmbedder):
     """
 
     def __init__(self, embeddings: Embeddings, name: str | None = None) -> None:
-        own = name or getattr(embeddings, "model", None) or getattr(embeddings, "model_name", None)
-        own = own if isinstance(own, str) else None
-        super().__init__(embeddings, embeddings.embed_query, embeddings.embed_documents, own)
+        super().__init__(embeddings, name)
 
 
 class LangChainLLM(BaseLLM):

@@ -19,7 +19,6 @@ from pointsman.dataset import Dataset
 from pointsman.errors import FilterError, InputError, MissingDependencyError, UnmetNeedError
 from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, equal_to, one_of
 from pointsman.integrations._shared import (
-    ForeignEmbedder,
     GivenVectors,
     add_in_order,
     ahits_of,
@@ -29,7 +28,7 @@ from pointsman.integrations._shared import (
     hits_of,
     offline_reranker,
 )
-from pointsman.models.base import as_embedder
+from pointsman.models.base import EmbedFunction, as_embedder
 from pointsman.retrieval.foreign import ForeignRetriever
 from pointsman.retrieval.fusion import fuse
 from pointsman.types import Document, Hit, Provenance, Query, Ranked, check_top_k
@@ -518,8 +517,8 @@ class LlamaIndexRetriever(ForeignRetriever):
         return hit_of(item).document, item.score
 
 
-class LlamaIndexEmbedder(ForeignEmbedder):
-    """Adapter for a LlamaIndex embedding model.
+class LlamaIndexEmbedder(EmbedFunction):
+    """Adapter for a LlamaIndex embedding model, if it is to have a name of your own; others are taken as they are.
 
     Args:
         model: the LlamaIndex model.
@@ -528,8 +527,7 @@ class LlamaIndexEmbedder(ForeignEmbedder):
     """
 
     def __init__(self, model: BaseEmbedding, name: str | None = None) -> None:
-        own = name or (None if model.model_name in {"", "unknown"} else model.model_name)
-        super().__init__(model, model.get_query_embedding, model.get_text_embedding_batch, own)
+        super().__init__(model, name)
 
 
 # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────────

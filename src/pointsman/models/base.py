@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from pointsman.errors import InputError, ModelError
+from pointsman.errors import InputError, ModelError, PointsmanError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,19 +86,56 @@ class BaseEmbedder(ABC):
         return self.embed_queries(text)
 
 
-class EmbedFunction(BaseEmbedder):
-    """An `Embedder` around any object that can embed; see `as_embedder`.
+class EmbedMethods(NamedTuple):
+    """The two methods by which an object embeds queries and documents."""
 
-    Its name is the object's name, else that of its class. In the latter case ``identified`` is False: two objects of
-    one class may embed differently, so their vectors must not be cached under that name.
+    queries: str
+    queries_take_list: bool
+    documents: str
+    documents_take_list: bool
+
+    @classmethod
+    def of(cls, source: object) -> EmbedMethods | None:
+        """Return the first pair of methods that an object has; None if it has none."""
+        return next((pair for pair in _METHODS if _can(source, pair.queries) and _can(source, pair.documents)), None)
+
+
+_METHODS: Final = (
+    EmbedMethods("embed_queries", True, "embed_documents", True),
+    EmbedMethods("embed_query", False, "embed_documents", True),  # LangChain
+    EmbedMethods("get_query_embedding", False, "get_text_embedding_batch", True),  # LlamaIndex
+    EmbedMethods("embed", False, "embed", False),
+)
+
+
+class EmbedFunction(BaseEmbedder):
+    """An `Embedder` around any object that can embed, synchronously or asynchronously; see `as_embedder`.
+
+    Its name is the one given, else the object's ``name``, ``model`` or ``model_name``, else that of its class. In the
+    last case ``identified`` is False: two objects of one class may embed differently, so their vectors must not be
+    cached under that name.
+
+    Args:
+        source: the object.
+        name: identifies the model and its settings, and is stored with the vectors.
+
+    Raises:
+        InputError: the object cannot embed.
     """
 
-    def __init__(self, source: Any) -> None:
-        self._source = source
+    def __init__(self, source: Any, name: str | None = None) -> None:
+        methods = EmbedMethods.of(source)
+        if methods is None:
+            raise InputError(
+                "an embedder is an object with embed(text), which gives a vector, or a model of LangChain or "
+                f"LlamaIndex; not {type(source).__name__}: {source!r:.80}"
+            )
+        self._source, self._methods = source, methods
         self._dimensions: int | None = None
-        name = getattr(source, "name", None)
-        self.identified = isinstance(name, str) and bool(name)
-        self._name = str(name) if self.identified else type(source).__qualname__
+        names = (name, *(getattr(source, attribute, None) for attribute in ("name", "model", "model_name")))
+        own = next((text for text in names if isinstance(text, str) and text and text != "unknown"), None)
+        self.identified = own is not None
+        self._name = own or type(source).__qualname__
         spread = getattr(source, "cosine_spread", None)
         self.cosine_spread = spread if isinstance(spread, float) else None
 
@@ -115,24 +156,28 @@ class EmbedFunction(BaseEmbedder):
         """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised; zero vectors stay zero.
 
         Raises:
-            ModelError: the object did not return one finite vector per text, all of the same length.
+            ModelError: the object failed, or did not return one finite vector per text, all of the same length.
         """
-        return self._rows("embed_queries", text_list(texts))
+        return self._rows(self._methods.queries, text_list(texts), takes_list=self._methods.queries_take_list)
 
     def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
         """Like ``embed_queries``."""
-        rows = self._rows("embed_documents", text_list(texts))
+        rows = self._rows(self._methods.documents, text_list(texts), takes_list=self._methods.documents_take_list)
         if on_progress is not None:
             on_progress(len(rows))
         return rows
 
-    def _rows(self, method: str, texts: list[str]) -> NDArray[np.float32]:
+    def _rows(self, method: str, texts: list[str], *, takes_list: bool) -> NDArray[np.float32]:
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
-        vectors = (
-            getattr(self._source, method)(texts) if _has(self._source, method) else list(map(self._source.embed, texts))
-        )
         name = type(self._source).__name__
+        call = getattr(self._source, method)
+        try:
+            vectors = _result(call(texts)) if takes_list else [_result(call(text)) for text in texts]
+        except PointsmanError:
+            raise
+        except Exception as error:
+            raise ModelError(f"{name} failed: {type(error).__name__}: {error}") from error
         try:
             rows = np.asarray(vectors, np.float64)
         except (TypeError, ValueError) as error:
@@ -153,18 +198,50 @@ class EmbedFunction(BaseEmbedder):
         return unit
 
 
+def _result(answer: Any) -> Any:
+    """Return the answer of a method; an awaitable one is waited for."""
+    if not inspect.isawaitable(answer):
+        return answer
+
+    async def waited_for() -> Any:
+        return await answer
+
+    return asyncio.run_coroutine_threadsafe(waited_for(), _event_loop()).result()
+
+
+_loop_starting = threading.Lock()
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of all asynchronous embedders: an HTTP client that they keep belongs to one loop."""
+    with _loop_starting:
+        return _start_event_loop()
+
+
+@cache
+def _start_event_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="embedders", daemon=True).start()
+    return loop
+
+
+if hasattr(os, "register_at_fork"):  # a child has no thread that runs the loop
+    os.register_at_fork(after_in_child=_start_event_loop.cache_clear)
+
+
 def as_embedder(source: Any) -> Embedder:
     """Wrap any object that can embed as an `Embedder`.
 
     Args:
-        source: an `Embedder`, which is returned unchanged; an object with ``embed(text)``, which returns one vector; or
-            one with ``embed_queries`` and ``embed_documents``, which return one vector per text.
+        source: an `Embedder`, which is returned unchanged; an object with ``embed(text)``, which returns one vector;
+            one with ``embed_queries`` and ``embed_documents``, which return one vector per text; or an embedding model
+            of LangChain (``embed_query``) or LlamaIndex (``get_query_embedding``). Methods may be asynchronous.
 
     Raises:
         InputError: it is none of these.
 
     >>> class Length:
-    ...     def embed(self, text):
+    ...     async def embed(self, text):
     ...         return [len(text), 1]
     >>> as_embedder(Length()).embed_queries(["", "a"]).shape
     (2, 2)
@@ -173,22 +250,22 @@ def as_embedder(source: Any) -> Embedder:
         raise InputError(
             f"{source!r:.80} is an embedder's name, not an embedder; load it with pointsman.models.load_embedder"
         )
-    if not isinstance(source, type):
-        both = _has(source, "embed_queries") and _has(source, "embed_documents")
-        if both and _has(source, "name") and _has(source, "dimensions"):
-            embedder: Embedder = source
-            return embedder
-        embed = getattr(source, "embed", None)
-        if both or (callable(embed) and not inspect.iscoroutinefunction(embed)):
-            return EmbedFunction(source)
-    raise InputError(
-        f"an embedder is an object with embed(text), which gives a vector; not {type(source).__name__}: {source!r:.80}"
-    )
+    if not isinstance(source, type) and all(
+        _has(source, name) for name in ("embed_queries", "embed_documents", "name", "dimensions")
+    ):
+        embedder: Embedder = source
+        return embedder
+    return EmbedFunction(source)
 
 
 def _has(source: object, name: str) -> bool:
     """Whether an object declares an attribute; attributes invented by ``__getattr__`` do not count."""
     return inspect.getattr_static(source, name, None) is not None
+
+
+def _can(source: object, name: str) -> bool:
+    """Whether an object declares a method; those of a class do not count, as it has to be made an object first."""
+    return not isinstance(source, type) and _has(source, name) and callable(getattr(source, name, None))
 
 
 class PrefixedEmbedder(BaseEmbedder):
