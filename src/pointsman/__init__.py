@@ -3,7 +3,12 @@
 Public names are loaded when first used, so importing the package is cheap.
 """
 
-from __future__ import annotations
+import sys
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and sys.orig_argv[-len(sys.argv)] in ("pointsman", "-mpointsman"):
+    # "python -m pointsman" is looking for us. It has put the current folder first on the module path, and this may be
+    # the folder to index: its files are documents, not modules, so nothing may be imported before this line but sys.
+    del sys.path[0]
 
 from typing import TYPE_CHECKING
 

@@ -8,15 +8,14 @@ too little text for their width. ``tesseract`` is a system program that reads th
 from __future__ import annotations
 
 import io
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pointsman._processes import NEUTRAL_FOLDER, bare_environment, find_program
 from pointsman.errors import InputError
 from pointsman.ingest.source import Block, ParsedDocument, Problem, clean, outline
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 ENDINGS = frozenset({"png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"})
+_FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "DIB", "GIF")  # Pillow's names of these
 INSTALL = (
     "install an OCR engine to read it: pip install 'pointsman[ocr]', or the program tesseract with the data of its "
     "languages (on Debian: tesseract-ocr tesseract-ocr-rus tesseract-ocr-chi-sim)"
@@ -99,7 +99,7 @@ def opened(data: bytes) -> Image:
     except ImportError as error:
         raise InputError(f"a picture; {INSTALL}") from error
     try:
-        image: Image = images.open(io.BytesIO(data))
+        image: Image = images.open(io.BytesIO(data), formats=_FORMATS)  # others, such as EPS, start programs
         if image.width * image.height > _MOST_PIXELS:
             raise InputError(f"a picture of {image.width} × {image.height} pixels, more than {_MOST_PIXELS} in all")
         image = ImageOps.exif_transpose(image)
@@ -150,12 +150,12 @@ def has_rapidocr() -> bool:
 @cache
 def languages() -> tuple[str, ...]:
     """The supported languages whose tesseract data are installed; empty if tesseract is not installed."""
-    program = shutil.which("tesseract")
+    program = find_program("tesseract")
     if not program:
         return ()
     command = [program, "--list-langs"]
-    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)  # noqa: S603  (fixed)
-    there = process.stdout.split()
+    process = _run(command, b"")
+    there = process.stdout.decode("utf-8", "replace").split()
     return tuple(language for language in _LANGUAGES if language in there)
 
 
@@ -175,12 +175,9 @@ def _tesseract(image: Image) -> Words:
     """Read the picture once; words with very low confidence are left out."""
     data = io.BytesIO()
     image.save(data, "PPM")
-    command = ["tesseract", "stdin", "stdout", "-l", "+".join(languages()), "--psm", "3", "tsv"]
-    one_thread = os.environ | {"OMP_THREAD_LIMIT": "1"}
+    command = [find_program("tesseract") or "", "stdin", "stdout", "-l", "+".join(languages()), "--psm", "3", "tsv"]
     try:
-        process = subprocess.run(  # noqa: S603  (a fixed command)
-            command, input=data.getvalue(), capture_output=True, check=False, timeout=_SECONDS, env=one_thread
-        )
+        process = _run(command, data.getvalue())
     except subprocess.TimeoutExpired:
         return Words()  # another engine may be faster
     lines: dict[tuple[str, ...], list[tuple[str, float]]] = {}
@@ -189,6 +186,14 @@ def _tesseract(image: Image) -> Words:
         if len(fields) == 12 and fields[11].strip() and float(fields[10]) >= _LEAST_CONFIDENCE:
             lines.setdefault(tuple(fields[1:5]), []).append((fields[11], float(fields[10]) / 100))
     return Words(_line(words) for words in lines.values() if any(char.isalnum() for word, _ in words for char in word))
+
+
+def _run(command: list[str], data: bytes) -> subprocess.CompletedProcess[bytes]:
+    """Run tesseract outside of the current folder, where it would look for configuration too."""
+    return subprocess.run(  # noqa: S603  (a fixed command)
+        command, input=data, capture_output=True, check=False, timeout=_SECONDS, cwd=NEUTRAL_FOLDER,
+        env=bare_environment() | {"OMP_THREAD_LIMIT": "1"},
+    )  # fmt: skip
 
 
 _LEAST_CONFIDENCE = 30.0

@@ -7,7 +7,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from pointsman._processes import NEUTRAL_FOLDER, bare_environment, import_path, python_command
 from pointsman.errors import InputError
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP, check_sizes
 from pointsman.ingest.limits import FileLimits
@@ -24,7 +24,7 @@ from pointsman.types import Document
 if TYPE_CHECKING:
     from pointsman.ingest.source import FoundFile
 
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pointsman.ingest.worker import main; main()"
+_START = "from pointsman.ingest.worker import main; main()"
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thread would need memory of its own
 
 
@@ -107,7 +107,7 @@ class FileReader:
         worker = self._worker or _Worker(self._limits)
         self._worker = None  # if the caller stops early, this process has unread answers left
         try:
-            for answer in worker.ask({"path": str(path), "id": identity} | request):
+            for answer in worker.ask({"path": str(path.absolute()), "id": identity} | request):
                 yield answer
                 if answer.get("end") and not answer.get("last"):
                     self._worker = worker
@@ -124,8 +124,9 @@ class _Worker:
         self._patience = 5 * limits.seconds + 5  # for a process that waits, or is kept waiting, without working
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `end`)
         self._process = subprocess.Popen(  # noqa: S603  (our own interpreter and module)
-            [sys.executable, "-c", _START, json.dumps(sys.path)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=os.environ | _ONE_THREAD,
+            python_command(_START, json.dumps(import_path())),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+            env=bare_environment() | _ONE_THREAD, cwd=NEUTRAL_FOLDER,
         )  # fmt: skip
         self._answers = selectors.DefaultSelector()
         self._answers.register(self._pipe.fileno(), selectors.EVENT_READ)

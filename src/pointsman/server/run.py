@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman._descriptors import raise_descriptor_limit
 from pointsman._places import redacted
+from pointsman._processes import isolate_spawned_processes
 from pointsman.errors import InputError, MissingDependencyError
 from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Limits
@@ -108,6 +109,7 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
             return
         from uvicorn.supervisors import Multiprocess
 
+        isolate_spawned_processes()
         os.environ[_VARIABLE] = json.dumps(asdict(options))
         level, workers = options.log_level, options.workers
         limits = _limits(options)

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from pointsman._processes import NEUTRAL_FOLDER, search_path
 from pointsman.errors import DependencyVersionError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -187,7 +188,11 @@ class HttpEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A server to start, reached over its standard input and output."""
+    """A server to start, reached over its standard input and output.
+
+    The command is looked up in the absolute folders of ``PATH``. Without ``cwd`` it starts in the root folder, as the
+    current one may hold files that it would run.
+    """
 
     command: str
     args: tuple[str, ...] = ()
@@ -256,8 +261,12 @@ async def connected(place: Program | Address) -> AsyncIterator[Connection]:
     if isinstance(place, Program):
         from mcp import StdioServerParameters, stdio_client
 
-        environment = None if place.env is None else dict(place.env)
-        parameters = StdioServerParameters(command=place.command, args=list(place.args), env=environment, cwd=place.cwd)
+        parameters = StdioServerParameters(
+            command=place.command,
+            args=list(place.args),
+            env={"PATH": search_path()} | dict(place.env or {}),
+            cwd=place.cwd or NEUTRAL_FOLDER,
+        )
         async with _client(stdio_client(parameters)) as client:
             yield Connection(client)
     else:
