@@ -18,7 +18,7 @@ from store_kit import WORDS, add
 if TYPE_CHECKING:
     from pointsman.store.local.collection import Collection
 
-WITHIN = 0.03
+WITHIN = 1e-6
 
 
 def formula(documents: Mapping[str, Document], query: str) -> dict[str, float]:

@@ -132,14 +132,14 @@ def test_another_store_is_recognised(store: Collection, tmp_path: Path, caplog: 
 
 
 def test_a_damaged_index_is_built_anew(store: Collection, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    manager = BM25IndexManager(tmp_path / "bm25", store.truth, exact=True)
+    manager = BM25IndexManager(tmp_path / "bm25", store.truth)
     manager.build_from_vector_store()
     before = scores(manager, "rail")
     manager.close()
     (file,) = (tmp_path / "bm25" / "index").glob("*.idx")
     (aside := file.with_suffix(".aside")).write_bytes(file.read_bytes()[:-1])
     aside.replace(file)  # shortening a file that is still mapped into memory would end the process
-    again = BM25IndexManager(tmp_path / "bm25", store.truth, exact=True)
+    again = BM25IndexManager(tmp_path / "bm25", store.truth)
     assert scores(again, "rail") == before
     assert any(record.levelno == logging.WARNING for record in caplog.records)
     again.close()

@@ -44,7 +44,6 @@ class BM25IndexManager:
         bm25_b: length normalisation, applied exactly.
         bm25_auto_sync: update the index before every search; if another process maintains it, read what that process
             has written.
-        exact: use the exact formula also for k1 = 1.2 and b = 0.75, where tantivy's scores are within some 3 % of it.
 
     Raises:
         InputError: ``vector_store`` is neither, or a constant is out of range.
@@ -58,7 +57,6 @@ class BM25IndexManager:
         bm25_k1: float = 1.2,
         bm25_b: float = 0.75,
         bm25_auto_sync: bool = True,
-        exact: bool = False,
     ) -> None:
         store = getattr(vector_store, "store", vector_store)  # if a dataset
         vector_store = getattr(getattr(store, "collection", None), "truth", vector_store)
@@ -76,7 +74,6 @@ class BM25IndexManager:
             vector_store,
             k1=bm25_k1,
             b=bm25_b,
-            exact=exact,
             refresh=self._auto_sync if bm25_auto_sync else None,
         )
         self._lock = WriterLock(self.index_path)

@@ -4,13 +4,13 @@ Every commit includes a marker document with the sequence number it has applied 
 the number and the postings reach the disk together or not at all. Catching up deletes and adds by key and is
 therefore idempotent.
 
-tantivy fixes k1 = 1.2 and b = 0.75 and stores document lengths in one byte (scores within some 3 % of the formula).
-If other constants or exact scores are requested, a deeper candidate list is rescored with the formula itself.
-
-tantivy counts deleted documents until a merge happens to remove them. Here documents are scored as if the deleted ones
-had never existed: each term's weight is corrected by the count of living documents. If the mean length differs too,
-the best hits are rescored with the mean length of the living documents; if one byte is too coarse for a document, that
-document is rescored. When deleted documents outnumber living ones, the index is rebuilt; the deletions amortise it.
+tantivy fixes k1 = 1.2 and b = 0.75, rounds document lengths to one byte, takes the mean of the rounded lengths for the
+mean length, and counts deleted documents until a merge happens to remove them. Here documents are scored by the formula
+with the documents that there are: each term's weight is corrected by the count of living documents, and the hits that
+can be among the best are scored again, from the counts of their terms. These counts are stored beside each document's
+postings, so they are committed, checked, merged and deleted with them, and no text is analysed in a search. If other
+constants are requested, a deeper candidate list is scored again in the same way. When deleted documents outnumber
+living ones, the index is rebuilt; the deletions amortise it.
 
 An index is built in a temporary directory that then replaces the old one, so readers never see a partial index.
 
@@ -31,12 +31,12 @@ import tempfile
 import threading
 import weakref
 import zlib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import tantivy
 
@@ -66,19 +66,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 K1, B = 1.2, 0.75  # what tantivy's own scorer uses
-_FORMAT = 1
+_FORMAT = 2
 _MARKER = -1  # key of the marker document
 _HEAP_BYTES = 96_000_000
 _ID_SET = 500  # up to this many allowed keys go into the query itself; above it, hits are masked as they arrive …
 _ID_COST = 4  # … unless that means reading this many times as many hits as there are allowed keys
-_EXACT_DEPTH = 1000  # candidates rescored when exact scores are requested
+_DEEPEST = 1000  # candidates scored by the formula if its constants are not tantivy's, and at most otherwise
 _TIES = 6  # extra documents read to settle ties at the cut
-_LENGTHS_APART = 0.0005  # tolerated relative error of the mean length; scores are off by less
-_WEIGHTS_APART = 0.0003  # tolerated relative error of a word's weight
-_COARSE = 0.055  # tolerated relative error of a score from a length in one byte; half of it remains
+_WEIGHTS_APART = 0.0003  # an error of a word's weight that is tolerated in the choice of candidates
 _COMPACT = 1000  # with fewer deleted documents than this, rebuilding the index never pays
 _RELOADS = 500  # after so many the index is opened again
-_COUNTS_CACHED = 20_000  # documents whose term counts are cached for rescoring
 _CHECKSUMS = "checksums.json"
 # The one kind of file whose name two writes can share: a segment's, with the number of the operation.
 _IN_THE_WAY = re.compile(r"""FileAlreadyExists\("([0-9a-f]{32}\.[0-9]+\.del)"\)""")
@@ -118,39 +115,26 @@ class _View:
         self.counted = 0  # documents in tantivy's statistics, including markers and deleted ones; 0: not read yet
         self.counted_length = 1.0  # their mean length
         self._some_dead = True
-        self.counts: OrderedDict[int, tuple[int, Counter[str]]] = OrderedDict()
 
     @cached_property
-    def _lengths(self) -> tuple[float, int]:
-        """The total length of the living documents, and the longest."""
-        aggregations = {name: {name: {"field": "length"}} for name in ("sum", "max")}
-        totals = self.searcher.aggregate(tantivy.Query.all_query(), aggregations)
-        return float(totals["sum"]["value"]), int(totals["max"]["value"] or 0)
-
-    @property
     def average_length(self) -> float:
         """The mean length of the living documents, in tokens."""
-        return self._lengths[0] / max(self.documents, 1) or 1.0
+        total = self.searcher.aggregate(tantivy.Query.all_query(), {"sum": {"sum": {"field": "length"}}})["sum"]
+        return float(total["value"]) / max(self.documents, 1) or 1.0
 
-    @cached_property
-    def factors(self) -> list[float]:
-        """The factor to multiply tantivy's score by, for each length up to the longest; 0 if no factor is good enough.
+    def ratio(self, length: int) -> float:
+        """Return BM25 of a word that occurs once in a document of this length, over tantivy's score of it.
 
-        Rounded lengths make documents look shorter to tantivy, so it scores them too high: most when a word occurs
-        once, hardly at all when it occurs very often. The factor is midway between the two.
+        If a word occurs more often, the ratio is nearer to 1; so, between 1 and this, is that of a whole query.
         """
-        weight = K1 * B / self.average_length
-        factors = []
-        for length in range(self._lengths[1] + 1):
-            byte_length = _in_a_byte(length)
-            most = weight * (length - byte_length) / (1 + K1 * (1 - B) + weight * length)
-            factors.append(1 - most / 2 if most <= _COARSE else 0.0)
-        return factors
+        norm = K1 * (1 - B + B * length / self.average_length)
+        norm_of_tantivy = K1 * (1 - B + B * _in_a_byte(length) / self.counted_length)
+        return (1 + norm_of_tantivy) / (1 + norm)
 
-    @cached_property
-    def one_factor(self) -> bool:
-        """Whether all lengths are exact in one byte, so that every factor is 1."""
-        return self._lengths[1] < _EXACT_TO
+    @property
+    def greatest_ratio(self) -> float:
+        """No document's score is more than this many times tantivy's."""
+        return max(1.0, self.average_length / self.counted_length)
 
     def learn(self, term: str) -> bool:
         """Read tantivy's statistics through a term; return False when no living document contains it."""
@@ -166,11 +150,6 @@ class _View:
             markers = self.searcher.doc_freq("key", _MARKER)
             self._some_dead = self.counted > self.documents + markers
         return True
-
-    @cached_property
-    def lengths_differ(self) -> bool:
-        """Whether tantivy's mean length differs from that of the living documents; call `learn` first."""
-        return abs(self.counted_length / self.average_length - 1) > _LENGTHS_APART
 
     def count(self, term: str) -> int:
         """Return the number of living documents that contain a term."""
@@ -206,6 +185,7 @@ def _schema() -> tantivy.Schema:
     builder.add_integer_field("key", indexed=True, fast=True)  # signed: deletes by an unsigned term delete nothing
     builder.add_integer_field("length", fast=True)
     builder.add_text_field("body", tokenizer_name="whitespace", index_option="freq", stored=False)
+    builder.add_bytes_field("counts", stored=True, indexed=False, fast=False)
     builder.add_text_field("marker", tokenizer_name="raw", index_option="basic", stored=True)
     return builder.build()
 
@@ -219,7 +199,6 @@ class KeywordIndex:
         columns: answers filters; without it a filtered search raises `InputError`.
         k1: term frequency saturation of BM25.
         b: length normalisation of BM25, 0 to 1.
-        exact: score with the exact formula even if ``k1`` and ``b`` are tantivy's defaults.
         refresh: called before every search, to bring the index up to date.
     """
 
@@ -231,7 +210,6 @@ class KeywordIndex:
         columns: Columns | None = None,
         k1: float = K1,
         b: float = B,
-        exact: bool = False,
         refresh: Callable[[], None] | None = None,
     ) -> None:
         if not (math.isfinite(k1) and k1 >= 0):
@@ -242,7 +220,7 @@ class KeywordIndex:
         self._marker = f"{_FORMAT} {DEFAULT_ANALYZER.fingerprint} {source.identity}"
         self._k1, self._b = k1, b
         self._refresh = refresh or (lambda: None)
-        self._exact = exact or (k1, b) != (K1, B)
+        self._other_constants = (k1, b) != (K1, B)
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
         self._view: _View | None = None  # may outlive its files while they are rebuilt
@@ -270,12 +248,15 @@ class KeywordIndex:
             if self._columns is None:
                 raise InputError("this keyword index was opened without metadata; it cannot filter")
             allowed = self._columns.allowed(filters)
-        if not self._exact:
-            find = self._top_again if view.lengths_differ else self._top
-            return find(view, terms, k, allowed)
-        candidates = self._top(view, terms, max(_EXACT_DEPTH, 10 * k), allowed)
-        keys = [key for key, _ in candidates]
-        return _ordered(zip(keys, self._formula(view, terms, keys), strict=True))[:k]
+        # Read deeper, within limits, until no further document can be among the best.
+        depth = max(_DEEPEST, 10 * k) if self._other_constants else k + max(_TIES, k // 4)
+        while True:
+            hits = self._top(view, terms, depth, allowed)
+            best = self._best(view, terms, hits, k)
+            end = len(hits) < depth or depth >= max(_DEEPEST, 4 * k)
+            if end or hits[-1].score * view.greatest_ratio < best[-1][1]:
+                return best
+            depth *= 4
 
     def score(self, query: str, keys: Sequence[int]) -> list[float]:
         """Return the same scores for given keys, in their order; 0 for documents without any word of the query."""
@@ -283,77 +264,56 @@ class KeywordIndex:
         view, terms = self._current(), query_terms(query)
         if not keys or not any(map(view.learn, terms)):
             return [0.0] * len(keys)
-        if self._exact:
-            return self._formula(view, terms, keys)
-        if view.lengths_differ:
-            return self._formula(view, terms, keys, as_stored=True)
-        scores = dict(self._hits(view, terms, _among(keys, _any_of(view, terms)), len(keys)))
+        hits, _ = _read(view, _among(keys, _any_of(view, terms)), len(keys))
+        scores = dict(self._best(view, terms, hits, len(hits)))
         return [scores.get(key, 0.0) for key in keys]
 
-    def _hits(self, view: _View, terms: Mapping[str, int], query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
-        """Return keys and scores, nearly best first; the formula scores documents whose length is too coarse."""
-        hits = _hits(view, query, limit)
-        if not all(score for _, score in hits):
-            coarse = [key for key, score in hits if not score]
-            scores = dict(zip(coarse, self._formula(view, terms, coarse), strict=True))
-            hits = [(key, score or scores[key]) for key, score in hits]
-        return hits
+    def _best(self, view: _View, terms: Mapping[str, int], hits: Sequence[_Hit], k: int) -> list[tuple[int, float]]:
+        """Return the best ``k`` hits, scored by the formula; those that cannot be among them are left out before."""
+        if k < len(hits) and not self._other_constants:
+            ratios = [view.ratio(hit.length) for hit in hits]
+            least = sorted((hit.score * min(1.0, ratio) for hit, ratio in zip(hits, ratios, strict=True)), reverse=True)
+            bar = least[k - 1] * (1 - _WEIGHTS_APART)
+            hits = [hit for hit, ratio in zip(hits, ratios, strict=True) if hit.score * max(1.0, ratio) >= bar]
+        return _ordered(zip((hit.key for hit in hits), self._formula(view, terms, hits), strict=True))[:k]
 
-    def _top_again(
-        self, view: _View, terms: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None
-    ) -> list[tuple[int, float]]:
-        """Return the best ``k`` by scores corrected for the mean length; read deeper, within limits, until certain."""
-        most = max(1.0, view.average_length / view.counted_length)  # a true score is at most this many times tantivy's
-        depth = k + _TIES
-        while True:
-            hits = self._top(view, terms, depth, allowed)
-            keys = [key for key, _ in hits]
-            best = _ordered(zip(keys, self._formula(view, terms, keys, as_stored=True), strict=True))[:k]
-            if len(hits) < depth or depth >= max(_EXACT_DEPTH, 4 * k) or hits[-1][1] * most < best[-1][1]:
-                return best
-            depth *= 4
-
-    def _top(
-        self, view: _View, terms: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None
-    ) -> list[tuple[int, float]]:
+    def _top(self, view: _View, terms: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None) -> list[_Hit]:
+        """Return the best ``k`` hits by tantivy's scores, ties by key."""
         # Read a few extra hits, so that documents tied with the last one are ordered by key. If still more tie, tantivy
         # picks those stored first: short queries over even chunks tie by the hundred, and reading to the end of the tie
         # would cost ten times the search.
         limit = k + _TIES
         query = _any_of(view, terms)
         if allowed is None:
-            return _ordered(self._hits(view, terms, query, min(limit, view.documents + 1)))[:k]
+            return _sorted(_read(view, query, min(limit, view.documents + 1))[0])[:k]
         if not len(allowed):
             return []
         # The best k allowed documents are the first k allowed ones of the whole ranking. Read until they are found,
         # unless that is so deep that listing the allowed keys in the query is cheaper, despite its higher cost per key.
         depth = int(1.5 * limit * view.documents / len(allowed))
         if len(allowed) <= max(_ID_SET, depth // _ID_COST):
-            return _ordered(self._hits(view, terms, _among(allowed.tolist(), query), len(allowed)))[:k]
+            return _sorted(_read(view, _among(allowed.tolist(), query), len(allowed))[0])[:k]
         while True:
             depth = min(depth, view.documents) + 1
-            hits = self._hits(view, terms, query, depth)
-            matches = _masked(hits, allowed)
-            if len(matches) >= limit or len(hits) < depth:
-                return _ordered(matches)[:k]
+            hits, count = _read(view, query, depth, allowed)
+            if len(hits) >= limit or count < depth:
+                return _sorted(hits)[:k]
             depth *= 4
 
-    def _formula(
-        self, view: _View, terms: Mapping[str, int], keys: Sequence[int], *, as_stored: bool = False
-    ) -> list[float]:
-        """Score keys by BM25 as in Robertson and Zaragoza (2009) with Lucene's idf, ln(1 + (N - n + ½) / (n + ½))."""
-        idf = {term: view.idf(term) for term in terms}
+    def _formula(self, view: _View, terms: Mapping[str, int], hits: Sequence[_Hit]) -> list[float]:
+        """Score hits by BM25 as in Robertson and Zaragoza (2009) with Lucene's idf, ln(1 + (N - n + ½) / (n + ½))."""
+        weights = [(_entry(term), count * view.idf(term)) for term, count in terms.items()]
         scores = []
-        for length, counts in self._term_counts(view, keys):
-            factor = view.factors[length] if as_stored and length < len(view.factors) else 0.0
-            stored_length = _in_a_byte(length) if factor else length
-            norm = self._k1 * (1 - self._b + self._b * stored_length / view.average_length)
-            score = sum(
-                weight * idf[term] * counts[term] / (counts[term] + norm)
-                for term, weight in terms.items()
-                if term in counts
-            )
-            scores.append(score * (factor or 1.0))
+        for hit in hits:
+            counts: Any = view.searcher.doc(hit.address).get_first("counts")
+            norm = self._k1 * (1 - self._b + self._b * hit.length / view.average_length)
+            score = 0.0
+            for entry, weight in weights:
+                if (place := counts.find(entry)) >= 0:
+                    begin = place + len(entry)
+                    count = int(counts[begin : counts.index(b"\n", begin)])
+                    score += weight * count / (count + norm)
+            scores.append(score)
         return scores
 
     def known(self, text: str) -> bool:
@@ -370,19 +330,6 @@ class KeywordIndex:
         """Return the sum of the idf of a query's words, counting repeated words again and including absent ones."""
         view = self._current()
         return math.fsum(count * view.idf(term) for term, count in query_terms(query).items())
-
-    def _term_counts(self, view: _View, keys: Sequence[int]) -> list[tuple[int, Counter[str]]]:
-        with self._guard:
-            counts = {key: view.counts[key] for key in keys if key in view.counts}
-        missing = [key for key in keys if key not in counts]
-        for key, document in zip(missing, self._source.fetch(missing), strict=True):
-            tokens = DEFAULT_ANALYZER.tokens(document.searchable) if document else []
-            counts[key] = (len(tokens), Counter(tokens))
-        with self._guard:
-            view.counts.update((key, counts[key]) for key in missing)
-            while len(view.counts) > _COUNTS_CACHED:
-                view.counts.popitem(last=False)
-        return [counts[key] for key in keys]
 
     # ── keeping up ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -795,6 +742,8 @@ def _postings(key: int, document: Document) -> tantivy.Document:
     posting.add_integer("key", key)
     posting.add_integer("length", len(tokens))
     posting.add_text("body", " ".join(tokens))
+    counts = "".join([f"{term} {count}\n" for term, count in Counter(tokens).items()])
+    posting.add_bytes("counts", f"\n{counts}".encode())
     return posting
 
 
@@ -842,27 +791,42 @@ def _parts(explanation: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from _parts(part)
 
 
-def _hits(view: _View, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
-    """Return keys and scores, nearly best first; the score is 0 if a document's length is too coarse in one byte.
+class _Hit(NamedTuple):
+    """A document that tantivy found; its score omits the constant factor k1 + 1, as in Lucene: κ was measured so."""
 
-    Scores omit the constant factor k1 + 1, as in Lucene; κ was measured without it.
-    """
-    hits = view.searcher.search(query, limit, count=False).hits
-    addresses = [address for _, address in hits]
-    keys: Any = view.searcher.fast_field_values("key", addresses)
-    if view.one_factor:
-        return [(key, hit[0] / (K1 + 1)) for key, hit in zip(keys, hits, strict=True)]
-    lengths: Any = view.searcher.fast_field_values("length", addresses)
-    factors = view.factors
-    return [(key, hit[0] * factors[length] / (K1 + 1)) for key, hit, length in zip(keys, hits, lengths, strict=True)]
+    key: int
+    score: float
+    length: int
+    address: tantivy.DocAddress
 
 
-def _masked(hits: list[tuple[int, float]], allowed: NDArray[np.int64]) -> list[tuple[int, float]]:
+def _read(
+    view: _View, query: tantivy.Query, limit: int, allowed: NDArray[np.int64] | None = None
+) -> tuple[list[_Hit], int]:
+    """Return the allowed ones among the first ``limit`` hits, nearly best first, and how many hits there were."""
     import numpy as np
 
-    keys = np.fromiter((key for key, _ in hits), np.int64, len(hits))
-    places = np.minimum(np.searchsorted(allowed, keys), len(allowed) - 1)
-    return [hits[place] for place in np.flatnonzero(allowed[places] == keys).tolist()]
+    hits = view.searcher.search(query, limit, count=False).hits
+    keys: Any = view.searcher.fast_field_values("key", [address for _, address in hits])
+    count = len(hits)
+    if allowed is not None and count:
+        of_hits = np.array(keys, np.int64)
+        rows = np.minimum(np.searchsorted(allowed, of_hits), len(allowed) - 1)
+        matching = np.flatnonzero(allowed[rows] == of_hits).tolist()
+        hits, keys = [hits[row] for row in matching], [keys[row] for row in matching]
+    addresses = [address for _, address in hits]
+    lengths: Any = view.searcher.fast_field_values("length", addresses)
+    scores = [hit[0] / (K1 + 1) for hit in hits]
+    return list(map(_Hit, keys, scores, lengths, addresses)), count
+
+
+def _entry(term: str) -> bytes:
+    """Return how a term begins among the counts of a document; terms contain no white space."""
+    return f"\n{term} ".encode()
+
+
+def _sorted(hits: list[_Hit]) -> list[_Hit]:
+    return sorted(hits, key=lambda hit: (-hit.score, hit.key))
 
 
 def _ordered(hits: Any) -> list[tuple[int, float]]:
