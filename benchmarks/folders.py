@@ -1,0 +1,129 @@
+"""Whether a person's own folder is searched well: the right file first, and refusing only what has no answer.
+
+    python benchmarks/folders.py [FOLDER…] [--each]
+
+Three folders of some forty mixed files in three languages, 60 questions each whose file is known and 15 that nothing
+answers: asked alone, and beside two other datasets (another folder, and 1,000 passages of Python's documentation).
+``laboratory`` was written before anything was fitted or chosen, and is not looked at in between: it reports.
+
+``--each`` prints every question that goes wrong. Exit status 1: a bound was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pointsman
+from _folder_files import Question, questions, write_folder
+from pointsman.ingest import standard_library_documents
+
+FOLDERS = {"company": "household", "household": "company", "laboratory": "company"}
+"""By name, the folder that stands beside it."""
+STRATEGIES: tuple[Literal["bm25", "vector", "auto"], ...] = ("bm25", "vector", "auto")
+LOW = 0.3
+
+
+@dataclass
+class Counts:
+    """Of one folder's questions by one strategy.
+
+    Attributes:
+        right: questions whose first hit is in the right file, refusals aside.
+        refused: questions that have an answer and are refused.
+        answered: questions without an answer that are answered.
+        low: right first hits with a relevance below `LOW`.
+    """
+
+    right: int = 0
+    refused: int = 0
+    answered: int = 0
+    low: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.right:8}{self.refused:9}{self.answered:10}{self.low:8}"
+
+
+def measure(
+    workspace: pointsman.Workspace,
+    name: str,
+    datasets: Sequence[str],
+    strategy: Literal["bm25", "vector", "auto"],
+    *,
+    each: bool = False,
+) -> Counts:
+    """Ask all questions of a folder."""
+    counts = Counts()
+    asked = questions(name)
+    answers = [workspace.search(question.text, 5, strategy=strategy, datasets=list(datasets)) for question in asked]
+    for question, answer in zip(asked, answers, strict=True):
+        hits = answer.refused.near_misses if answer.refused else answer.hits
+        first = hits[0] if hits else None
+        if not question.files:
+            counts.answered += answer.refused is None
+            if each and answer.refused is None:
+                _print("answered", question, first, answer)
+            continue
+        right = first is not None and first.dataset == name and first.metadata["source"] in question.files
+        low = right and first is not None and first.relevance is not None and first.relevance < LOW
+        counts.right += right
+        counts.refused += answer.refused is not None
+        counts.low += low
+        problems = {"wrong": not right, "refused": answer.refused is not None, "low": low}
+        if each and any(problems.values()):
+            _print(" ".join(what for what, so in problems.items() if so), question, first, answer)
+    return counts
+
+
+def _print(what: str, question: Question, first: pointsman.Hit | None, answer: pointsman.RetrievalContext) -> None:
+    shown = "no hit" if first is None else f"{first.dataset} {first.metadata.get('source')} {first.relevance}"
+    print(f"    {what:14} {question.text} -> {shown}; confidence {answer.confidence}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", metavar="FOLDER", help=f"of {', '.join(FOLDERS)}; default: all")
+    parser.add_argument("--each", action="store_true", help="print every question that goes wrong")
+    options = parser.parse_intermixed_args()
+    if unknown := set(options.folders) - set(FOLDERS):
+        parser.error(f"no folder named {', '.join(sorted(unknown))}")
+    names = options.folders or list(FOLDERS)
+    met = True
+    with tempfile.TemporaryDirectory() as directory, pointsman.open(Path(directory) / "index") as workspace:
+        for name in dict.fromkeys([*names, *(FOLDERS[name] for name in names)]):
+            count = write_folder(name, Path(directory) / name)
+            report = workspace.index(Path(directory) / name, name)
+            print(f"{name}: {count} files, {len(workspace.dataset(name))} passages; problems: {report.problems}")
+        python = workspace.dataset("python")
+        python.add(standard_library_documents(1000))
+        python.embed()
+        for name in names:
+            print(f"\n{name:22}{'right':>8}{'refused':>9}{'answered':>10}{'low':>8}")
+            for where, datasets in {"alone": [name], "beside two": [name, FOLDERS[name], "python"]}.items():
+                counts = {
+                    strategy: measure(workspace, name, datasets, strategy, each=options.each and strategy == "auto")
+                    for strategy in STRATEGIES
+                }
+                for strategy, row in counts.items():
+                    print(f"{where + ', ' + strategy:22}{row}")
+                auto = counts["auto"]
+                best = max(counts["bm25"].right, counts["vector"].right)
+                met &= held(auto.right >= best, f"right file first {auto.right}, at least {best}")
+                met &= held(auto.refused <= 1, f"wrongly refused {auto.refused}, at most 1 in 60")
+                met &= held(auto.answered <= 3, f"unanswerable answered {auto.answered}, at most 3 of 15")
+                met &= held(auto.low <= 3, f"right first hits told under {LOW:.0%}: {auto.low}, at most 3")
+    return 0 if met else 1
+
+
+def held(good: bool, what: str) -> bool:
+    print(f"{'ok    ' if good else 'MISSED'} {what}")
+    return good
+
+
+if __name__ == "__main__":
+    sys.exit(main())
