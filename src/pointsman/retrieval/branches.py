@@ -166,7 +166,7 @@ class SourceBranch:
         if variant is not None:
             as_passage = variant.as_passage
         words, near = source.lists_for(method)
-        text = words_in(query.text, statistics, self.absent_script) if words else None
+        text = words_in(query.text, statistics, self.absent_script, source.store) if words else None
         look = Look(text, None, depth, query.filters)
         if not near:
             return look, ()

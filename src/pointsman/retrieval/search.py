@@ -205,6 +205,7 @@ class Pipeline:
         ]
         spread = self._spread()
         self._note_raised(own)
+        self._note_unsearched_words()
         weights, detail = self._weigh(own, spread)
         try:
             results, fused = own, None
@@ -256,6 +257,17 @@ class Pipeline:
         if added:
             reason = f"{self.plan.reason}; cosines across languages are raised: {', '.join(added)}"
             self.plan = replace(self.plan, reason=reason)
+
+    def _note_unsearched_words(self) -> None:
+        """Say in the plan which datasets were searched without words of a script that is rare in them."""
+        names = [
+            part.source.name
+            for part in self.answered[0].results.values()
+            if isinstance(part, StoreResults) and part.look.text not in {None, self.query.text}
+        ]
+        if names:
+            reason = f"words in a script that is rare in {', '.join(names)} are not searched there"
+            self.plan = replace(self.plan, reason=f"{self.plan.reason}; {reason}")
 
     def _judged(self, results: Results, hits: Mapping[Any, Hit], scale: str, *, many: bool) -> Ranked:
         """The ranking with the relevance of every hit that can be judged."""

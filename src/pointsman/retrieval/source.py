@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from pointsman.errors import StoreError, UnknownNameError, UnmetNeedError
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.pool import LISTS
-from pointsman.store.base import SPREAD_NOTE
+from pointsman.store.base import SPREAD_NOTE, Capability
 from pointsman.types import check_id
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pointsman.models.queries import QueryVectors
     from pointsman.protocols import Embedder
     from pointsman.retrieval.relevance import Background
-    from pointsman.store.base import Capability, Statistics, Store
+    from pointsman.store.base import Statistics, Store
     from pointsman.types import Document
 
 IndexingTechnique = Literal["vector", "keyword", "hybrid"]
@@ -186,18 +186,35 @@ class Source(ABC):
         return self.spread_in(self.store.statistics())
 
 
-def words_in(text: str, statistics: Statistics, least: float) -> str:
-    """A query without words in scripts that fewer than this share of the documents use.
+def words_in(text: str, statistics: Statistics, least: float, store: Store) -> str:
+    """Return a query without stray words: those of a script that fewer than this share of the documents use.
 
-    Otherwise the few stray Chinese words of an English dataset would win every Chinese question.
+    Otherwise the few Chinese passages of an English dataset would win every Chinese question. Words stay if at least
+    half of them, by their letters, occur in the documents: a name or a single word of such a passage is searched. Of
+    Chinese text, pairs of characters are looked up.
+
+    Args:
+        text: the query.
+        statistics: of the store; its notes have the shares of the scripts.
+        least: the share; 0 leaves nothing out.
+        store: is asked how many documents contain a word; without that ability, no word of such a script stays.
+
+    Raises:
+        StoreError: the store could not be asked.
     """
     if not least or text.isascii():  # nothing to leave out
         return text
-    from pointsman.text import without_scripts
+    from pointsman.text import DEFAULT_ANALYZER, without_scripts, words_of_scripts
 
     note = statistics.notes.get(SCRIPTS_NOTE)
     if not note:
         return text
     shares: Mapping[str, float] = json.loads(note)
-    absent = [script for script in ("han", "cyrillic") if shares.get(script, 0.0) < least]
-    return without_scripts(text, absent) if absent else text
+    rare = [script for script in ("han", "cyrillic") if shares.get(script, 0.0) < least]
+    words = [word for word in words_of_scripts(text, rare) if DEFAULT_ANALYZER.query_tokens(word)]
+    if words and store.info.can(Capability.TERMS):
+        counts = store.frequencies(words)
+        present = sum(len(word) for word, count in zip(words, counts, strict=True) if count)
+        if 2 * present >= sum(map(len, words)):
+            return text
+    return without_scripts(text, rare) if rare else text

@@ -1,6 +1,6 @@
 """Text processing for all backends: folding, one analyser, language detection, sentence splitting (en, zh, ru)."""
 
-from pointsman.text.language import detect, scripts, without_scripts
+from pointsman.text.language import detect, scripts, without_scripts, words_of_scripts
 from pointsman.text.sentences import sentences
 from pointsman.text.tokens import ANALYZER_VERSION, DEFAULT_ANALYZER, LONGEST_TOKEN, Analyzer
 from pointsman.text.unicode import fold, repair
@@ -16,4 +16,5 @@ __all__ = [
     "scripts",
     "sentences",
     "without_scripts",
+    "words_of_scripts",
 ]

@@ -104,6 +104,17 @@ def without_scripts(text: str, names: Iterable[str]) -> str:
     return text
 
 
+def words_of_scripts(text: str, names: Iterable[str]) -> list[str]:
+    """Return the words of these scripts, named as in `scripts`; of a run of Han characters, its pairs.
+
+    >>> words_of_scripts("EGFR 抑制剂 и доза", ["han", "cyrillic"])
+    ['抑制', '制剂', 'и', 'доза']
+    """
+    runs = [(name, run) for name in names for run in _SCRIPTS[name].findall(text)]
+    pairs = [[run[at : at + 2] for at in range(max(1, len(run) - 1))] if name == "han" else [run] for name, run in runs]
+    return [word for words in pairs for word in words]
+
+
 def detect(text: str) -> str:
     """Guess the language of a text.
 
