@@ -6,7 +6,9 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -14,9 +16,19 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 import pointsman
+from hostile_schemas import (
+    ODD,
+    Pair,
+    doubling_references,
+    hostile,
+    nested_choices,
+    unique_objects,
+)
 from pointsman.cli.mcp import mcp as serve
 from pointsman.errors import InputError
-from pointsman.integrations.mcp.toolbox import Toolbox, check_arguments, choices_of
+from pointsman.integrations.mcp.checking import SchemaChecker
+from pointsman.integrations.mcp.sdk import Address
+from pointsman.integrations.mcp.toolbox import Toolbox, choices_of
 from pointsman.integrations.mcp.upstream import ForeignTool, Upstream, read_servers
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.selector import DescriptionSelector
@@ -163,6 +175,15 @@ def test_a_tool_that_does_not_answer_holds_up_nothing(tmp_path: Path) -> None:
     talk_over(upstreams, ask)
 
 
+def check(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+    async def run() -> None:
+        async with SchemaChecker() as checker:
+            await checker.check_schema(schema)
+            await checker.check_arguments("ours/tool", schema, arguments)
+
+    anyio.run(run)
+
+
 @pytest.mark.parametrize(
     ("schema", "arguments", "says"),
     [
@@ -179,7 +200,7 @@ def test_arguments_are_checked_before_a_server_sees_them(
     schema: dict[str, Any], arguments: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InputError, match=says):
-        check_arguments(ForeignTool("ours", "tool", "", schema), arguments)
+        check(schema, arguments)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +215,7 @@ def test_arguments_are_checked_before_a_server_sees_them(
 def test_what_fits_a_schema_or_is_for_the_tool_to_judge_passes(
     schema: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
-    check_arguments(ForeignTool("ours", "tool", "", schema), arguments)
+    check(schema, arguments)
 
 
 def test_the_selector_reads_names_descriptions_and_parameters() -> None:
@@ -292,3 +313,105 @@ def test_a_server_over_http_may_stand_behind(tmp_path: Path) -> None:
 
     with fill(tmp_path / "workspace") as opened, in_thread(create_http_app(opened)) as url:
         talk(tmp_path, ask, {"library": {"url": url, "headers": {"X-Note": "x"}}})
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [doubling_references(40), unique_objects(6000), nested_choices(40)],
+    ids=["doubling references", "unique objects", "nested choices"],
+)
+def test_a_schema_that_exhausts_its_checker_does_not_stop_others_and_the_next_one_is_checked(pair: Pair) -> None:
+    schema, arguments = pair
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await anyio.sleep(0.01)
+            beats += 1
+
+    async def run() -> None:
+        async with SchemaChecker() as checker, anyio.create_task_group() as group:
+            group.start_soon(beat)
+            with pytest.raises(InputError, match="more than 2 seconds of processor time"):
+                await checker.check_arguments("ours/tool", schema, arguments)
+            assert beats > 20, "the event loop goes on meanwhile"
+            await checker.check_arguments("ours/tool", SCHEMAS["add_numbers"], {"a": 1, "b": 2})
+            group.cancel_scope.cancel()
+
+    anyio.run(run)
+
+
+def test_hostile_schemas_and_arguments_end_in_an_answer_or_an_error() -> None:
+    random = Random(23)
+
+    async def run() -> None:
+        async with SchemaChecker() as checker:
+            for pair in [*ODD, *(hostile(random, exhausting=0) for _ in range(60))]:
+                for check in (checker.check_schema(pair[0]), checker.check_arguments("ours/tool", *pair)):
+                    with suppress(InputError):
+                        await check
+
+    anyio.run(run)
+
+
+def test_a_cancelled_check_does_not_answer_the_next_one() -> None:
+    async def run() -> None:
+        async with SchemaChecker() as checker:
+            await checker.check_schema({})
+            with anyio.move_on_after(0.2) as scope:
+                await checker.check_arguments("ours/tool", *doubling_references(40))
+            assert scope.cancelled_caught
+            with pytest.raises(InputError, match="'b' is a required property"):
+                await checker.check_arguments("ours/tool", SCHEMAS["add_numbers"], {"a": 1})
+
+    anyio.run(run)
+
+
+def test_arguments_that_are_too_long_or_too_deep_are_refused_before_they_are_checked() -> None:
+    nested: Any = 0
+    for _ in range(100_000):
+        nested = [nested]
+
+    async def run() -> None:
+        async with SchemaChecker() as checker:
+            for value, says in (("x" * 1_000_001, "longer than 1,000,000 characters"), (nested, "nested too deeply")):
+                with pytest.raises(InputError, match=says):
+                    await checker.check_arguments("ours/tool", {}, {"x": value})
+
+    anyio.run(run)
+
+
+def test_files_of_the_working_directory_are_not_modules_of_the_checker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "re2", "jsonschema", "referencing", "resource", "sitecustomize", "usercustomize"):
+        (tmp_path / f"{name}.py").write_text("open('marker', 'w')\nraise SystemExit", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    check(SCHEMAS["add_numbers"], {"a": 1, "b": 2})
+    assert not (tmp_path / "marker").exists()
+
+
+def test_schemas_of_a_server_are_checked_once_while_they_stay_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    upstream = Upstream("ours", Address("http://127.0.0.1:9"), 60.0)
+    definitions = [{"name": "good", "inputSchema": {}}, {"name": "bad", "inputSchema": {"type": "nonsense"}}]
+
+    async def run() -> None:
+        for _ in range(2):
+            assert set(await upstream._usable(definitions)) == {"good"}
+        assert set(await upstream._usable([*definitions, {"name": "huge", "inputSchema": {"x": "y" * 60_000}}])) == {
+            "good"
+        }
+
+    asked: list[object] = []
+    check_schema = SchemaChecker.check_schema
+
+    async def counted(self: SchemaChecker, schema: object) -> None:
+        asked.append(schema)
+        await check_schema(self, schema)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SchemaChecker, "check_schema", counted)
+        anyio.run(run)
+    assert asked == [{"type": "object"}, {"type": "nonsense"}]
+    assert sum("ours/bad is left out" in record.getMessage() for record in caplog.records) == 3

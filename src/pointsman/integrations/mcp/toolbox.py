@@ -17,18 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import anyio
 import anyio.to_thread
 import numpy as np
-import re2
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError as BadArgumentsError
-from jsonschema.validators import extend
 from pydantic import Field, StringConstraints, ValidationError, model_validator
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from pointsman._version import __version__
-from pointsman.errors import InputError
 from pointsman.integrations.mcp import plain, sdk, shapes
 from pointsman.integrations.mcp.calls import complaints, message_of
+from pointsman.integrations.mcp.checking import SchemaChecker
 from pointsman.integrations.mcp.transports import Service, http_app, listen, over_stdio
 from pointsman.integrations.mcp.upstream import AwayError, ForeignTool, Upstream, read_servers
 from pointsman.selector.base import ToolMetadata
@@ -208,6 +202,7 @@ class Toolbox:
     ) -> None:
         self._upstreams = {one.name: one for one in upstreams}
         self._selector, self._gate, self._access = selector, Gate(limits), access
+        self._checker = SchemaChecker()
 
     def service(self) -> Service:
         """Return the toolbox as a server."""
@@ -219,7 +214,7 @@ class Toolbox:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep the connections open within the context."""
-        async with anyio.create_task_group() as group:
+        async with self._checker, anyio.create_task_group() as group:
             for upstream in self._upstreams.values():
                 group.start_soon(upstream.run)
             group.start_soon(self._warm)
@@ -316,7 +311,7 @@ class Toolbox:
         if tool is None:
             away = "" if upstream.why_away is None else f", and it does not answer: {upstream.why_away}"
             raise Problem("not-found", f"server {server!r} has no tool {name!r:.80}{away}; {FIND.name} gives names")
-        check_arguments(tool, asked.arguments)
+        await self._checker.check_arguments(tool.full_name, tool.schema, asked.arguments)
         return _quoted(asked.name, await upstream.call(name, asked.arguments))
 
 
@@ -343,50 +338,6 @@ def _shown(schema: Mapping[str, Any]) -> dict[str, Any]:
         return dict(schema)
     required = schema.get("required")
     return {"type": "object", "required": required, "$comment": "too long to show; a call reports what does not fit"}
-
-
-def _pattern(_: Any, pattern: str, instance: object, __: Any) -> Any:
-    """Validate the keyword `pattern` in linear time."""
-    if isinstance(instance, str):
-        try:
-            matches = re2.search(pattern, instance)
-        except re2.error:
-            return  # of another dialect; the tool itself validates it
-        if not matches:
-            yield BadArgumentsError(f"{instance!r:.80} does not match {pattern!r:.80}")
-
-
-_Validator: Final = extend(Draft202012Validator, {"pattern": _pattern})
-
-
-def check_arguments(tool: ForeignTool, arguments: Mapping[str, Any]) -> None:
-    """Check arguments against a tool's schema; the keyword ``patternProperties`` is left to the tool.
-
-    Raises:
-        InputError: they do not match; the message says where.
-    """
-    validator = _Validator(_checkable(tool.schema), registry=Registry())  # references are never fetched
-    try:
-        wrong = [
-            f"{'.'.join(map(str, error.absolute_path)) or 'the arguments'}: {error.message:.200}"
-            for error in validator.iter_errors(arguments)
-        ][: plain.COMPLAINTS]
-    except (Unresolvable, RecursionError):
-        raise InputError(
-            f"the schema of {tool.full_name} cannot be used: it has references that cannot be resolved"
-        ) from None
-    if wrong:
-        raise InputError(f"these arguments do not fit {tool.full_name}: {'; '.join(wrong)}")
-
-
-def _checkable(schema: Any) -> Any:
-    """Return a schema without ``patternProperties``, whose expressions would be matched with backtracking."""
-    if isinstance(schema, list):
-        return [_checkable(one) for one in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    dropped = {"patternProperties", "additionalProperties"} if "patternProperties" in schema else set()
-    return {name: _checkable(one) for name, one in schema.items() if name not in dropped}
 
 
 def _quoted(name: str, returned: sdk.Wire) -> sdk.Wire:

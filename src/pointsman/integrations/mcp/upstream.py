@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 
 from pointsman.errors import InputError, PointsmanError
 from pointsman.integrations.mcp import sdk
+from pointsman.integrations.mcp.checking import SchemaChecker
 from pointsman.integrations.mcp.plain import cut, sound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +28,7 @@ MAX_TOOLS: Final = 10_000
 _NAME_CHARS: Final = 64
 _TOOL_CHARS: Final = 200  # of a tool's name
 _SCHEMA_CHARS: Final = 50_000
+_CHECKING: Final = 120.0  # seconds for all schemas of one server that were not checked before
 _REFRESH: Final = 60.0  # seconds after which tools are listed again, which also shows whether the server is alive
 _PAUSES: Final = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds before the next attempt, by number of failures
 
@@ -80,6 +80,7 @@ class Upstream:
     tried: anyio.Event = field(default_factory=anyio.Event)
     _connection: sdk.Connection | None = None
     _lost: anyio.Event = field(default_factory=anyio.Event)
+    _checked: dict[str, str | None] = field(default_factory=dict)  # schema as text -> why it cannot be used
 
     async def run(self) -> None:
         """Keep a connection until cancelled."""
@@ -101,15 +102,41 @@ class Upstream:
             async with sdk.connected(self.place) as connection:
                 while True:
                     definitions = await connection.tools(MAX_TOOLS)
-                    self.tools = {tool.name: tool for one in definitions if (tool := _tool(self.name, one)) is not None}
+                    scope.deadline = float("inf")
+                    self.tools = await self._usable(definitions)
                     self._connection, self.why_away = connection, None
                     self.tried.set()
-                    scope.deadline = float("inf")
                     with anyio.move_on_after(_REFRESH):
                         await self._lost.wait()
                         raise AwayError("the connection was lost")
                     scope.deadline = anyio.current_time() + self.timeout
         raise TimeoutError(f"no answer within {self.timeout:g} seconds")
+
+    async def _usable(self, definitions: Sequence[sdk.Wire]) -> dict[str, ForeignTool]:
+        """Return the tools that can be offered, by name; for the others, the reason is logged.
+
+        Each schema is checked once, as long as the server lists it unchanged.
+        """
+        checked, self._checked = self._checked, {}
+        tools: dict[str, ForeignTool] = {}
+        until = anyio.current_time() + _CHECKING
+        async with SchemaChecker() as checker:
+            for definition in definitions:
+                tool, text = _tool(self.name, definition)
+                reason = "its name or its schema is too long" if tool is None else checked.get(text)
+                if tool is not None and text not in checked:
+                    if anyio.current_time() > until:
+                        reason = f"the schemas of its server take longer than {_CHECKING:g} seconds to check"
+                    else:
+                        reason = await _complaint(checker, tool)
+                        self._checked[text] = reason
+                elif tool is not None:
+                    self._checked[text] = reason
+                if tool is None or reason is not None:
+                    log.warning("tool %s/%.80s is left out: %.200s", self.name, definition["name"], reason)
+                else:
+                    tools[tool.name] = tool
+        return tools
 
     async def call(self, tool: str, arguments: sdk.Wire) -> sdk.Wire:
         """Call a tool and return its result.
@@ -143,19 +170,26 @@ def _reason(error: BaseException) -> str:
     return f"it cannot be reached ({type(error).__name__})"
 
 
-def _tool(server: str, definition: sdk.Wire) -> ForeignTool | None:
-    """Return a tool if it can be offered; else the reason is logged."""
+def _tool(server: str, definition: sdk.Wire) -> tuple[ForeignTool | None, str]:
+    """Return a tool whose schema is still to be checked, and its schema as text; None if one of them is too long."""
     name, schema = definition["name"], definition.get("inputSchema") or {"type": "object"}
     try:
-        if not 0 < len(name) <= _TOOL_CHARS or len(json.dumps(schema)) > _SCHEMA_CHARS:
-            raise InputError("its name or its schema is too long")
-        Draft202012Validator.check_schema(schema)
-    except (InputError, SchemaError, RecursionError) as error:
-        log.warning("tool %s/%.80s is left out: %.200s", server, name, error)
-        return None
-    return ForeignTool(
-        server, sound(name), sound(definition.get("description") or definition.get("title") or ""), schema
-    )
+        text = json.dumps(schema)
+    except (RecursionError, ValueError):
+        return None, ""
+    if not 0 < len(name) <= _TOOL_CHARS or len(text) > _SCHEMA_CHARS:
+        return None, ""
+    description = sound(definition.get("description") or definition.get("title") or "")
+    return ForeignTool(server, sound(name), description, schema), text
+
+
+async def _complaint(checker: SchemaChecker, tool: ForeignTool) -> str | None:
+    """Return why a tool's schema cannot be used; None if it can."""
+    try:
+        await checker.check_schema(tool.schema)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def read_servers(path: str | Path, timeout: float) -> list[Upstream]:
