@@ -187,6 +187,26 @@ def in_a_loop(looks: Any) -> bool:
     return True
 
 
+def nul_cut_off(method: Method) -> Method:
+    """Compares sources as C does."""
+    return lambda **options: method(**{**options, "source": options["source"].partition("\0")[0]})
+
+
+def reserved_as_text(method: Method) -> Method:
+    """Writes a title of any type."""
+
+    def call(documents: Any, *more: Any) -> Any:
+        titled = [
+            Document(
+                one.id, one.text, {key: str(value) if key == "title" else value for key, value in one.metadata.items()}
+            )
+            for one in documents
+        ]
+        return method(titled, *more)
+
+    return call
+
+
 def misembedded(method: Method) -> Method:
     """Stores another vector than the one of the new title."""
 
@@ -339,6 +359,8 @@ MUTANTS = (
     Mutant("test_vectors_come_and_go", "unchanged", lambda _: lambda docs: [True] * len(docs)),
     Mutant("test_metadata_is_changed_in_the_store", "set_metadata", misembedded),
     Mutant("test_writers_of_every_kind_leave_what_some_order_leaves", "set_metadata", written_back),
+    Mutant("test_sources_are_compared_as_stored", "ids", nul_cut_off),
+    Mutant("test_reserved_metadata_has_its_type", "write", reserved_as_text),
     Mutant("test_closed", "close", raising(FOREIGN)),
     Mutant("test_closed", "search", raising(FOREIGN)),
     Mutant("test_dropped", "drop", lambda _: lambda: None),

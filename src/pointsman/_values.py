@@ -25,6 +25,18 @@ ID: Final = "_id"
 TEXT: Final = "_text"
 """The key under which filters see a document's text."""
 
+TEXTS: Final = "a list of texts"
+NUMBER: Final = "a whole number from 0 to 2**53 - 1"
+RESERVED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("source", "title", "kind", "parent", "root", "sha256"), "a text"),
+    **dict.fromkeys(("end", "last_line", "line", "page", "position", "start"), NUMBER),
+    "headings": TEXTS,
+}
+"""The metadata that Pointsman reads itself, with its type: what a document is called, and its place in its source.
+
+Without a ``source`` all but the title are the user's own, and may have any type.
+"""
+
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)", re.ASCII)
 _CASED: Final = 0x1E944  # no code point beyond it has another case
 

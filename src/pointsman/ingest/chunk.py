@@ -12,6 +12,7 @@ from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pointsman._values import RESERVED
 from pointsman.errors import InputError
 from pointsman.ingest.source import Lines, ParsedDocument, Section
 from pointsman.text import detect, sentences
@@ -38,9 +39,6 @@ TINY = 32
 _TITLE_LIMIT = 96
 _HEADING_LENGTH, _HEADING_COUNT = 200, 8  # of headings kept: longer ones are cut, deeper ones dropped
 _WINDOW = 1 << 17  # characters of a long section that are processed together
-_OWN_KEYS = frozenset(
-    ("source", "sha256", "title", "kind", "headings", "start", "end", "parent", "position", "page", "line", "last_line")
-)
 
 _RUNS = {
     "cjk": r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]",
@@ -161,7 +159,7 @@ class _Writer:
         self._line = self._offset = 0
         self._room = 1000.0  # characters that may still be copied
         # A user's field with one of our names is stored under that name with an underscore appended.
-        self._fields = {f"{key}_" if key in _OWN_KEYS else key: value for key, value in source.metadata.items()}
+        self._fields = {f"{key}_" if key in RESERVED else key: value for key, value in source.metadata.items()}
         self._small_fields = {key: value for key, value in self._fields.items() if _length(value) <= _HEADING_LENGTH}
 
     def document(self, cut: _Cut, position: int, own_id: str | None) -> Document:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman._values import plain
+from pointsman._values import NUMBER, RESERVED, TEXTS, plain
 from pointsman.errors import InputError
 from pointsman.text import DEFAULT_ANALYZER, repair
 from pointsman.types import Document, Metadata
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MOST_TERMS: Final = 512
 _ID_BYTES: Final = 1024
 _DEEPEST: Final = 64
+_ALWAYS_RESERVED: Final = frozenset({"source", "title"})
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # the stubs lack it
 
 
@@ -55,7 +56,7 @@ def prepare(document: Document) -> Prepared:
 
     Raises:
         InputError: the id is too long or not encodable, or the metadata is not JSON, has a key that is not a string,
-            or is nested deeper than 64 levels.
+            is nested deeper than 64 levels, or has another type than `RESERVED` says.
     """
     try:
         if len(document.id.encode()) > _ID_BYTES:
@@ -78,6 +79,7 @@ def prepare(document: Document) -> Prepared:
             document = Document(document.id, text, metadata_of(metadata))
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"document {document.id!r}: metadata is not JSON: {error}") from error
+    _check_reserved(document)
     return Prepared(document, metadata, digest(text, metadata))
 
 
@@ -125,6 +127,32 @@ def edits(changes: Mapping[str, Metadata], stored: Sequence[Document | None], *,
         )
         result.append(Edit(prepared, prepared.document.searchable != document.searchable))
     return result
+
+
+def _check_reserved(document: Document) -> None:
+    """Check the metadata that Pointsman reads itself.
+
+    Raises:
+        InputError: a value has another type.
+    """
+    metadata = document.metadata
+    has_source = metadata.get("source") is not None
+    for key in RESERVED.keys() & metadata.keys() if has_source else _ALWAYS_RESERVED & metadata.keys():
+        value, kind = metadata[key], RESERVED[key]
+        if value is not None and not _is_of(kind, value):
+            where = "" if key in _ALWAYS_RESERVED else " of a document with a source"
+            raise InputError(
+                f"document {document.id!r:.80}: the metadata {key!r}{where} is {kind}, not {value!r:.80}; "
+                "store other values under another key"
+            )
+
+
+def _is_of(kind: str, value: object) -> bool:
+    if kind == NUMBER:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+    if kind == TEXTS:
+        return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+    return isinstance(value, str)
 
 
 def _check_nesting(metadata: Mapping[str, Any]) -> None:

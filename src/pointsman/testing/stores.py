@@ -15,6 +15,7 @@ from unittest import SkipTest
 import numpy as np
 
 from pointsman._twins import wait_for
+from pointsman._values import RESERVED
 from pointsman.errors import InputError, PointsmanError, StoreError, UnmetNeedError
 from pointsman.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.store.base import NEAR, WORDS, WORDS_FIRST, Capability, Lists, Look, Page, Scale, Statistics, StoreInfo
@@ -830,6 +831,43 @@ class StoreConformance(TwinConformance):
         assert count == len(ids), f"{len(ids)} documents were written, {count} are there"
         assert sorted(document.id for document in paged) == sorted(ids), "pages lack some of them"
         assert deleted == 2, f"2 odd ids were deleted, {deleted} by its own count"
+
+    def test_sources_are_compared_as_stored(self) -> None:
+        """A source with a NUL, one that looks like a list or a date, a long one: each names its own document only."""
+        store = self._empty()
+        sources: tuple[str, ...] = (
+            "manual.md",
+            "manual.md\0",
+            "manual.md\0b",
+            "\0",
+            '["manual.md"]',
+            "MANUAL.MD",
+            "z" * 40_000,
+        )
+        sources += ("2024-01-15T01:00:00+03:00", "2024-01-14T22:00:00+00:00", "$.source", "manual.md ", "5")
+        documents = [Document(f"{number}", "signal", {"source": source}) for number, source in enumerate(sources)]
+        documents.append(Document("none", "signal", {"n": 5, "sources": ["manual.md"]}))
+        with answering("asking for the documents of a source"):
+            self._write(store, documents)
+            ids = [store.ids(source=source) for source in sources]
+        assert ids == [[f"{number}"] for number in range(len(sources))], f"by source there are {ids}"
+
+    def test_reserved_metadata_has_its_type(self) -> None:
+        """What Pointsman reads itself is refused in another type, and nothing of the batch is written."""
+        store, good = self._empty(), Document("1", "signal", {"source": "a.md", "line": 1, "headings": ["A"]})
+        self._write(store, [good])
+        strange: tuple[Any, ...] = (True, ["a", 1], {"a": 1}, -1.5, 2**60)
+        for key in RESERVED:
+            for value in strange:
+                metadata = {"source": "a.md", key: value}
+                refused(f"{metadata!r} as metadata", partial(self._write, store, [Document("2", "lamp", metadata)]))
+                refused(f"{metadata!r} as new metadata", partial(store.set_metadata, {"1": metadata}))
+        assert store.get(["1", "2"]) == [good, None], "something refused was written"
+        own = Document(
+            "3", "lamp", {"start": "2024-01-01", "end": "2024-01-02", "page": "iv", "parent": 7, "title": None}
+        )
+        self._write(store, [own])
+        assert store.get(["3"]) == [own], "without a source such keys are the user's own"
 
     def test_bad_documents_are_refused(self) -> None:
         """And no document of the same call is written."""

@@ -272,11 +272,15 @@ class Truth:
             return [self._id(row) for row in self._rows(f"SELECT {_ROW_WITHOUT_TEXT} FROM documents ORDER BY key")]
         if not storable(source):
             return []
+        # SQLite ends a text of JSON at a NUL, and writes a list as text, so what it lists is compared again here.
         sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE {_SOURCE} = ? ORDER BY key"  # exactly as in the index
-        rows = self._rows(sql, source)
-        ids = [self._id(row) for row in rows]
-        for id_, row in zip(ids, rows, strict=True):  # the index has no checksums: a damaged entry leads to another row
-            if metadata_of(row[2]).get("source") != source:
+        ids = []
+        for row in self._rows(sql, source.partition("\0")[0]):
+            id_, stored = self._id(row), self._document(row).metadata.get("source")
+            if stored == source:
+                ids.append(id_)
+            elif isinstance(stored, str) and "\0" not in stored + source:
+                # the index has no checksums: a damaged entry leads to another row
                 raise self._damaged(f"the index of sources lists document {id_!r:.80} for {source!r:.80}")
         return ids
 
