@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.errors import InputError
+from pointsman.prompts import SELECTION, fenced, fill, option_lines, quoted
 from pointsman.selector.base import ToolMetadata
 from pointsman.selector.parsing import Defect, parse_selection
 
@@ -142,11 +146,11 @@ SINGLE = [
     ("2 because the question is about events", [2]),
     ("(2) - the question is about events", [2]),
     ("2, not 1", [2]),
-    ("not 1 but 2", [2]),
+    ("not 1 but 2", D.NO_ANSWER),
     ("Option 1 covers forecasts. Option 3 counts. I would go with option 2.", [2]),
-    ("Option 1 does not fit, so option 2", [2]),
+    ("Option 1 does not fit, so option 2", D.AMBIGUOUS),
     ("I'd pick option 2 rather than option 1.", [2]),
-    ("I don't choose 1, I choose 2.", [2]),
+    ("I don't choose 1, I choose 2.", D.NO_ANSWER),
     ("Use the `news` tool.", [2]),
     ("The best option is news (2).", [2]),
     ("There are 3 options; option 2 is the most suitable.", [2]),
@@ -177,18 +181,31 @@ SINGLE = [
     ("I'm sorry, but I can't help with that.", D.REFUSAL),
     ("First, I looked at the question.", D.NO_ANSWER),
     ("My answer: option 2 or maybe option 3", D.AMBIGUOUS),
-    ("I'd choose 1 if it is about weather; otherwise 3", D.AMBIGUOUS),
+    ("I'd choose 1 if it is about weather; otherwise 3", D.NO_ANSWER),
     ("Answer: 1. Wait, option 2.", D.AMBIGUOUS),
-    ("It is not option 1, it is option 2", [2]),
-    ("Option 1 is worse than option 2.", D.NO_ANSWER),
-    ("Option 2 is better than option 1.", [2]),
-    ("I would not use weather_api, calculator", D.NO_ANSWER),
+    ("It is not option 1, it is option 2", D.AMBIGUOUS),
+    ("Option 1 is worse than option 2.", D.AMBIGUOUS),
+    ("Option 2 is better than option 1.", D.AMBIGUOUS),
+    ("I would not use weather_api, calculator", D.AMBIGUOUS),
+    ("I would choose the one that plays songs.", D.NO_ANSWER),
+    ("The best one is the one about leave.", D.NO_ANSWER),
+    ("One could argue for several.", D.NO_ANSWER),
+    ("One of them fits.", D.NO_ANSWER),
+    ("Our number one tool is search.", D.NO_ANSWER),
+    ("The user said: I choose 2", D.NO_ANSWER),
+    ("Should I choose 2?", D.NO_ANSWER),
+    ("I choose 2 but wait, option 3", D.NO_ANSWER),
+    ("None of them fits, though I choose 2.", D.AMBIGUOUS),
+    ("第二十一个", D.OUT_OF_RANGE),
+    ("其中之一", D.NO_ANSWER),
+    ("其中一个比较合适。", D.NO_ANSWER),
+    ("Один из них подходит.", D.NO_ANSWER),
     # prose, Chinese
     ("我选择2，因为是新闻。", [2]),
     ("我选第二个。", [2]),
     ("答案：2", [2]),
     ("最终答案是选项二", [2]),
-    ("不是1而是2", [2]),
+    ("不是1而是2", D.NO_ANSWER),
     ("应该选2，而不是1", [2]),
     ("选项2最合适", [2]),
     ("有3个选项，第2个最合适。", [2]),
@@ -199,17 +216,17 @@ SINGLE = [
     ("选一个", D.NO_ANSWER),
     ("选项4", D.OUT_OF_RANGE),
     ("2024年的新闻", D.NO_ANSWER),
-    ("答案不是1，是2", [2]),
+    ("答案不是1，是2", D.NO_ANSWER),
     ("答案：1。不对，应该是2", D.AMBIGUOUS),
     # prose, Russian
     ("Я выбираю 2, потому что это новости.", [2]),
     ("Лучше всего подходит вариант 3", [3]),
     ("Ответ: 2", [2]),
     ("Мой выбор — 2", [2]),
-    ("не 1, а 2", [2]),
+    ("не 1, а 2", D.NO_ANSWER),
     ("Выбираю второй вариант", [2]),
-    ("Вариант 1 не подходит, поэтому вариант 2", [2]),
-    ("Вместо 1 лучше 2", [2]),
+    ("Вариант 1 не подходит, поэтому вариант 2", D.AMBIGUOUS),
+    ("Вместо 1 лучше 2", D.NO_ANSWER),
     ("Первый вариант хуже, чем второй", D.NO_ANSWER),
     ("1 или 2", D.AMBIGUOUS),
     ("Есть 3 варианта, ни один не подходит", D.NONE_NOT_ALLOWED),
@@ -330,6 +347,44 @@ def test_reasons_and_scores_are_kept_and_repairs_are_told() -> None:
     assert prose.selections[0].reason == "I choose 2 because of the events."
     assert prose.repairs == ("prose in place of JSON",)
     assert parse_selection("[2, 9]", THREE, max_outputs=2).repairs == ("dropped 9: no such option",)
+
+
+ENGLISH_PROMPT = fill(
+    SELECTION["en"].single,
+    options=fenced(option_lines([(choice.name, choice.description) for choice in THREE])),
+    query=fenced(quoted("what happened yesterday?")),
+    count=3,
+    most=1,
+    problem="",
+)
+
+
+@pytest.mark.parametrize("start", ["", "> ", "```\n", '"'])
+def test_echo_of_the_prompt_is_no_answer_at_any_length(start: str) -> None:
+    for length in range(1, len(ENGLISH_PROMPT) + 1):
+        parsed = parse_selection(start + ENGLISH_PROMPT[:length], THREE, prompt=ENGLISH_PROMPT)
+        assert parsed.defect in {Defect.NO_ANSWER, Defect.TRUNCATED, Defect.EMPTY}, ENGLISH_PROMPT[:length]
+
+
+def test_echo_of_later_lines_of_the_prompt_is_no_answer() -> None:
+    lines = ENGLISH_PROMPT.splitlines(keepends=True)
+    for first in range(len(lines) - 2):
+        for last in range(first + 4, len(lines) + 1):  # one option alone may be the answer
+            parsed = parse_selection("".join(lines[first:last]), THREE, prompt=ENGLISH_PROMPT)
+            assert parsed.selections == ()
+
+
+def test_answer_after_an_echo_of_the_prompt_is_read() -> None:
+    answer = '{"choice": 2, "reason": "events"}'
+    for echo in (ENGLISH_PROMPT, " ".join(ENGLISH_PROMPT.split())):
+        parsed = parse_selection(f"{echo}\n{answer}", THREE, prompt=ENGLISH_PROMPT)
+        assert [selection.index for selection in parsed.selections] == [1]
+
+
+def test_generated_prose_is_not_read_as_a_choice_that_nobody_made() -> None:
+    fuzz = Path(__file__).parents[1] / "benchmarks" / "prose_fuzz.py"
+    run = subprocess.run([sys.executable, str(fuzz), "--answers", "3000"], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("bad", [{"choices": []}, {"max_outputs": 0}, {"text": None}])

@@ -1,28 +1,23 @@
-"""Reads which numbered choice a prose answer selects, in English, Chinese and Russian.
+"""Reads which choice a model's prose selects, in English, Chinese and Russian, if it says so in one of a few forms.
 
-The text is split into small tokens, and one pass over them collects every *reference* to a choice ("option 2", "the
-second", "第2个", a name) with its firmness, from `WEAK` (a bare number, or a name that may be an ordinary word) to
-`FINAL` ("the final answer is 2"). The firmest references that are not negated are the reading; if they disagree, the
-text is ambiguous. Time is linear in the length of the text.
+The forms: the whole answer, or its first line, is a reference ("option 2", "第2个", "1, 3", a name); a marked answer
+("Answer: 2"); a decision ("I choose option 2"); a judgement ("option 2 is the best"). A sentence that denies, doubts,
+compares, asks or sets a condition is not read, and neither is a number word that may be a pronoun ("the one about
+leave"). Claims that contradict each other make the text ambiguous. What is in no form is not guessed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-from functools import lru_cache
-from typing import NamedTuple
+from enum import StrEnum
 
 from pointsman.text import fold
 from pointsman.text.unicode import normalize
 
 AMBIGUOUS = -(10**19)
 """Replaces the number of a reference that may mean either of two choices; lower than any number that is read."""
-
-_HUGE = 10**18 - 1
-"""The value that stands for all longer numbers."""
 
 
 class Names:
@@ -52,89 +47,28 @@ class Names:
         folded = fold(text)
         return any(name.startswith(folded) and name != folded for name in self._folded)
 
-    def spans(self, text: str) -> list[tuple[int, int, int]]:
-        """Return start, end and number of names in a normalised, lower-case text; longest first, no overlaps."""
-        results: list[tuple[int, int, int]] = []
-        for name, numbers in self._folded.items():
+    def mark(self, text: str) -> str:
+        """Replace the names in a text by marked numbers, the longest first; a number in the text is never a name."""
+        for name in sorted(self._folded, key=len, reverse=True):
             if name.isdecimal():
-                continue  # numbers in the text are numbers of choices
+                continue
+            numbers = self._folded[name]
             number = numbers[0] if len(numbers) == 1 else AMBIGUOUS
-            results.extend((match.start(), match.end(), number) for match in _pattern(name).finditer(text))
-        results.sort(key=lambda span: (span[0], -span[1]))
-        spans: list[tuple[int, int, int]] = []
-        for span in results:
-            if not spans or span[0] >= spans[-1][1]:
-                spans.append(span)
-        return spans
+            text = _pattern(name).sub(f" {_MARK}{number}{_END} ", text)
+        return text
 
 
 def _bare(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name)
 
 
-@lru_cache(maxsize=1024)
 def _pattern(name: str) -> re.Pattern[str]:
-    """Return a pattern for a name as a whole word with interchangeable separators."""
+    """Return a pattern for a name as a whole word with interchangeable separators, and its quotes."""
     parts = [re.escape(part) for part in re.split(r"[\s_-]+", name) if part]
     body = r"[\s_-]{1,3}".join(parts) or re.escape(name)
-    before = r"(?<![a-z0-9_а-яё-])" if _SPACED.match(name[0]) else ""
-    after = r"(?![a-z0-9_а-яё]|-[a-zа-яё])" if _SPACED.match(name[-1]) else ""
-    return re.compile(before + body + after)
-
-
-_SPACED = re.compile(r"[a-z0-9_а-яё]")
-
-
-class Kind(StrEnum):
-    """The role of a token."""
-
-    WORD = "word"
-    FILL = "fill"  # may stand between "answer" and its number: is, the, :, quotes
-    END = "end"  # end of a sentence or line
-    COMMA = "comma"
-    COLON = "colon"
-    OPEN = "open"  # a bracket or quote
-    CLOSE = "close"
-    FINAL = "final"
-    ANSWER = "answer"
-    VERB = "verb"  # choose, pick
-    BEST = "best"  # best, fits: before or after its reference
-    NOUN = "noun"  # option, tool
-    NOT = "not"
-    ONLY = "only"  # not only
-    BUT = "but"
-    AND = "and"
-    OR = "or"
-    NONE = "none"
-    BAD = "bad"  # wrong, worse: applies to its reference
-    IF = "if"  # a condition: the reference before it does not count yet
-    CORRECTION = "correction"  # wait, no: earlier statements may be withdrawn
-    REFUSE = "refuse"
-    BECAUSE = "because"
-    COUNTED = "counted"  # after a number: the number is a count, not a name
-    HASH = "hash"
-    NUMBER = "number"
-    COUNT_WORD = "count word"  # two, два, 二
-    ORDINAL = "ordinal"
-    NAME = "name"
-
-
-class Token(NamedTuple):
-    """A token; ``number`` if it refers to a choice, ``firm`` if its form alone shows that."""
-
-    kind: Kind
-    number: int = 0
-    firm: bool = False
-
-
-class Tier(IntEnum):
-    """How firm a reference is."""
-
-    WEAK = 0
-    NAMED = 1
-    CHOSEN = 2
-    ANSWERED = 3
-    FINAL = 4
+    before = r"(?<![a-z0-9_а-я-])" if re.match(r"[a-z0-9_а-я]", name[0]) else ""
+    after = r"(?![a-z0-9_а-я]|-[a-zа-я])" if re.match(r"[a-z0-9_а-я]", name[-1]) else ""
+    return re.compile(f"[{_QUOTES}]*{before}{body}{after}[{_QUOTES}]*")
 
 
 class Verdict(StrEnum):
@@ -155,122 +89,137 @@ class Reading:
     numbers: tuple[int, ...] = ()
 
 
-def _table(**words: str) -> dict[str, Kind]:
-    return {word: Kind[kind] for kind, line in words.items() for word in line.split()}
-
-
-_WORDS = _table(
-    FINAL="final finally ultimately conclusion boxed итого",
-    ANSWER="answer output",
-    VERB="""choose chose choosing select selected selecting selection pick picked picking recommend recommended suggest
-        prefer use using go going decision route call выбираю выбрал выбрала выбираем выберу выбрать выбор выбран
-        выбрано выберите беру предпочитаю""",
-    BEST="""best suitable appropriate relevant right correct fit fits match matches matching closest ideal applicable
-        needed better подходит подходят подойдет подойдут лучше лучший лучшая лучшее лучшим правильный правильно
-        верный уместен уместнее нужен нужны""",
-    NOUN="""option choice number tool candidate item index id dataset source
-        options choices numbers tools candidates items ids datasets sources
-        вариант варианту вариантом номер номером опция опцию инструмент инструментом пункт пункта пункту источник
-        варианты вариантов номера опции опций инструменты инструментов пункты источники источников""",
-    NOT="""not no never rather instead except than without excluding unlike nor neither не ни вместо кроме чем
-        нельзя""",
-    BAD="""worse wrong incorrect unsuitable irrelevant inappropriate bad weak weaker poor unrelated хуже неуместен
-        неверный неверно неправильный неправильно""",
-    IF="if otherwise unless если иначе",
-    CORRECTION="wait actually correction oops scratch hmm нет точнее вернее стоп погоди ошибка",
-    ONLY="only just merely только лишь просто",
-    BUT="but а но",
-    AND="and & + plus и также as-well",
-    OR="or either или либо",
-    NONE="none neither nothing никакой никакая никакие ничего ничто нету",
-    REFUSE="sorry cannot can't can’t unable apologize apologise refuse decline извините простите отказываюсь сожалению",
-    BECAUSE="because since so thus for ибо потому поскольку так",
-    FILL="""is are be the a an to would will be my its it it's this that was should definitely clearly with
-        maybe perhaps possibly i'd i ll
-        это эта этот будет является был мой моя мне возможно""",
-    COUNTED="of из times варианта инструмента",
+_MARK, _END = "\ue000", "\ue001"
+_QUOTES = "\"'`*“”‘’«»「」『』"
+_NOUN = (
+    "option|choice|tool|candidate|index|id|dataset|source"
+    "|вариант(?:ом|у|а)?|опци[яюей]|инструмент(?:ом|у|а)?|пункт(?:ом|у|а)?|номер(?:ом|у|а)?|источник(?:ом|у|а)?"
+    "|选项|编号|序号|方案|工具|候选项"
 )
-_STEMS = (
-    (re.compile(r"окончательн|итогов|финальн"), Kind.FINAL),
-    (re.compile(r"ответ"), Kind.ANSWER),
-    (re.compile(r"рекоменд|предпоч"), Kind.VERB),
-    (re.compile(r"подход|подойд|лучш|правильн"), Kind.BEST),
-    (re.compile(r"\w+n't$|\w+n’t$"), Kind.NOT),
-)
-_COUNT_WORDS = {
+_NUMBER_WORDS = {
     word: number
     for line in (
         "one two three four five six seven eight nine ten",
+        "first second third fourth fifth sixth seventh eighth ninth tenth",
         "один два три четыре пять шесть семь восемь девять десять",
+        "一 二 三 四 五 六 七 八 九 十 十一 十二",
+        "1st 2nd 3rd 4th 5th 6th 7th 8th 9th 10th",
     )
     for number, word in enumerate(line.split(), 1)
-}
-_ORDINALS = {
-    word: number
-    for number, word in enumerate(
-        ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"), 1
-    )
-}
-_ORDINAL_STEMS = tuple(
-    (re.compile(stem + r"(?:ый|ой|ий|ая|ое|ье|ья|ьего|ьему|ью|ого|ому|ую|ым|ом)$"), number)
-    for number, stem in enumerate(
-        ("перв", "втор", "трет", "четв[её]рт", "пят", "шест", "седьм", "восьм", "девят", "десят"), 1
-    )
+} | {"两": 2}
+_RU_ORDINALS = ("перв", "втор", "трет", "четверт", "пят", "шест", "седьм", "восьм", "девят", "десят")
+_WORD = "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True))
+_RU_ORDINAL = rf"(?:{'|'.join(_RU_ORDINALS)})(?:ый|ой|ий|ая|ое|ье|ья|ью|ого|ему|ому|ую|ым|ом)"
+_ORDINAL = rf"{_RU_ORDINAL}|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\d{{1,2}}(?:st|nd|rd|th)"
+_MANY = r"\s*(?:options|choices|tools|datasets|times|вариант|инструмент|источник|раз)"
+_INTEGER = rf"\d{{1,18}}(?:\.0+)?(?![\da-zа-я_%°个種种条项次年月日分家人])(?![.,:/~–-]\d)(?!{_MANY})"
+_BOUND = r"(?<![a-zа-я0-9_.,/~–-])"
+_REFERENCES = (
+    # "option 2", "option #2", "tool number 2", "选项二", "вариант два"
+    re.compile(
+        rf"(?:(?:{_NOUN})\s*(?:number\s*|no\.\s*|#\s*)?|(?<!\w)number\s+(?=\d))[(\[{_QUOTES}]*"
+        rf"(?P<n>{_INTEGER}|(?:{_WORD}|{_RU_ORDINAL})(?![\w-]))[)\]{_QUOTES}]*"
+    ),
+    # "第2个", "选2号"
+    re.compile(r"第\s*(?P<n>\d{1,4}|[一二三四五六七八九十两]{1,3})\s*(?:[个個项項号號条條种種]|(?=\W|$))"),
+    re.compile(rf"(?P<n>{_INTEGER})\s*号"),
+    # "the second option", "второй вариант", "the 2nd one"
+    re.compile(rf"(?<!\w)(?:the\s+)?(?P<n>{_ORDINAL}|\d{{1,2}}-?(?:й|я|е|го|му|ый|ая|ую))\s+(?:{_NOUN}|one)(?!\w)"),
+    # "[2]", "#2"
+    re.compile(rf"\[(?P<n>{_INTEGER})\]|#\s*(?P<m>{_INTEGER})"),
 )
-_HAN_DIGITS = {character: value for value, character in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
+_ITEM = rf"(?:{_MARK}-?\d+{_END}|{_BOUND}{_INTEGER})"
+_AND = r"\s*(?:[,、;&+]\s*(?:and|и|和)?|and|и|和|与|及|以及)\s*"
+_LIST = (
+    r"(?:(?:options|choices|tools|numbers|ids|datasets|варианты|инструменты|пункты)\s+)?"
+    rf"(?P<items>{_ITEM}(?:{_AND}{_ITEM})*)"
+)
+_AFTER = (
+    rf"(?=\s*(?:(?:{_NOUN})\s*)?(?:$|[,，]|\s(?:because|since|as|for|given|which|-|–|—|потому|так как|поскольку)\b"
+    r"|\s?(?:[-–—]\s|因为|由于|以便)|\(|（))"
+)
+_EASILY = r"(?:clearly|definitely|therefore|thus|hence|so|then|finally|ultimately|now|would|will|should|must|can)"
+_DECISION = re.compile(
+    r"(?:^|[,，])\s*"
+    r"(?:(?:so|thus|therefore|hence|and|but|then|finally|okay|ok|yes|sure|所以|因此|поэтому|значит|итак)\s*[,，]?\s*)*"
+    rf"(?:(?:i|we|i'd|i'll|i’d|i’ll|let's|let me|please|я|мы|我|我们|应该|应|请)\s*)?(?:{_EASILY}\s+)*"
+    r"(?:choose|chose|pick|picked|select|selected|recommend|prefer|use|go(?:ing)? with|am going with|suggest"
+    r"|have (?:chosen|selected|picked)"
+    r"|am (?:choosing|picking|selecting)|выбираю|выбрал[аи]?|выберу|выбираем|рекомендую|предлагаю|беру|предпочитаю"
+    r"|选择|选用|选|推荐使用|推荐|建议使用|建议选择|采用|使用)"
+    rf"\s*:?\s*(?:the\s+)?{_LIST}{_AFTER}"
+)
+_SUPERLATIVE = (
+    r"(?:best|most (?:suitable|appropriate|relevant|fitting)|right|correct|closest|ideal|лучш(?:ий|ая|ее)|правильный"
+    r"|самый подходящий|наиболее подходящий|最合适|最适合|最佳|最好|最相关|最匹配|正确|合适|适合)"
+)
+_JUDGEMENTS = (
+    re.compile(
+        rf"(?:^|[,，])\s*(?:(?:so|thus|therefore|hence|and|所以|因此|поэтому)\s+)?{_LIST}\s*"
+        rf"(?:(?:is|are|seems|looks|это|是|—|-)\s+)?(?:(?:clearly|definitely|the|by far|самый)\s+)*(?:是)?"
+        rf"(?:{_SUPERLATIVE}(?:的)?(?:\s+(?:fit|match|one|choice|option|answer|вариант))?"
+        rf"|fits? (?:the (?:question|query) )?best|fits?|(?:are|is) relevant"
+        rf"|(?:подходит|подходят)(?: лучше всего| больше всего)?)"
+        rf"(?=\s*(?:$|[,，]|\s(?:because|since|as|for|here|потому|так как)\b|因为|由于))"
+    ),
+    re.compile(
+        rf"(?:^|[,，])\s*(?:(?:so|thus|therefore|hence|и|поэтому|所以|因此)\s+)?(?:the\s+|самый\s+)?{_SUPERLATIVE}(?:的)?\s*"
+        rf"(?:(?:{_NOUN}|one|fit|match|answer)\s*)?(?:is|are|would be|—|-|:|=|это|是|为)\s*(?:the\s+)?{_LIST}{_AFTER}"
+    ),
+    re.compile(rf"(?:^|[,，])\s*(?:здесь\s+)?(?:лучше|больше) всего (?:подходит|подходят)\s*{_LIST}{_AFTER}"),
+)
+_ANSWER = (
+    rf"(?:answer|choice|selection|selected|chosen|output|ids?|{_NOUN}|答案|回答|结论|选择|ответ|выбор|решение)"
+    rf"(?:s|ы|а)?(?:\s+(?:{_NOUN}|ids?|number)s?)?"
+)
+_MARKED = re.compile(
+    rf"^\W*(?:(?:so|therefore|thus|所以|因此)\s*[,，]?\s*)?(?:(?:my|the|your|мой|наш|我的)\s*)?"
+    rf"(?P<final>(?:final|最终|最后|окончательный|итоговый)\s*)?(?:relevant\s+|best\s+|selected\s+|chosen\s+)?{_ANSWER}"
+    rf"\s*(?:is|are|was|would be|是|为|это|[:=—–-])+\s*(?:\\?boxed\s*)?{_LIST}"
+    rf"(?=\s*(?:$|[,，]|\s(?:because|since|as|потому|так как)\b|因为|由于|\(|（|[-–—]\s))"
+)
+_OPENING = re.compile(
+    rf"^\W*{_LIST}\s*(?:$|[-–—]\s|(?:because|since|потому что|так как|因为|由于)(?:\b|(?=[\u4e00-\u9fff])))"
+)
+_WHOLE = re.compile(rf"^(?:the\s+|мой\s+|my\s+|选|我选)?\s*{_LIST}$")
 
-_HAN = _table(
-    FINAL="最终 最后 综上 总之",
-    ANSWER="答案 回答 结论",
-    VERB="选择 我选 应选 选用 选 推荐 建议 使用 应该用 采用 决定",
-    BEST="最合适 最适合 最佳 最好 最相关 最匹配 更合适 更适合 合适 适合 正确 相关 匹配 符合 适用",
-    NOUN="选项 编号 序号 方案 工具 候选项 候选",
-    NOT="不是 不选 而不是 而非 不要 不 非 除了 没 别 并非 不能选",
-    BAD="错误 错 更差",
-    IF="如果 否则",
-    CORRECTION="不对 更正 等等 等一下 错了",
-    ONLY="仅 只 仅仅 光",
-    BUT="而是 但是 但 而",
-    AND="和 与 及 以及 跟 还有",
-    OR="或者 或 还是 抑或",
-    NONE="都不 没有一个 没有合适 没有任何 均不 无合适 没有哪个 没有适合 没有符合 没有选项 无一",
-    REFUSE="抱歉 对不起 无法 不能 不便 拒绝",
-    BECAUSE="因为 因 由于 所以 因此",
-    FILL="应该 应当 应 是 为 了 的 就是 就 我 会 该 这个 它 可能 也许",
-    COUNTED="个 种 条 项 次 分钟 年 月 日 家",
+_UNREAD = re.compile(
+    r"(?<!\w)(?:not|no|nor|never|neither|cannot|without|except|unless|if|whether|either|or|otherwise|maybe|perhaps|possibly"
+    r"|probably|might|may|could|unsure|torn|tempted|almost|usually|previously|earlier|yesterday|than|rather|instead"
+    r"|unlike|worse|wrong|incorrect|someone|people|users?|you|they|he|she|says?|said|example|e\.g|suppose|asked|\w+n['’]t"
+    r"|не|ни|нет|нельзя|если|либо|или|кроме|вместо|возможно|может|наверное|вероятно|сомневаюсь|чем|хуже|пользовател\w*"
+    r"|например|допустим|раньше|вчера|бы)(?!\w)"
+    r"|不|没|非|别|如果|假如|要是|或|可能|也许|大概|否则|除了|比|还是|用户|例如|比如|之前|昨天|似乎|吗|未必|难以|无法"
+    r"|\?|？|\.\.\.|…"
 )
-_HAN_PHRASES = "|".join(sorted(_HAN, key=len, reverse=True))
+"""What a sentence has that denies, doubts, compares, quotes, asks, or sets a condition: its claims do not count."""
 
-_TOKEN = re.compile(
-    rf"""
-    (?P<complex>\d+(?:[./:\-–~]\d+)+%?|\d{{1,3}}(?:,\d{{3}})+|\d+\s?[%°]|[-−]\d+)
-  | (?P<hash>(?:\bno\.|[#№])\s*(?=\d)|n°\s*(?=\d))
-  | (?P<nth>\d+(?:st|nd|rd|th|-?(?:й|я|е|го|му|ый|ая|ое|ую|ой))\b)
-  | (?P<unit>\d+[a-zа-яё_]\w*)
-  | (?P<number>\d+)
-  | 第\s*(?P<han_nth>\d+|[零一二三四五六七八九十两〇]+)\s*(?P<han_unit>[个個项項号號条條种種]?)
-  | (?P<han>{_HAN_PHRASES})
-  | (?P<han_number>[一二三四五六七八九十两]+)
-  | (?P<word>[a-zа-яё][a-zа-яё'’]*(?:-[a-zа-яё]+)*)
-  | (?P<end>[.!?;。！？；…\n]+)
-  | (?P<comma>[,、，]+)
-  | (?P<colon>[:=]+>?|[-—–−]+>?|→)
-  | (?P<open>[(\[{{<（【《]+)
-  | (?P<close>[)\]}}>）】》]+)
-  | (?P<fill>["'`“”‘’«»「」『』*\\/|_]+)
-  | (?P<and>[&+])
-    """,
-    re.VERBOSE,
+_TAIL = re.compile(
+    r"[,，]?\s*(?:(?:and\s+)?not|rather than|instead of|а не|вместо|而不是|而非|不是)\s*(?:the\s+)?"
+    rf"{_ITEM}(?:\s*(?:or|nor|и|или|或|和|,)\s*{_ITEM})*\s*$"
 )
-_WHOLE_NUMBER = re.compile(r"\d+\.0+")
-_LIST_LINE = re.compile(r"^[ \t]*(?:[-*•][ \t]*)?\**[(\[]?(\d{1,4})[.)\]:、][ \t]*\S.*$", re.MULTILINE)
-_FENCE_MARK = re.compile(r"```+[ \t]*\w*|~~~+[ \t]*\w*")
-_PLAIN = {kind.value: Token(kind) for kind in Kind}
-_WORD = _PLAIN["word"]
-_PLURALS = "options choices numbers tools candidates items ids datasets sources вариантов инструментов опций источников"
-_FIRM = frozenset({"no", "ни", "it", "it's", "is", "это", "是", "应该", "应", "应当", *_PLURALS.split()})
-"""Words that are stronger than others of their kind: "no option"; "not 1, it is 2"; "two options" is a count."""
-_HAN_TOKENS = {word: Token(kind, firm=word in _FIRM) for word, kind in _HAN.items()}
+"""The end of "2, not 1": it leaves the claim as clear as it was."""
+
+_CORRECTION = re.compile(
+    r"(?<!\w)(?:wait|actually|correction|oops|scratch|hmm|on second thought|then again|however|but|нет"
+    r"|точнее|вернее|стоп"
+    r"|погоди|ошибка|хотя|но)(?!\w)|不对|更正|等等|等一下|错了|但是|不过|然而"
+)
+_NONE_FITS = re.compile(
+    r"(?<!\w)(?:none|neither)(?: of (?:the|these|those|them|above|\w+ above)\b"
+    r"|\s+(?:fits?|suits?|applies|apply|match|is|are)\b"
+    rf"|$)|(?<!\w)(?:no|nothing)\s+(?:(?:suitable|relevant|matching|appropriate)\s+)?(?:{_NOUN}|fits|matches)"
+    rf"|(?<!\w)(?:ни од(?:ин|на|но)|ничего (?:не|из)|нет подходящ)"
+    r"|都不|没有一个|没有合适|没有任何|均不|无合适|没有适合|没有符合"
+)
+_REFUSES = re.compile(
+    r"(?<!\w)(?:sorry|i cannot|i can['’]?t|i am unable|i'm unable|apologi[sz]e|decline|refuse"
+    r"|извините|простите|отказываюсь"
+    r"|не могу)(?!\w)|抱歉|对不起|无法|拒绝"
+)
+_SENTENCES = re.compile(r"[.;](?=\s|$)|[!?。！？；\n]+")
+_BRACKETS = re.compile(r"(?<![a-z])['’]|['’](?![a-z])|[()\[\]{}<>（）【】《》\\|_*~\"`“”‘«»「」『』]")
+_LIST_LINE = re.compile(r"^[ \t]*(?:[-*•][ \t]*)?[(\[*]*(\d{1,4})[.)\]:、][ \t]*(?=[^\s\d*])(.*)$", re.MULTILINE)
 
 
 def read_prose(text: str, names: Names) -> Reading:
@@ -279,24 +228,57 @@ def read_prose(text: str, names: Names) -> Reading:
     >>> names = Names(["weather", "news", "maths"])
     >>> read_prose("I choose 2 because it is about events.", names).numbers
     (2,)
-    >>> read_prose("There are 3 options and none of them fit.", names).verdict.value
-    'none'
+    >>> read_prose("I would choose the one that plays songs.", names).verdict.value
+    'nothing'
     """
-    text = _FENCE_MARK.sub(" ", text).replace("№", "#")
-    if len(text) < 1000 and (number := names.lookup(_trim(text))):
+    text = re.sub(r"```+[ \t]*\w*|~~~+[ \t]*\w*|</?\w{1,20}>", " ", text).replace("№", "#")
+    if len(text) < 1000 and (number := names.lookup(text.strip().strip(_QUOTES + ".,;:!?。，；：！？()（）[]【】 "))):
         return _reading((number,))
-    text = normalize(text).lower().replace("ё", "е").strip()
-    lines = _LIST_LINE.findall(text)
-    if len(lines) > 1:
-        # Lines of a numbered list only count or repeat the options; the text outside the list decides.
-        rest = _LIST_LINE.sub("", text)
-        reading = _decide(list(_tokens(rest, names)))
-        return _read_list(text, names) if reading.verdict is Verdict.NOTHING else reading
-    return _decide(list(_tokens(text, names)))
+    text = normalize(text).lower().replace("ё", "е").replace(_MARK, " ").replace(_END, " ").strip()
+    marked = re.sub(r"([:：])[\s*]*\n\s*", r"\1 ", _mark(text, names))
+    listed = [(int(number), _numbers(line)[:1]) for number, line in _LIST_LINE.findall(marked)]
+    if len(listed) > 1 or (listed and listed[0][1] and _LIST_LINE.fullmatch(marked)):
+        # Lines of a numbered list repeat the options; only if there is nothing else are they the answer.
+        marked = _LIST_LINE.sub("", marked)
+        if not marked.strip():
+            return _read_list(listed, names)
+    if numbers := _whole(text, marked):
+        return _reading(numbers)
+    claims, final, last = _claims(marked)
+    if final:
+        return _reading(final)
+    return _settle(claims, marked, marked[last:]) if claims else _unclaimed(marked)
 
 
-def _trim(text: str) -> str:
-    return text.strip().strip("\"'`“”‘’«»「」『』*.,;:!?。，；：！？()（）[]【】 ").strip()
+def _whole(text: str, marked: str) -> tuple[int, ...]:
+    """Return the numbers of a text that holds nothing else."""
+    if number := _NUMBER_WORDS.get(text.strip(" .!。！")):
+        return (number,)
+    if match := re.fullmatch(rf"(?:the\s+)?({_ORDINAL}|\d{{1,2}}-?(?:й|я|е))[.!]?", text):
+        return (_value(match[1]),)
+    lines = [re.sub(r"^[-•]\s|[.!。！]$", "", line.strip()).strip() for line in _plain(marked).splitlines()]
+    lines = [line for line in lines if line]
+    if not all(_WHOLE.match(line) for line in lines):
+        return ()
+    return tuple(number for line in lines for number in _numbers(line))
+
+
+def _settle(claims: Sequence[tuple[int, ...]], marked: str, after: str) -> Reading:
+    """Return what the claims agree on, unless the text takes it back."""
+    changed = _CORRECTION.search(after) and set(_numbers(after)) - set(claims[-1])
+    if len(set(claims)) > 1 or changed or _NONE_FITS.search(marked) or _REFUSES.search(marked):
+        return Reading(Verdict.AMBIGUOUS)
+    return _reading(claims[0])
+
+
+def _unclaimed(marked: str) -> Reading:
+    """Return why a text that claims nothing names no choice."""
+    mentions = {number for sentence in _SENTENCES.split(marked) for number in _mentions(sentence)}
+    if len(mentions) > 1 or AMBIGUOUS in mentions:
+        return Reading(Verdict.AMBIGUOUS)
+    if _NONE_FITS.search(marked):
+        return Reading(Verdict.AMBIGUOUS if _numbers(marked) else Verdict.NONE)
+    return Reading(Verdict.REFUSAL if _REFUSES.search(marked) else Verdict.NOTHING)
 
 
 def _reading(numbers: Sequence[int]) -> Reading:
@@ -304,383 +286,67 @@ def _reading(numbers: Sequence[int]) -> Reading:
     return Reading(Verdict.AMBIGUOUS) if AMBIGUOUS in distinct else Reading(Verdict.CHOSEN, distinct)
 
 
-def _read_list(text: str, names: Names) -> Reading:
-    """Read a text that is only a numbered list: its numbers are those of the options if the names beside them agree."""
-    numbers, name_numbers = [], []
-    for match in _LIST_LINE.finditer(text):
-        numbers.append(int(match[1]))
-        spans = names.spans(match[0])
-        name_numbers.append(spans[0][2] if spans else None)
-    if name_numbers == numbers:
-        return _reading(numbers) if len(numbers) < names.count else Reading(Verdict.AMBIGUOUS)
-    counting = numbers == list(range(1, len(numbers) + 1))
-    if counting and None not in name_numbers:
-        return _reading([number for number in name_numbers if number is not None])
-    if not counting and not any(name_numbers):
+def _read_list(listed: Sequence[tuple[int, tuple[int, ...]]], names: Names) -> Reading:
+    """Read a numbered list: its numbers, if the names beside them agree; the names, if it only counts them."""
+    numbers, named = [number for number, _ in listed], [mention for _, mentions in listed for mention in mentions]
+    if named == numbers and len(numbers) < names.count:
         return _reading(numbers)
+    if len(named) == len(numbers) > 1 and named != numbers == list(range(1, len(numbers) + 1)):
+        return _reading(named)
     return Reading(Verdict.AMBIGUOUS)
 
 
-def _tokens(text: str, names: Names) -> Iterator[Token]:
-    position = 0
-    for start, end, number in names.spans(text):
-        yield from _lex(text, position, start)
-        name = text[start:end]
-        quoted = start > 0 and text[start - 1] in "\"'`“‘«「『*([<（【《"
-        yield Token(Kind.NAME, number, firm=quoted or bool(re.search(r"[\s\d_-]", name)))
-        position = end
-    yield from _lex(text, position, len(text))
+def _plain(text: str) -> str:
+    """Return the text without brackets and quotes; the apostrophe of a word stays."""
+    return _BRACKETS.sub(" ", text)
 
 
-def _lex(text: str, start: int, end: int) -> Iterator[Token]:
-    for match in _TOKEN.finditer(text, start, end):
-        group = match.lastgroup or "word"
-        value = match[0]
-        match group:
-            case "word":
-                yield _word(value)
-            case "han":
-                yield _HAN_TOKENS[value]
-            case "number":
-                yield Token(Kind.NUMBER, _integer(value))
-            case "complex":
-                whole = _WHOLE_NUMBER.fullmatch(value)
-                yield Token(Kind.NUMBER, _integer(value.split(".", 1)[0])) if whole else _WORD
-            case "nth":
-                digits = re.match(r"\d+", value)
-                assert digits is not None  # the group begins with digits
-                yield Token(Kind.ORDINAL, _integer(digits[0]))
-            case "han_unit" | "han_nth":
-                number = match["han_nth"]
-                value = number if number.isdecimal() else str(_han_integer(number))
-                yield Token(Kind.ORDINAL, _integer(value), firm=bool(match["han_unit"]))
-            case "han_number":
-                yield Token(Kind.COUNT_WORD, _han_integer(value))
-            case "unit":
-                yield _WORD
-            case _:
-                yield _PLAIN[group]
+def _mark(text: str, names: Names) -> str:
+    """Mark what refers to a choice whatever surrounds it; "news (2)" is one reference."""
+    text = names.mark(text)
+    for pattern in _REFERENCES:
+        text = pattern.sub(lambda match: f" {_MARK}{_value(next(filter(None, match.groups())))}{_END} ", text)
+    same = rf"({_MARK}(-?\d+){_END}) *[(\[（] *(?:{_MARK}\2{_END}|\2(?!\d)) *[)\]）]"
+    return re.sub(same, r"\1", text)
 
 
-@lru_cache(maxsize=4096)
-def _word(word: str) -> Token:
-    if word in _COUNT_WORDS:
-        return Token(Kind.COUNT_WORD, _COUNT_WORDS[word])
-    if word in _ORDINALS:
-        return Token(Kind.ORDINAL, _ORDINALS[word])
-    for stem, number in _ORDINAL_STEMS:
-        if stem.match(word):
-            return Token(Kind.ORDINAL, number)
-    if kind := _WORDS.get(word):
-        return Token(kind, firm=word in _FIRM)
-    return next((Token(kind) for stem, kind in _STEMS if stem.match(word)), _WORD)
+def _value(word: str) -> int:
+    if word in _NUMBER_WORDS:
+        return _NUMBER_WORDS[word]
+    if digits := re.match(r"\d+", word):
+        return int(digits[0])
+    # a longer Chinese number is out of range
+    return next((number for number, stem in enumerate(_RU_ORDINALS, 1) if word.startswith(stem)), 0)
 
 
-def _integer(digits: str) -> int:
-    return int(digits) if len(digits) <= 18 else _HUGE
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(re.sub(r"\.0+$|[^\d.-]", "", item)) for item in re.findall(_ITEM, text))
 
 
-def _han_integer(digits: str) -> int:
-    """Return the value of Chinese numerals up to 99; 0 for anything else."""
-    if len(digits) > 3:
-        return 0
-    if "十" in digits:
-        tens, _, ones = digits.partition("十")
-        return _HAN_DIGITS.get(tens, 1 if not tens else 0) * 10 + (_HAN_DIGITS.get(ones, 0) if ones else 0)
-    return int("".join(str(_HAN_DIGITS[digit]) for digit in digits))
+def _mentions(sentence: str) -> list[int]:
+    """Return the marked references of a sentence, and the plain numbers of "1 or 2"."""
+    marked = [int(number) for number in re.findall(rf"{_MARK}(-?\d+){_END}", sentence)]
+    alternatives = re.search(rf"{_ITEM}(?:\s*(?:or|или|либо|或|还是|,)\s*{_ITEM})+", sentence)
+    return marked + (list(_numbers(alternatives[0])) if alternatives else [])
 
 
-@dataclass(slots=True)
-class _Group:
-    """References joined by "and", "or" or commas: statements apply to all of them."""
-
-    numbers: list[int]
-    tier: Tier
-    negated: bool
-    alternatives: bool = False
-
-
-_CUES = {Kind.FINAL: Tier.FINAL, Kind.ANSWER: Tier.ANSWERED, Kind.VERB: Tier.CHOSEN, Kind.BEST: Tier.CHOSEN}
-_QUIET = frozenset({Kind.FILL, Kind.OPEN, Kind.CLOSE, Kind.COLON, Kind.HASH})
-_BOUNDARIES = frozenset(
-    {Kind.END, Kind.COMMA, Kind.BECAUSE, Kind.BEST, Kind.BUT, Kind.NOT, Kind.CLOSE, Kind.OR, Kind.AND}
-)
-_REFERENCES = frozenset({Kind.NUMBER, Kind.ORDINAL, Kind.COUNT_WORD, Kind.NAME})
-_SAYS_ONLY_WHICH = _REFERENCES | _QUIET | {Kind.NOUN, Kind.COMMA, Kind.AND, Kind.OR}
-_REACH = 3
-"""Maximum distance in words between "not" and a reference, in either order."""
-_FAR = 1_000_000
-
-
-class _Walk:
-    """One pass over the tokens; the attributes hold the state at the current one."""
-
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        self.tokens = tokens
-        self.groups: list[_Group] = []
-        self.none = self.refused = False
-        self.corrected = 0  # number of groups before "wait, no"
-        self.alone = False  # this line or sentence has only references
-        self.cue: Tier | None = None  # "answer:" waits for its reference
-        self.cue_negated = False
-        self.cue_words = 0  # words since the cue, except fillers
-        self.spent: Tier | None = None  # the cue of the last reference, which "but" reopens
-        self.since_not = _FAR
-        self.since_reference = _FAR
-        self.joint: Kind | None = None  # and, or, comma: the only token since the last reference
-        self.doubted: _Group | None = None  # a reference before "not", which may belong to it or to the next one
-
-    def run(self) -> None:
-        for position, token in enumerate(self.tokens):
-            if not position or self.tokens[position - 1].kind is Kind.END:
-                self.alone = self.only_references(position)
-            if token.kind in _REFERENCES and self.refers(position, token):
-                self.reference(position, token)
-            else:
-                self.other(position, token.kind)
-        self.doubt()
-
-    # the context of a token
-
-    def only_references(self, position: int) -> bool:
-        """Whether the line or sentence that begins here has only references."""
-        while position < len(self.tokens) and (kind := self.tokens[position].kind) is not Kind.END:
-            if kind not in _SAYS_ONLY_WHICH:
-                return False
-            position += 1
-        return True
-
-    def near(self, position: int, step: int, skip: frozenset[Kind] = frozenset({Kind.OPEN, Kind.CLOSE})) -> Kind:
-        """Return the kind of the next (or previous) token that is not a bracket; END if there is none."""
-        position += step
-        while 0 <= position < len(self.tokens):
-            if self.tokens[position].kind not in skip:
-                return self.tokens[position].kind
-            position += step
-        return Kind.END
-
-    def at(self, position: int) -> Kind:
-        return self.tokens[position].kind if 0 <= position < len(self.tokens) else Kind.END
-
-    def refers(self, position: int, token: Token) -> bool:
-        """Whether a number, ordinal or name refers to a choice here, rather than counting or describing."""
-        after = self.at(position + 1)
-        before = self.near(position, -1, _QUIET)
-        match token.kind:
-            case Kind.NAME:
-                return True
-            case Kind.NUMBER:
-                return after is not Kind.COUNTED and (after is not Kind.NOUN or before is Kind.NOUN)
-            case Kind.COUNT_WORD:
-                counts = after is Kind.COUNTED or (after is Kind.NOUN and self.tokens[position + 1].firm)
-                return not counts and (before is Kind.NOUN or self.alone or self.chosen(position))
-            case _:
-                if token.firm or after is Kind.NOUN or before is Kind.NOUN or self.alone:
-                    return True
-                introduced = self.at(position - 1) is Kind.FILL or self.chosen(position)
-                return introduced and self.near(position, 1, frozenset({Kind.CLOSE, Kind.FILL})) in _BOUNDARIES
-
-    def chosen(self, position: int) -> bool:
-        """Whether a cue directly precedes."""
-        return self.cue is not None and self.near(position, -1, _QUIET) in _CUES
-
-    def firm(self, position: int, token: Token) -> bool:
-        before, after = self.at(position - 1), self.at(position + 1)
-        has_noun = before in {Kind.NOUN, Kind.HASH} or self.near(position, -1, _QUIET) is Kind.NOUN
-        if token.kind is Kind.NAME:
-            return token.firm or has_noun or after is Kind.NOUN
-        bracketed = before is Kind.OPEN and after in {Kind.CLOSE, Kind.COMMA}
-        return token.kind is not Kind.NUMBER or has_noun or bracketed
-
-    # the effect of a token
-
-    def reference(self, position: int, token: Token) -> None:
-        if self.same(position, token):
-            return
-        if self.joint is not None and self.since_reference == 0 and self.since_not > 0:
-            group = self.groups[-1]
-            group.numbers.append(token.number)
-            group.alternatives |= self.joint is Kind.OR
-        else:
-            self.groups.append(self.group(position, token))
-        if self.since_not <= _REACH:
-            self.doubted = None  # "2 not 1": the "not" belongs to this one
-        self.cue, self.since_not, self.since_reference, self.joint = None, _FAR, 0, None
-
-    def group(self, position: int, token: Token) -> _Group:
-        firm = self.firm(position, token)
-        negated = self.since_not <= _REACH
-        tier = Tier.NAMED if firm else Tier.WEAK
-        if self.cue is not None and (
-            self.cue_words == 0 or (self.cue_words <= 6 and (firm or token.kind is Kind.NAME))
-        ):
-            tier, negated = self.cue, negated or self.cue_negated
-            self.spent = self.cue
-        elif self.alone or self.leads(position):
-            tier = Tier.CHOSEN
-        return _Group([token.number], tier, negated)
-
-    def leads(self, position: int) -> bool:
-        """Whether the text opens with the reference and then explains: "2 because", "(2) - it is"."""
-        if self.near(position, -1, _QUIET) is not Kind.END or self.groups or self.tokens[position].kind is Kind.NAME:
-            return False
-        if any(token.kind is not Kind.END and token.kind not in _QUIET for token in self.tokens[:position]):
-            return False
-        return self.near(position, 1, frozenset({Kind.CLOSE, Kind.FILL})) in {*_BOUNDARIES, Kind.COLON, Kind.NAME} - {
-            Kind.OR,
-            Kind.AND,
-            Kind.NOT,
-        }
-
-    def same(self, position: int, token: Token) -> bool:
-        """Whether it repeats the last reference, "2 (weather)" or "weather (option 2)"; if not, the text is unclear."""
-        if not self.groups or self.since_reference or self.joint is not None or self.since_not <= _REACH:
-            return False
-        last = self.groups[-1]
-        if last.numbers[-1] != token.number:
-            last.numbers[-1] = AMBIGUOUS
-        elif self.firm(position, token) and last.tier is Tier.WEAK:
-            last.tier = Tier.NAMED
-        return True
-
-    def other(self, position: int, kind: Kind) -> None:  # noqa: C901, PLR0912  (a table, one line per kind)
-        match kind:
-            case Kind.END:
-                self.end()
-            case Kind.FINAL | Kind.ANSWER | Kind.VERB | Kind.BEST:
-                self.open(kind)
-            case Kind.NOUN if self.label(position):
-                self.open(Kind.ANSWER)
-            case Kind.NOT | Kind.NONE | Kind.REFUSE:
-                self.none |= kind is Kind.NONE or self.no_option(position)
-                self.refused |= kind is Kind.REFUSE
-                self.deny()
-            case Kind.ONLY:
-                if self.since_not == 0:  # "not only"
-                    self.since_not, self.doubted = _FAR, None
-            case Kind.BUT:
-                self.turn()
-            case Kind.COMMA | Kind.AND | Kind.OR:
-                self.join(kind)
-            case Kind.BAD:
-                self.bad()
-            case Kind.IF:
-                self.condition()
-            case Kind.CORRECTION:
-                self.corrected = len(self.groups)
-                self.word()
-            case Kind.FILL if self.tokens[position].firm and self.joint is Kind.COMMA:
-                self.turn()  # "not 1, it is 2"
-            case Kind.FILL | Kind.OPEN | Kind.CLOSE | Kind.HASH | Kind.NOUN:
-                pass
-            case Kind.COLON:
-                self.since_reference += bool(self.groups)
-            case _:
-                self.word()
-
-    def word(self) -> None:
-        self.cue_words += 1
-        self.since_not += 1
-        self.since_reference += 1
-        self.joint = None
-        if self.since_not >= 2:
-            self.doubt()
-
-    def end(self) -> None:
-        self.doubt()
-        # "Answer:" may be on its own line
-        if not (self.cue is not None and self.cue >= Tier.ANSWERED and self.cue_words == 0):
-            self.cue = None
-        self.spent, self.since_not, self.since_reference, self.joint = None, _FAR, _FAR, None
-
-    def open(self, kind: Kind) -> None:
-        tier = _CUES[kind]
-        denied = self.since_not <= _REACH
-        group = self.groups[-1] if self.groups and self.since_reference <= 4 and self.joint is None else None
-        if kind is Kind.BEST and group is not None and not group.negated:
-            group.tier = max(group.tier, tier)
-            group.negated |= denied and self.doubted is group
-            self.doubted, self.since_not = None, _FAR
-            self.since_reference = _FAR
-            return
-        self.doubt()
-        self.cue_negated = denied or (self.cue is not None and self.cue_negated and self.cue_words == 0)
-        # "the final answer": the firmer of two adjacent cues
-        self.cue = max(tier, self.cue) if self.cue is not None and self.cue_words <= 2 else tier
-        self.cue_words, self.since_not, self.joint = 0, _FAR, None
-        self.since_reference = _FAR
-
-    def bad(self) -> None:
-        if self.groups and self.since_reference <= 4 and self.joint is None:
-            self.groups[-1].negated |= self.since_not > _REACH  # "not worse" is weak
-            self.doubted = None
-        else:
-            self.deny()
-
-    def condition(self) -> None:
-        if self.groups and self.since_reference <= 1:
-            self.groups[-1].alternatives = True
-        self.word()
-
-    def withdrawn(self, best: Tier) -> bool:
-        """Whether the firmest references came before "wait, no", and others came after it."""
-        positive = [group for group in self.groups[: self.corrected] if group.tier is best and not group.negated]
-        numbers = {number for group in positive for number in group.numbers}
-        later = (group for group in self.groups[self.corrected :] if not group.negated)
-        return bool(positive) and any(not numbers.issuperset(group.numbers) for group in later)
-
-    def label(self, position: int) -> bool:
-        """Whether a line opens with "choice:"."""
-        return self.at(position + 1) is Kind.COLON and self.near(position, -1, _QUIET) is Kind.END
-
-    def no_option(self, position: int) -> bool:
-        """Whether the text here is "no option" or "ни один"."""
-        return self.tokens[position].firm and self.at(position + 1) in {Kind.NOUN, Kind.BEST, Kind.COUNT_WORD}
-
-    def deny(self) -> None:
-        if self.since_not > 0:  # not the second word of "rather than"
-            self.doubt()
-            if self.groups and self.since_reference <= _REACH and self.joint is None:
-                self.doubted = self.groups[-1]
-        self.since_not = 0
-        self.joint = None
-
-    def doubt(self) -> None:
-        """Apply the open "not" to the reference before it."""
-        if self.doubted is not None:
-            self.doubted.negated = True
-            self.doubted = None
-
-    def turn(self) -> None:
-        self.doubt()
-        self.since_not, self.joint, self.since_reference = _FAR, None, _FAR
-        if self.groups and self.groups[-1].negated and self.cue is None:
-            self.cue, self.cue_words = self.spent or Tier.CHOSEN, 0
-            self.cue_negated = False
-
-    def join(self, kind: Kind) -> None:
-        self.doubt()
-        if self.since_reference == 0:
-            # "1, or 2": the word outweighs the comma before it
-            self.joint = kind if self.joint in {None, Kind.COMMA} else self.joint
-        elif kind is Kind.COMMA:
-            self.since_not, self.since_reference = _FAR, _FAR
-
-
-def _decide(tokens: Sequence[Token]) -> Reading:
-    walk = _Walk(tokens)
-    walk.run()
-    positive = [group for group in walk.groups if not group.negated]
-    best = max((group.tier for group in positive), default=Tier.WEAK)
-    firmest = [group for group in positive if group.tier is best]
-    if best >= Tier.CHOSEN or (best is Tier.NAMED and not walk.none and not walk.refused):
-        if any(group.alternatives for group in firmest) or walk.withdrawn(best):
-            return Reading(Verdict.AMBIGUOUS)
-        if best in {Tier.NAMED, Tier.ANSWERED, Tier.FINAL} and len({tuple(group.numbers) for group in firmest}) > 1:
-            return Reading(Verdict.AMBIGUOUS)
-        return _reading([number for group in firmest for number in group.numbers])
-    if positive and (walk.none or walk.refused or len({number for group in positive for number in group.numbers}) > 1):
-        return Reading(Verdict.AMBIGUOUS)
-    if walk.none:
-        return Reading(Verdict.NONE)
-    return Reading(Verdict.REFUSAL if walk.refused else Verdict.NOTHING)
+def _claims(marked: str) -> tuple[list[tuple[int, ...]], tuple[int, ...] | None, int]:
+    """Return what the sentences claim, what is called final, and where the last claim ends."""
+    claims: list[tuple[int, ...]] = []
+    final: tuple[int, ...] | None = None
+    last = start = 0
+    ends = [*((match.start(), match.end()) for match in _SENTENCES.finditer(marked)), (len(marked), len(marked))]
+    for end, following in ends:
+        sentence = _plain(marked[start:following]).strip(" .!。！；;\n")
+        sentence = _TAIL.sub("", sentence)
+        forms: tuple[re.Pattern[str], ...] = () if _UNREAD.search(sentence) else (_MARKED, _DECISION, *_JUDGEMENTS)
+        if not claims and not marked[:start].strip() and forms:
+            forms = (_OPENING, *forms)
+        for form in forms:
+            for match in form.finditer(sentence):
+                claims.append(_numbers(match["items"]))
+                last = end
+                if form is _MARKED and match["final"]:
+                    final = claims[-1]
+        start = following
+    return claims, final, last

@@ -142,7 +142,11 @@ class _Attempts:
         text = answer.text or ("" if answer.data is None else json.dumps(answer.data))
         selector = self.selector
         parsed = parse_selection(
-            text, self.choices, max_outputs=selector.max_outputs, allow_none=selector.allow_abstain
+            text,
+            self.choices,
+            max_outputs=selector.max_outputs,
+            allow_none=selector.allow_abstain,
+            prompt=self.prompt,
         )
         if parsed.defect is None:
             self.result = _result(parsed)

@@ -67,7 +67,12 @@ class Parsed:
 
 
 def parse_selection(
-    text: str, choices: Sequence[ToolMetadata], *, max_outputs: int = 1, allow_none: bool = False
+    text: str,
+    choices: Sequence[ToolMetadata],
+    *,
+    max_outputs: int = 1,
+    allow_none: bool = False,
+    prompt: str = "",
 ) -> Parsed:
     """Parse a model's answer.
 
@@ -81,6 +86,7 @@ def parse_selection(
         choices: the options, in the order of the prompt.
         max_outputs: maximum number of options; with 1, two different ones are ambiguous.
         allow_none: whether "none of them" is allowed; if so, it gives neither selections nor a defect.
+        prompt: what the model was sent; what the answer repeats of it is no answer.
 
     Raises:
         InputError: there are no choices, ``max_outputs`` is below 1, or the text is not a string.
@@ -100,11 +106,26 @@ def parse_selection(
         raise InputError(f"an answer is a str, not {type(text).__name__}: {text!r:.80}")
     reader = _Reader(Names([choice.name for choice in choices]), max_outputs, allow_none)
     try:
-        picks = reader.read(text)
+        picks = reader.read(_without_echo(repair(text), repair(prompt)))
         selections = reader.finish(picks)
     except _DefectError as error:
         return Parsed((), tuple(dict.fromkeys(reader.repairs)), error.defect, str(error), error.named)
     return Parsed(selections, tuple(dict.fromkeys(reader.repairs)))
+
+
+def _without_echo(text: str, prompt: str) -> str:
+    """Return what an answer says beyond the prompt that it repeats, whole or cut off.
+
+    Raises:
+        _DefectError: nothing is left.
+    """
+    answer, asked = " ".join(text.strip(" \n`~>\"'").split()), " ".join(prompt.split())
+    if not answer or not asked:
+        return text
+    in_one_line = any(answer in " ".join(line.split()) for line in prompt.splitlines())
+    if asked.startswith(answer) or (answer in asked and not in_one_line):  # one line alone may quote the chosen option
+        raise _DefectError(Defect.NO_ANSWER, "it repeats the prompt")
+    return answer.removeprefix(asked) if answer.startswith(asked) else text
 
 
 class _DefectError(Exception):
@@ -157,7 +178,7 @@ class _Reader:
 
     def read(self, text: str) -> _Picks:
         """Return the named options, unchecked."""
-        text = self.answer(repair(text))
+        text = self.answer(text)
         try:
             pieces = find_values(text)
             if not pieces and '\\"' in text:

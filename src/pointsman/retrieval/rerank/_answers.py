@@ -85,7 +85,11 @@ def read_order(answer: str, count: int) -> list[int]:
     ([2, 0], [1, 0], [1, 0])
     """
     text = _after_thinking(answer)
-    orders = {tuple(numbers) for value in _values(text) if (numbers := _numbers(value)) and len(numbers) > 1}
+    orders = {
+        tuple(numbers)
+        for value in _values(text)
+        if (numbers := _numbers(value)) and (len(numbers) > 1 or isinstance(value, Object))
+    }
     if chains := {tuple(map(int, _DIGITS.findall(match[0]))) for match in _CHAIN.finditer(text)}:
         orders = chains  # brackets around single numbers are then not lists
     if len(orders) > 1:
