@@ -7,15 +7,16 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from pointsman import BaseRetriever, Dataset, Document, Hit, Query, RetrievalWorkflow
 from pointsman.engine import Engine
-from pointsman.errors import InputError, RetrievalError, UnknownNameError
+from pointsman.errors import InputError, RetrievalError, StoreError, UnknownNameError
 from pointsman.filters import Filter, parse_filter
 from pointsman.llm import Completion, Usage
 from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
@@ -25,9 +26,11 @@ from pointsman.retrieval import vocabulary as words_kept
 from pointsman.retrieval.recipe import Recipe, by_name
 from pointsman.retrieval.rerank import BaseReranker
 from pointsman.retrieval.search import RoutedLookup
+from pointsman.retrieval.transform import spelling
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
 from pointsman.retrieval.transform.spelling import Corrector
 from pointsman.retrieval.vocabulary import NearWords, Vocabulary, speller_of
+from pointsman.store.local.truth import Truth
 from pointsman.strategies import (
     STRATEGIES,
     BaseRetrievalStrategy,
@@ -51,6 +54,9 @@ from pointsman.strategies.prompts import PASSAGE
 from pointsman.strategies.sparse import SparseIndex
 from pointsman.testing import RetrieverConformance
 from pointsman.types import Hits
+
+if TYPE_CHECKING:
+    from pointsman.retrieval.source import Source
 
 DOCUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("en-1", "The signal lamp beside the track shows red when a train must stop.", {"year": 1999}),
@@ -377,6 +383,55 @@ def test_a_large_dataset_is_sampled_evenly() -> None:
     with Dataset("large", indexing_technique="keyword") as large:
         large.add(Document(str(n), "x" * 90 + " again") for n in range(1000))
         assert speller_of(large, most=10_000).frequencies["again"] <= 110
+
+
+def test_of_a_large_dataset_only_the_sample_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Dataset("large", indexing_technique="keyword") as large:
+        large.add(Document(str(n), "x" * 90 + " again") for n in range(1000))
+        fetch, fetched = Truth.fetch, list[int]()
+
+        def counted(truth: Truth, keys: Sequence[int]) -> list[Document | None]:
+            fetched.extend(keys)
+            return fetch(truth, keys)
+
+        monkeypatch.setattr(Truth, "fetch", counted)
+        monkeypatch.setattr(Truth, "documents", None)
+        assert len(speller_of(large, most=10_000)) > 0
+        assert 100 < len(fetched) < 200
+
+
+def test_a_query_is_left_as_it_is_until_the_words_have_been_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_read = threading.Event()
+    texts = words_kept._texts
+
+    def read(dataset: Source, most: int) -> Iterator[str]:
+        assert may_read.wait(30)
+        return texts(dataset, most)
+
+    monkeypatch.setattr(words_kept, "_texts", read)
+    monkeypatch.setattr(spelling, "FIRST_SECONDS", 0.0)
+    with Dataset("words", indexing_technique="keyword") as words:
+        words.add([Document("a", "locomotive whistle")])
+        corrector = Corrector([words])
+        waiting = [corrector.transform("locomtoive") for _ in range(3)]
+        assert [result.query.text for result in waiting] == ["locomtoive"] * 3
+        assert ["still being read" in note for result in waiting for note in result.degraded] == [True] * 3
+        assert len([thread for thread in threading.enumerate() if thread.name == "pointsman-words"]) == 1
+        may_read.set()
+        monkeypatch.setattr(spelling, "FIRST_SECONDS", 30.0)
+        assert corrector.transform("locomtoive").query.text == "locomotive"
+
+
+def test_words_that_cannot_be_read_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise StoreError("the disk is gone")
+
+    monkeypatch.setattr(words_kept, "_texts", fail)
+    with Dataset("words", indexing_technique="keyword") as words:
+        words.add([Document("a", "locomotive whistle")])
+        for _ in range(2):
+            with pytest.raises(StoreError, match="the disk is gone"):
+                Corrector([words]).transform("locomtoive")
 
 
 def test_words_of_several_datasets_and_near_words(dataset: Dataset) -> None:

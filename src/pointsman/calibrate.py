@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.errors import InputError
 from pointsman.request import SearchRequest
 from pointsman.reranking import Judged, check_labels, first_hits, labelled_questions, measured_reranking, without_models
-from pointsman.retrieval.background import spread_evenly
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.candidates import StoreResults
 from pointsman.retrieval.dataset_calibration import MOST_HITS, REFUSED, Calibration, Coverage, Reranking, minimum_for
@@ -408,7 +407,7 @@ class _Study:
     def _words(self) -> tuple[Counter[str], float, int]:
         """By word, the number of sampled documents with it; their mean length in tokens; and the sample's size."""
         if self._kept is None:
-            documents = spread_evenly(self.dataset.store, self.dataset.ids(), _SAMPLE)
+            documents = self.dataset.store.sample(_SAMPLE)
             tokens = [DEFAULT_ANALYZER.tokens(one.searchable) for one in documents]
             holding = Counter(token for some in tokens for token in set(some))
             self._kept = holding, max(sum(map(len, tokens)) / max(len(tokens), 1), 1.0), len(tokens)
@@ -425,7 +424,7 @@ def _hits(answer: RetrievalContext) -> Sequence[Hit]:
 def _taken_out(dataset: Dataset) -> Iterator[tuple[Document, str, Document]]:
     """Yield documents with a question taken out of each, and the rest: titles, first and other sentences in turn."""
     kinds = cycle(("title", "first", "other"))
-    for document in spread_evenly(dataset.store, dataset.ids(), MADE):
+    for document in dataset.store.sample(MADE):
         kind, text = next(kinds), document.text
         if kind == "title" and document.title:
             bare = {name: value for name, value in document.metadata.items() if name != "title"}

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pointsman.errors import InputError, PointsmanError
 from pointsman.request import SearchRequest
-from pointsman.retrieval.background import evenly
 from pointsman.retrieval.dataset_calibration import Reranking
 from pointsman.retrieval.rerank.base import MAX_CANDIDATES
 from pointsman.retrieval.rerank.chosen import reranker_for
+from pointsman.store.sampling import evenly
 from pointsman.types import Hit, Query, Ranked
 
 if TYPE_CHECKING:

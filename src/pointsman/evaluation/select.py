@@ -13,12 +13,12 @@ import numpy as np
 
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.evaluation.collection import read_collection
-from pointsman.retrieval.background import evenly
 from pointsman.selector.base import BaseSelector, ToolMetadata
 from pointsman.selector.combined import RandomSelector, ScoresChoices
 from pointsman.selector.description import DescriptionSelector
 from pointsman.selector.embedding import EmbeddingSelector
 from pointsman.selector.fitted import calibration_error
+from pointsman.store.sampling import evenly
 from pointsman.types import Query
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.relevance import SCRIPTS, Background, Script, script_of, unrelated_questions
 from pointsman.store.base import NEAR, Capability, Look
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pointsman.retrieval.fusion import CosineSpread
     from pointsman.store.base import Store
     from pointsman.types import Document
-
-T = TypeVar("T")
 
 LIKELY: Final = 32
 """The number of documents whose first sentences stand in for questions on a dataset's subjects."""
@@ -51,28 +49,11 @@ def measured(store: Store, embedder: Embedder, spread: CosineSpread | None) -> B
     """
     if store.info.embedder is None or spread is None or not store.info.can(Capability.VECTORS):
         return None
-    sample, ids = store.vectors(sample=DRAWN), store.ids()
-    documents = spread_evenly(store, ids, SCRIPT_SAMPLE)
+    sample, documents = store.vectors(sample=DRAWN), store.sample(SCRIPT_SAMPLE)
     if not len(sample) or not documents:
         return None
-    likely = embedder.embed_queries(first_sentences(spread_evenly(store, ids, LIKELY)))
+    likely = embedder.embed_queries(first_sentences(store.sample(LIKELY)))
     return background_of(store, embedder, spread.sigma, sample, likely, documents)
-
-
-def spread_evenly(store: Store, ids: Sequence[str], count: int) -> list[Document]:
-    """Return at most ``count`` of these documents, evenly spaced in the order in which they were added."""
-    return [document for document in store.get(evenly(ids, count)) if document is not None]
-
-
-def evenly(items: Sequence[T], count: int | None) -> list[T]:
-    """Return at most ``count`` items, evenly spaced, in order; all of them if ``count`` is None.
-
-    >>> evenly(["a", "b", "c", "d"], 2)
-    ['a', 'c']
-    """
-    if count is None or len(items) <= count:
-        return list(items)
-    return [items[place * len(items) // count] for place in range(count)]
 
 
 def background_of(

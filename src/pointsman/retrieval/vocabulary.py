@@ -7,12 +7,11 @@ import re
 import threading
 import weakref
 from collections import Counter
+from concurrent.futures import Future
 from functools import cache
 from importlib.metadata import version
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Final
-
-from pointsman.retrieval.background import spread_evenly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,6 +39,9 @@ _PROBE: Final = 64
 
 _AT_ONCE: Final = 0.2
 """Seconds that a query waits for rereading; if the last reading took longer, it uses the words known so far."""
+
+FIRST_SECONDS: Final = 2.0
+"""Seconds that queries wait for the first reading; until it is done, they are left as they are."""
 
 
 class _SpellerEntry:
@@ -115,16 +117,17 @@ def _renew(dataset: Source, entry: _SpellerEntry, most: int) -> None:
 
 
 def _texts(dataset: Source, most: int) -> Iterator[str]:
-    """The texts of the documents; every n-th if the dataset is estimated to exceed ``most`` characters."""
-    ids = dataset.store.ids()
-    probe = spread_evenly(dataset.store, ids, _PROBE)
-    size = sum(len(document.searchable) for document in probe) / max(1, len(probe)) * len(ids)
-    step = max(1, -(-int(size) // most))
+    """The texts of the documents; of an even sample if the dataset is estimated to exceed ``most`` characters."""
+    store = dataset.store
+    probe, count = [document.searchable for document in store.sample(_PROBE)], store.count()
+    size = sum(map(len, probe)) / max(1, len(probe)) * count
+    documents = store.documents() if size <= most else store.sample(max(1, int(count * most / size)))
     characters = 0
-    for number, document in enumerate(dataset.store.documents()):
-        if number % step == 0 and characters < 2 * most:
-            characters += len(document.searchable)
-            yield document.searchable
+    for document in documents:
+        characters += len(document.searchable)
+        if characters > 2 * most:
+            return
+        yield document.searchable
 
 
 def _together(spellers: Sequence[Speller]) -> Speller:
@@ -177,12 +180,56 @@ class Vocabulary:
     def __init__(self, datasets: Sequence[Source], *, most: int = MOST_CHARACTERS) -> None:
         self.datasets, self.most = tuple(datasets), most
 
+    def speller_in_time(self, seconds: float) -> Speller | None:
+        """Return `speller`, or None if reading the words takes longer; it goes on, for later callers.
+
+        Raises:
+            PointsmanError: the words cannot be read.
+        """
+        key = tuple(map(id, self.datasets))
+        with _guard:
+            reading = _readings.get(key)
+            if reading is None:
+                reading = _readings[key] = _FirstReading(self)
+                threading.Thread(target=reading.run, args=(key,), name="pointsman-words", daemon=True).start()
+        try:
+            return reading.result.result(max(0.0, reading.began + seconds - monotonic()))
+        except TimeoutError:
+            return None
+
     def speller(self) -> Speller | None:
         """Return a speller that knows the words of all datasets; None if there is no dataset."""
         each = [speller_of(dataset, most=self.most) for dataset in self.datasets]
         if len(each) < 2:
             return each[0] if each else None
         return _together(each)
+
+
+class _FirstReading:
+    """A reading of words under way, which several queries may wait for."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.result: Future[Speller | None] = Future()
+        self.began = monotonic()
+        self._vocabulary = vocabulary
+
+    def run(self, key: tuple[int, ...]) -> None:
+        """Read the words, and let those who wait go on."""
+        try:
+            speller = self._vocabulary.speller()
+        except Exception as error:  # noqa: BLE001  (whoever waits raises it)
+            log.info("the words of the documents could not be read: %s", error)
+            self.result.set_exception(error)
+        else:
+            self.result.set_result(speller)
+        finally:
+            with _guard:
+                del _readings[key]
+
+
+_readings: dict[
+    tuple[int, ...], _FirstReading
+] = {}  # by the identities of the datasets, which each reading keeps alive
 
 
 class NearWords:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pointsman._twins import in_thread
 from pointsman.errors import UnmetNeedError
+from pointsman.store.sampling import evenly
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -298,6 +299,10 @@ class Store(Protocol):
         """Return all ids in the order of `page`, or those of documents with this ``source``, or that match."""
         ...
 
+    def sample(self, count: int) -> list[Document]:
+        """Return at most ``count`` documents, evenly spaced in the order of `page`."""
+        ...
+
     def count(self, filters: Filter | None = None) -> int:
         """Return the number of documents, or of those that match."""
         ...
@@ -407,6 +412,10 @@ class BaseStore(ABC):
             for document in self.documents(filters)
             if source is None or document.metadata.get("source") == source
         ]
+
+    def sample(self, count: int) -> list[Document]:
+        """See `Store`; by default all ids are read."""
+        return [document for document in self.get(evenly(self.ids(), count)) if document is not None]
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""

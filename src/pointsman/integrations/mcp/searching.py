@@ -9,7 +9,6 @@ from pointsman.errors import InputError
 from pointsman.filters import typed_values
 from pointsman.integrations.mcp import plain, shapes
 from pointsman.integrations.mcp.library import id_of
-from pointsman.retrieval.background import spread_evenly
 from pointsman.store.base import Capability
 from pointsman.wire import answer_to_dict, explanation_to_dict, route_to_dict
 
@@ -128,7 +127,7 @@ def _sample(dataset: Dataset) -> list[Document]:
     store = dataset.store
     if not store.info.can(Capability.LOCAL):
         return store.page(None, _SAMPLE).documents
-    return spread_evenly(store, store.ids(), _SAMPLE)
+    return store.sample(_SAMPLE)
 
 
 def keys_of(documents: Iterable[Document]) -> list[shapes.Key]:

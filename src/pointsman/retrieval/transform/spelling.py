@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.source import Source
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant
-from pointsman.retrieval.vocabulary import Vocabulary
+from pointsman.retrieval.vocabulary import FIRST_SECONDS, Vocabulary
 from pointsman.store.base import Capability
 from pointsman.types import Query, Spelling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_NOT_YET: Final = "spelling: not corrected, the words of the documents are still being read; search again in a moment"
 _WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 
 
@@ -50,9 +51,11 @@ class Corrector(BaseTransformer):
         if (result := self.at_once(query)) is not None:
             return result
         unknown = {word for word in set(_WORD.findall(query.text)) if not self._known(word)}
-        speller = self._vocabulary.speller() if unknown else None
-        if speller is None:
+        if not unknown:
             return Transformed(query)
+        speller = self._vocabulary.speller_in_time(FIRST_SECONDS)
+        if speller is None:
+            return Transformed(query, degraded=(_NOT_YET,))
         correction = speller.correct(query.text)
         changes = [
             change

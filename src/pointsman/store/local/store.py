@@ -27,6 +27,7 @@ from pointsman.store.base import (
 )
 from pointsman.store.local.collection import Collection, Verification
 from pointsman.store.prepared import edits, position, prepare
+from pointsman.store.sampling import evenly
 from pointsman.types import AddResult
 
 if TYPE_CHECKING:
@@ -163,6 +164,11 @@ class LocalStore(BaseStore):
         ids = truth.ids_of(self._allowed(filters).tolist())
         of_source = None if source is None else set(truth.ids(source=source))
         return ids if of_source is None else [id_ for id_ in ids if id_ in of_source]
+
+    def sample(self, count: int) -> list[Document]:
+        """See `Store`; of the other documents, only the keys are read."""
+        keys = evenly(self.collection.truth.all_keys(), count)
+        return [document for document in self.fetch(keys) if document is not None]
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
