@@ -16,7 +16,7 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 import pointsman
-from hostile_schemas import (
+from hostile_schemas_kit import (
     ODD,
     Pair,
     doubling_references,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from pointsman._places import is_service, is_url
+from pointsman._printable import printable
 from pointsman._version import __version__
 from pointsman.cli import keys, output
 from pointsman.cli.attach import attach, detach
@@ -560,7 +561,17 @@ def options(
     """Read the options that stand before a command."""
     _ = version
     level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+class _Lines(logging.Formatter):
+    """Formats records for a terminal: they may quote documents, files and servers."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's text."""
+        return printable(super().format(record))
 
 
 def run() -> None:
@@ -573,7 +584,7 @@ def run() -> None:
         try:
             app()
         except PointsmanError as error:
-            sys.stderr.write(f"pointsman: {error}\n")
+            sys.stderr.write(f"pointsman: {printable(str(error))}\n")
             sys.exit(2 if isinstance(error, InputError) else 1)
         finally:
             if sys.stdout is not None:
@@ -583,7 +594,8 @@ def run() -> None:
         sys.exit(0)
     except OSError as error:
         if error.filename is not None:  # not of the output
-            sys.stderr.write(f"pointsman: {error.filename} cannot be read or written to: {error.strerror}\n")
+            name = printable(os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else "a file")
+            sys.stderr.write(f"pointsman: {name} cannot be read or written to: {error.strerror}\n")
             sys.exit(1)
         _discard_output()
         sys.stderr.write(f"pointsman: the output cannot be written: {error.strerror}\n")

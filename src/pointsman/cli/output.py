@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pointsman._places import is_url
+from pointsman._printable import UNSAFE, printable
 from pointsman.cli.common import UNREADABLE, of_each
 from pointsman.errors import InputError
 from pointsman.wire import route_to_dict
@@ -42,13 +43,16 @@ _LISTED = ("name", "description", "indexing_technique", "documents")
 _STATUS = (*_LISTED, "embedder", "vectors_due", "sequence", "keyword_index_sequence", "bytes")
 _SNIPPET = 320  # characters of a passage that are printed
 _WORD = re.compile(r"\w+")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # stored data must not control a terminal
+
+
+_UNSAFE_IN_JSON = re.compile(f"(?!\\n)[{UNSAFE}]")  # JSON has escapes for them, so no value changes
 
 
 def print_json(value: object, indent: int | None = 2) -> None:
     """Print one JSON document to standard output, with escapes for characters where that is not in Unicode."""
     ascii_only = not lookup(sys.stdout.encoding or "utf-8").name.startswith("utf")
-    sys.stdout.write(json.dumps(value, ensure_ascii=ascii_only, indent=indent) + "\n")
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
+    sys.stdout.write(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
 
 def counted(number: int, noun: str) -> str:
@@ -68,20 +72,27 @@ def say(value: object, sentence: str, *, as_json: bool) -> None:
         console().print(sentence, markup=False, soft_wrap=True)
 
 
-def console() -> Console:
-    """Return standard output as a rich console."""
+def console(*, stderr: bool = False) -> Console:
+    """Return standard output, or standard error, as a rich console on which no text can control the terminal."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    class SafeConsole(Console):
+        """Escapes what is drawn; rich's own styles and movements are not text."""
+
+        def render(self, renderable: Any, options: Any = None) -> Any:
+            for segment in super().render(renderable, options):
+                text = segment.text if segment.control else printable(segment.text)
+                yield segment if text == segment.text else segment._replace(text=text)
+
+    return SafeConsole(stderr=stderr, highlight=False)
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int, str], None]]:
     """Show a progress bar on standard error with share, remaining time and current item; silent without a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    errors = Console(stderr=True)
+    errors = console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     note = TextColumn("[dim]{task.fields[note]}", markup=True)
     with Progress(*columns, note, console=errors, transient=True, disable=not errors.is_terminal) as bar:
@@ -96,7 +107,6 @@ def progress(what: str) -> Iterator[Callable[[int, int, str], None]]:
 @contextmanager
 def indexing_progress() -> Iterator[Callable[[IndexProgress], None]]:
     """A progress bar on standard error: passages, then vectors, with the time left; silent without a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
     from rich.text import Text
 
@@ -106,7 +116,7 @@ def indexing_progress() -> Iterator[Callable[[IndexProgress], None]]:
         def render(self, task: Task) -> Text:
             return Text(_time_left(task.time_remaining))
 
-    errors = Console(stderr=True)
+    errors = console(stderr=True)
     columns = (BarColumn(24), TextColumn("{task.description}"), Left(), TextColumn("[dim]{task.fields[path]}"))
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         reading = bar.add_task("", total=None, path="", visible=False)
@@ -192,10 +202,10 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
         return
     out = console()
     if (spelling := context.spelling) is not None:
-        both = f" and {_plain(spelling.instead)}" if spelling.both else ""
+        both = f" and {printable(spelling.instead)}" if spelling.both else ""
         out.print(
-            f"Showing results for {_plain(spelling.text)}{both}; --no-spelling searches for "
-            f"{_plain(spelling.instead)} {'alone' if spelling.both else 'instead'}.",
+            f"Showing results for {printable(spelling.text)}{both}; --no-spelling searches for "
+            f"{printable(spelling.instead)} {'alone' if spelling.both else 'instead'}.",
             style="dim",
             markup=False,
         )
@@ -206,7 +216,7 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
     for rank, hit in enumerate(context.hits, 1):
         print_hit(out, rank, hit, context.query.text, explain=explain)
     for cause in context.degraded:
-        out.print(f"incomplete: {_plain(cause)}", style="yellow", markup=False)
+        out.print(f"incomplete: {printable(cause)}", style="yellow", markup=False)
     out.print(
         f"{counted(len(context.hits), 'hit')} in {context.trace.milliseconds:.1f} ms · {context.plan.strategy} over "
         f"{', '.join(context.plan.datasets) or 'no dataset'}{_confidence(context)}",
@@ -243,8 +253,8 @@ def _print_refusal(out: Console, refusal: Refusal) -> None:
         out.print("No relevant results", style="bold yellow")
     else:
         reason = refusal.reason.removeprefix("No relevant results: ")
-        out.print(Text.assemble(("No relevant results: ", "bold yellow"), _plain(reason)))
-        name = _plain(refusal.nearest.document.title or refusal.nearest.id)
+        out.print(Text.assemble(("No relevant results: ", "bold yellow"), printable(reason)))
+        name = printable(refusal.nearest.document.title or refusal.nearest.id)
         remedy = (
             "a lower --min-relevance shows more" if refusal.scale == "relevance" else "--no-refuse shows all results"
         )
@@ -291,16 +301,16 @@ def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -
     from rich.padding import Padding
     from rich.text import Text
 
-    name = _plain(hit.document.title or hit.id)
+    name = printable(hit.document.title or hit.id)
     worth = f"{hit.score:.2f}" if hit.relevance is None else percent(hit.relevance)
     head = Text.assemble((f"{rank}. ", "bold"), (name, "bold cyan"), (f"  {worth}", "green"))
     head.append(f"  {hit.dataset}" if hit.dataset else "", "magenta")
-    where = _plain(str(hit.citation))
+    where = printable(str(hit.citation))
     head.append(f"  {where}" if where not in head.plain else "", "dim")
     out.print(head)
     out.print(Padding(_snippet(hit.text, query), (0, 0, 0, 3)))
     if explain:
-        out.print(Padding(Text(f"{_plain(hit.id)}  ←  {', '.join(map(_way, hit.provenance))}", "dim"), (0, 0, 0, 3)))
+        out.print(Padding(Text(f"{printable(hit.id)}  ←  {', '.join(map(_way, hit.provenance))}", "dim"), (0, 0, 0, 3)))
     out.print()
 
 
@@ -309,7 +319,7 @@ def source_text(part: SourceText, *, as_json: bool) -> None:
     if as_json:
         print_json(part.to_dict())
     elif sys.stdout.isatty():
-        console().print(_plain(part.text), markup=False, soft_wrap=True)
+        console().print(printable(part.text), markup=False, soft_wrap=True)
     else:
         sys.stdout.write(part.text)
 
@@ -327,7 +337,7 @@ def answer_check(check: AnswerCheck, *, as_json: bool) -> None:
         where = "" if claim.hit is None else f"  [{claim.hit}]"
         if claim.misattributed:
             where += f", not {', '.join(f'[{number}]' for number in claim.named)}"
-        out.print(Text.assemble((f"{claim.status:12}", styles[claim.status]), _plain(claim.text), (where, "dim")))
+        out.print(Text.assemble((f"{claim.status:12}", styles[claim.status]), printable(claim.text), (where, "dim")))
     count = f"quotes and numbers: {len(check.claims)}"
     out.print(f"{count}, {len(check.unsupported)} of them in none of the hits", style="dim", markup=False)
 
@@ -365,7 +375,7 @@ def _unread(problems: Mapping[str, str], names: Sequence[str]) -> list[dict[str,
 def print_problems(problems: Mapping[str, str]) -> None:
     """Print the datasets that cannot be read, one per line, with the problem of each."""
     for name, problem in problems.items():
-        console().print(_plain(f"{name}: {problem}"), style="red", markup=False, soft_wrap=True)
+        console().print(printable(f"{name}: {problem}"), style="red", markup=False, soft_wrap=True)
 
 
 def status(workspace: Workspace, *, as_json: bool) -> bool:
@@ -550,7 +560,7 @@ _BAR = 24  # characters
 def _print_trace(out: Console, context: RetrievalContext) -> None:
     """Print every stage with its decision and timing: parallel branches are shown as overlapping bars."""
     out.print()
-    out.print(f"why {context.plan.strategy}: {_plain(context.plan.reason)}", markup=False)
+    out.print(f"why {context.plan.strategy}: {printable(context.plan.reason)}", markup=False)
     whole = context.trace.milliseconds or 1.0
     rows = []
     for span in context.trace.spans:
@@ -566,7 +576,7 @@ def _print_trace(out: Console, context: RetrievalContext) -> None:
 def _print_explanation(out: Console, explanation: Explanation) -> None:
     """Print a document's position in each list and after each stage."""
     out.print()
-    out.print(f"why {_plain(explanation.id)}: {_plain(explanation.verdict)}", markup=False)
+    out.print(f"why {printable(explanation.id)}: {printable(explanation.verdict)}", markup=False)
     rows = [
         [
             step.stage if step.stage == step.source else f"{step.stage} {step.source}",
@@ -590,7 +600,7 @@ def table(headings: list[str], rows: list[list[Any]], right: Sequence[int] = ())
         numeric = bool(rows) and all(isinstance(row[number], int) for row in rows)
         grid.add_column(heading, justify="right" if numeric or number in right else "left")
     for row in rows:
-        grid.add_row(*(Text(_plain(str(cell))) for cell in row))
+        grid.add_row(*(Text(printable(str(cell))) for cell in row))
     console().print(grid)
 
 
@@ -600,7 +610,7 @@ def _snippet(text: str, query: str) -> Text:
 
     from pointsman.text import DEFAULT_ANALYZER, sentences
 
-    text = _plain(text)
+    text = printable(text)
     query_tokens = set(DEFAULT_ANALYZER.query_tokens(query))
     spans = sentences(text[:20_000]) or [(0, min(len(text), _SNIPPET))]
     shared = [len(query_tokens.intersection(DEFAULT_ANALYZER.tokens(text[start:end]))) for start, end in spans]
@@ -622,10 +632,6 @@ def _snippet(text: str, query: str) -> Text:
                 for part in re.finditer(re.escape(token), match[0]):
                     result.stylize("bold yellow", match.start() + part.start(), match.start() + part.end())
     return result
-
-
-def _plain(text: str) -> str:
-    return _CONTROL.sub("", text)
 
 
 def _shortened(text: str, width: int) -> str:

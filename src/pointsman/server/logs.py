@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from time import gmtime, strftime
 from typing import Any, Final
 
+from pointsman._printable import UNSAFE, printable
 from pointsman.errors import PointsmanError
 
 request_id: ContextVar[str | None] = ContextVar("pointsman_request_id", default=None)
@@ -143,7 +144,7 @@ class Lines(logging.Formatter):
         told_fields = " ".join(f"{name}={value}" for name, value in fields.items() if name != "request_id")
         parts = (self._time(record.created), record.levelname, record.name, message, told_fields, about)
         line = " ".join(_one_line(part) for part in parts if part)
-        return f"{line}\n{exception}" if exception else line
+        return f"{line}\n{printable(exception)}" if exception else line
 
     def _time(self, created: float) -> str:
         second, text = self._second
@@ -156,17 +157,17 @@ class Lines(logging.Formatter):
 
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_UNESCAPED: Final = re.compile(r"[\x7f-\x9f\u2028\u2029]")  # JSON escapes the others by itself
+_UNESCAPED: Final = re.compile(f"[{UNSAFE}]")  # JSON escapes some of them by itself
 
 
 def line_of(value: object) -> str:
-    """Encode a value as one line of JSON, escaping everything that some program takes for a line end."""
+    """Encode a value as one line of JSON, escaping everything that controls a terminal or ends a line."""
     return _UNESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", _encode(value))
 
 
 def _one_line(text: str) -> str:
     """Remove line breaks, so that a text cannot pass for a separate line."""
-    return _BREAKS.sub(" ", text)
+    return printable(_BREAKS.sub(" ", text), one_line=True)
 
 
 class _Handler(logging.StreamHandler[Any]):
