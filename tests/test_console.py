@@ -406,6 +406,15 @@ def test_what_was_searched_for_instead_is_said(page: Page, site: Site) -> None:
     assert "w=1" in page.url
 
 
+@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString", "hasOwnProperty", "valueOf"])
+def test_names_that_every_object_has_are_no_views_and_no_values(page: Page, site: Site, name: str) -> None:
+    page.goto(f"{site.url('ask')[: site.url('ask').index('#')]}#{name}")
+    page.locator("#q").wait_for()
+    page.evaluate("(name) => localStorage.setItem('pointsman.language', name)", name)
+    asked(page, site.url("ask", q="red signal", r=name, s=name if name == "" else "bm25"))
+    assert page.locator(".hit").count() > 0
+
+
 def test_the_address_holds_the_question_and_back_leads_back(page: Page, site: Site) -> None:
     options: dict[str, Any] = {"k": 3, "s": "bm25", "d": "rails,环境", "f": "year >= 2020", "n": 0}
     asked(page, site.url("ask", q="red signal", **options))

@@ -140,7 +140,7 @@ function body(params) {
     datasets: params.get("d") ? params.get("d").split(",") : null,
     filters: params.get("f") || null,
     effort: ["fast", "thorough"].includes(params.get("e")) ? params.get("e") : "balanced",
-    use_rerank: { 0: false, 1: true }[params.get("r")] ?? null,
+    use_rerank: new Map([["0", false], ["1", true]]).get(params.get("r")) ?? null,
     refuse: params.get("n") === "0" ? false : null,
     spelling: params.get("w") !== "1", // as written
   };

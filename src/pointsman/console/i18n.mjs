@@ -21,7 +21,7 @@ export function current() {
  * @param {string} code
  */
 export function speak(code) {
-  if (!(code in LANGUAGES)) return;
+  if (!Object.hasOwn(LANGUAGES, code)) return;
   chosen.set(code);
   language = code;
   document.documentElement.lang = tag();
@@ -37,8 +37,8 @@ export function speak(code) {
  * @returns {string}
  */
 export function t(key, values = {}) {
+  if (!Object.hasOwn(MESSAGES[language], key)) throw new RangeError(`no text ${key} in ${language}`);
   const found = MESSAGES[language][key];
-  if (found === undefined) throw new RangeError(`no text ${key} in ${language}`);
   const text = typeof found === "string" ? found : (found[plurals().select(values.n)] ?? found.other);
   return text.replace(/\{(\w+)\}/g, (_, name) =>
     typeof values[name] === "number" ? number(values[name]) : String(values[name]),
@@ -50,7 +50,7 @@ export function t(key, values = {}) {
  * @param {string} key
  */
 export function has(key) {
-  return key in MESSAGES.en;
+  return Object.hasOwn(MESSAGES.en, key);
 }
 
 /**
@@ -141,5 +141,5 @@ function tag() {
 
 function preferred() {
   const wanted = [chosen.get(), ...navigator.languages].map((one) => one?.slice(0, 2).toLowerCase());
-  return wanted.find((one) => one in LANGUAGES) ?? "en";
+  return wanted.find((one) => Object.hasOwn(LANGUAGES, one)) ?? "en";
 }

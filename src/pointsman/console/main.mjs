@@ -100,7 +100,7 @@ function helpDialog() {
 
 async function show() {
   const { view: named, params } = arrive();
-  const view = named in VIEWS ? named : "ask";
+  const view = Object.hasOwn(VIEWS, named) ? named : "ask";
   links.get(view).href = address(view, Object.fromEntries(params)); // going back restores the view
   for (const [name, link] of links) {
     if (name === view) link.setAttribute("aria-current", "page");
@@ -171,7 +171,7 @@ function fold(target) {
 
 function ask() {
   const named = here().view;
-  if (named !== "compare" && named in VIEWS && named !== "ask") location.hash = "#ask";
+  if (named !== "compare" && Object.hasOwn(VIEWS, named) && named !== "ask") location.hash = "#ask";
   const view = views.get(named === "compare" ? "compare" : "ask");
   requestAnimationFrame(() => view?.focusQuery());
 }
