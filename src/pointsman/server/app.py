@@ -28,6 +28,7 @@ from pointsman._version import __version__
 from pointsman.errors import PointsmanError, StoreError
 from pointsman.server import problems
 from pointsman.server.answers import Heads, Json
+from pointsman.server.configure import configure
 from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Gate, Limits, secure
 from pointsman.server.metrics import Metrics, Observed
@@ -35,7 +36,7 @@ from pointsman.server.problems import Problem
 from pointsman.server.reload import Reloader
 from pointsman.server.routes import console, datasets, operation, protocols, retrieval
 from pointsman.server.schemas import DocumentsRequest, ProblemDocument, Progress
-from pointsman.server.state import State, configure
+from pointsman.server.state import State
 from pointsman.server.strict import unknown
 from pointsman.settings import Settings
 

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
 
-from pointsman.models.chosen import SettingsModels
 from pointsman.server.access import Access, access_of
 from pointsman.server.problems import Problem
 from pointsman.workspace import existing
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from pointsman.server.keys import KeyStore
     from pointsman.server.limits import Gate, Limits
     from pointsman.server.metrics import Metrics
-    from pointsman.settings import Settings
     from pointsman.workspace import Workspace
 
 P = ParamSpec("P")
@@ -81,19 +79,6 @@ class State:
             Problem: it does not exist or is not visible to the key.
         """
         return self.datasets(access, [name])[0]
-
-
-def configure(workspace: Workspace, settings: Settings) -> None:
-    """Apply settings to a workspace, and use the language models that they name.
-
-    A language model or time limit passed to the workspace is kept. BM25 keeps the parameters with which its datasets
-    were opened.
-    """
-    if workspace.workflow.timeout == workspace.settings.timeout:
-        workspace.workflow = replace(workspace.workflow, timeout=settings.timeout)
-    if workspace.llm is None or isinstance(workspace.llm, SettingsModels):
-        workspace.llm = SettingsModels(settings)
-    workspace.settings = settings
 
 
 # Coroutines although none of them awaits: the framework would call plain functions in a separate thread.

@@ -18,10 +18,10 @@ from pointsman.integrations.mcp.library import Library
 from pointsman.integrations.mcp.transports import PATH, Service, http_app, listen, over_stdio
 from pointsman.registry import STRATEGIES
 from pointsman.server.access import Access, access_of
+from pointsman.server.configure import configure
 from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Gate, Limits
 from pointsman.server.run import Options
-from pointsman.server.state import configure
 
 if TYPE_CHECKING:
     from mcp.server import Server
