@@ -59,7 +59,8 @@ def comparison(text: str) -> Comparison | None:
     text = re.sub(r"[.?!。？！\s]+$", "", " ".join(_sentence(text).split()))
     text = _POLITE.sub("", text)
     text = text.lower() if text.isupper() and len(text) > LONGEST_NAME else text
-    text = re.sub(r"^\S(?=\s)", lambda first: first[0].lower(), text)  # «A comparison of …» does not begin with a name
+    if not _SIDE_OF_ONE_LETTER.match(text):
+        text = re.sub(r"^\S(?=\s)", lambda first: first[0].lower(), text)  # «A comparison of …» opens with no name
     language = language_of(text)
     cues = COMPARISON.all(plain(text))
     explicit = cues and not _claims(text)
@@ -83,7 +84,8 @@ _BETWEEN = late(r"\s(?:between|между)\s+", re.IGNORECASE)
 _FROM = late(r"\s+от\s+", re.IGNORECASE)
 _VERSUS = frozenset({"vs", "versus"})
 _VERSUS_CUE = late(r"\s+(?:vs\.?|versus)\s+", re.IGNORECASE)
-_OPPOSES = late(r"(?:differ|different from|отлича|лучше чем|better than|相)")
+_OPPOSES = late(r"(?:differ|different from|отлича|лучше чем|better than|相|对比)")
+_SIDE_OF_ONE_LETTER = late(r"\S\s+(?:vs\.?|versus|and|or|против|и|или)\s", re.IGNORECASE)
 _LONG_LEAD = 8
 """Words before the first comparison word above which a text without a question is a statement."""
 
@@ -131,6 +133,7 @@ def _bare(text: str, language: str) -> str:
 
 # --- questions that compare by their form ---------------------------------------------------------------------------
 
+_UP_RU = "[A-ZА-ЯЁ0-9]"
 _UP = r"[A-Z0-9\"“'‘]"
 _EITHER = {
     "en": (
@@ -210,8 +213,16 @@ _SAID_OF_BOTH = late(
 )
 
 
+_RU_AGAINST = late(
+    rf"^(?P<a>(?:[^\W\d_]+\s)?(?-i:{_UP_RU})\S*) против (?P<b>(?:[^\W\d_]+\s)?(?-i:{_UP_RU})\S*)$", re.IGNORECASE
+)
+"""Two names: «лекарство против гриппа» is no comparison."""
+
+
 def _formed(text: str, language: str) -> list[str]:
     """«Who is older, X or Y», «Are X and Y both …», «X和Y哪个更 …»."""
+    if language == "ru" and (against := _RU_AGAINST.match(text)):
+        return [against["a"], against["b"]]
     for pattern in _EITHER[language]:
         if not (match := pattern.match(text)):
             continue

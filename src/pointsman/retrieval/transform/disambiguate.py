@@ -201,7 +201,7 @@ def _nobody_named(past: _Past, role: re.Pattern[str]) -> bool:
     return bool(asked_who) and not past.answer and _role(past, role) is None
 
 
-def _beside(text: str, past: _Past) -> str:
+def _both_questions(text: str, past: _Past) -> str:
     """Both questions in one, if the earlier one says whom the later one refers to."""
     return f"{text.rstrip(' ?.!')}: {past.question}"
 
@@ -247,7 +247,7 @@ _EN_EXPLETIVE = late(
     r"allowed|required|normal|bad|good|best|enough|hard|easy|difficult|important|cheaper|faster|common"
     r"|correct|right|wrong|"
     r"mandatory|free|a good|a bad|sufficient|too late|recommended)\b"
-    r"|(?:does|did|will|would) it (?:take|mean|matter|make sense)\b"
+    r"|(?:does|did|will|would) it (?:take(?! place| part)|mean|matter|make sense)\b"
     r"|(?:is|was|will|did|does|has|can|could) it (?:be that|(?:been |be )?(?:rain|snow|hail|freez)\w*)\b"
     r"|it (?:is|was|['’]s|takes|took|seems|depends|rains|snows|turns out)\b|what time is it\b|how (?:long"
     r"|far) is it (?:from|to)\b)",
@@ -287,8 +287,8 @@ def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
         return None
     word = pronoun[0].lower()
     if (pronoun["he"] or pronoun["she"]) and _nobody_named(past, _EN_ROLE):
-        return _beside(_EN_LEAD.sub("", text), past)
-    entity = _english_entity(pronoun, past)
+        return _both_questions(_EN_LEAD.sub("", text), past)
+    entity = _with_noun(_english_entity(pronoun, past), past)
     if entity is None:
         return None
     possessive = word in _EN_POSSESSIVE or (word == "her" and re.match(r"\s+[a-z]", text[pronoun.end() :]) is not None)
@@ -302,6 +302,20 @@ def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
         replacement = entity + (pronoun["s"] or "")
     filled = text[: pronoun.start()] + replacement + text[pronoun.end() :]
     return _capitalised(_EN_LEAD.sub("", filled))
+
+
+_EN_MODIFIED = r"\b(?:the|an?|our|your|my|of|about|for)\s+{}\s+(?P<noun>[a-z][a-z-]+)(?<!ed)(?!\w)"
+
+
+def _with_noun(entity: str | None, past: _Past) -> str | None:
+    """A single word with the noun that it modifies, where the conversation shows both: «the Basic plan»."""
+    if entity is None or " " in entity or not entity[:1].isupper():
+        return entity
+    for text in (past.question, past.answer):
+        modified = re.search(_EN_MODIFIED.format(re.escape(entity)), text)
+        if modified and fold(modified["noun"]) not in _NO_NAMES:
+            return f"{entity} {modified['noun']}"
+    return entity
 
 
 def _english_entity(pronoun: re.Match[str], past: _Past) -> str | None:
@@ -376,16 +390,16 @@ def _asks(text: str) -> bool:
 
 
 _AUXILIARY = frozenset(en.AUXILIARY.split())
-_BESIDE_TEXT = """since by in not much many long often old far year then so is that does
-    в с на каких пор именно так это году долго"""
-_BESIDE = frozenset(_BESIDE_TEXT.split())
+_ADVERBS_OF_QUESTIONS_TEXT = """since by in not much many long often old far year then so is that does
+    в с на каких пор именно так это году долго стоит стоят стоил стоила стоило"""
+_ADVERBS_OF_QUESTIONS = frozenset(_ADVERBS_OF_QUESTIONS_TEXT.split())
 
 
 def _bare_question(text: str) -> str:
     """The question words of a text that consists only of them: «And since when exactly?» is «Since when»."""
     words = [word for word in WORD.findall(plain(_EN_LEAD.sub("", _RU_LEAD.sub("", text)))) if word != "exactly"]
     asking = any(word in QUESTION for word in words)
-    if not asking or len(words) > 4 or not all(word in QUESTION or word in _BESIDE for word in words):
+    if not asking or len(words) > 4 or not all(word in QUESTION or word in _ADVERBS_OF_QUESTIONS for word in words):
         return ""
     return " ".join(words).capitalize()
 
@@ -410,6 +424,7 @@ def _substituted(
     names = _sure(_names(body), body)
     preposition = prepositions.match(rest)
     new = rest[preposition.end() :] if preposition else rest
+    new = re.sub(rf"^(?:the|an?)\s+(?=[{_UPPER}])", "", new)
     if preposition:
         # «in Moscow» replaces «in Petersburg»
         word = re.escape(preposition[1])
@@ -420,11 +435,16 @@ def _substituted(
                 old = inside[0]
                 return f"{body[: match.start(1)]}{new}{body[old.start + len(old.text) :]}?"
         if not new[:1].isupper():
-            return f"{body} {rest}?"
+            # «to the station» replaces «to the airport» where the question ends with it
+            last = re.search(rf"(?<!\w){word}\s+(?:(?:the|an?|my|our)\s+)?[\w-]+$", body, re.IGNORECASE)
+            return f"{body[: last.start()]}{rest}?" if last else f"{body} {rest}?"
     likeness = [(_likeness(new, name), number, name) for number, name in enumerate(names)]
     if likeness and (best := max(likeness, key=lambda item: item[:2]))[0] > 0:
-        old = best[2]
-        return f"{body[: old.start]}{new}{body[old.start + len(old.text) :]}?"
+        before, after = body[: best[2].start], body[best[2].start + len(best[2].text) :]
+        noun = re.match(r"\s+[\w-]+", after)
+        if noun and new.endswith(noun[0]):  # «the Oslo office», «the Bergen office»
+            after = after[noun.end() :]
+        return f"{before}{new}{after}?"
     return _other_thing(new, body) if not names and not preposition else detached(rest, question)
 
 
@@ -502,6 +522,8 @@ def _russian(text: str, past: _Past) -> str | None:
     pronoun = _RU_PRONOUN.search(text)
     if pronoun is not None:
         return _russian_pronoun(text, pronoun, past)
+    if (verb := _RU_OTHER_VERB.match(text)) and past.question:
+        return _with_other_verb(verb["verb"], verb["end"], past.question)
     about = _RU_ABOUT.match(text)
     if (
         about
@@ -514,6 +536,18 @@ def _russian(text: str, past: _Past) -> str | None:
     return None
 
 
+_RU_VERB_END = "(?:ться|ть|ется|ится|ются|ятся|ет|ит|ют|ят)"
+_RU_OTHER_VERB = late(rf"^\s*(?:а|и)\s+(?P<verb>\w{{3,}}?(?P<end>{_RU_VERB_END}))\s*[?.!]*\s*$", re.IGNORECASE)
+
+
+def _with_other_verb(verb: str, end: str, question: str) -> str | None:
+    """The question with another verb, «А отменить?», in place of the only one of the same form."""
+    alike = [word for word in WORD.finditer(question) if word[0].lower().endswith(end.lower())]
+    if len(alike) != 1:
+        return None
+    return question[: alike[0].start()] + verb.lower() + question[alike[0].end() :]
+
+
 def _russian_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
     before = _RU_LEAD.sub("", text[: pronoun.start()])
     inner = _RU_INNER.search(before.split(maxsplit=1)[1]) if len(before.split()) > 1 else None
@@ -521,7 +555,7 @@ def _russian_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
         return None
     of_person = (pronoun["he"] or pronoun["she"]) and _RU_LIFE.search(text)
     if of_person and _nobody_named(past, _RU_ROLE):
-        return _beside(_RU_LEAD.sub("", text), past)
+        return _both_questions(_RU_LEAD.sub("", text), past)
     entity = _russian_entity(pronoun, past, of_person=bool(of_person))
     if entity is None:
         return None
@@ -700,7 +734,25 @@ def _chinese_subject(text: str, *, person: bool) -> str | None:
     return latin[0] if latin else None
 
 
-def _chinese_ellipsis(rest: str, question: str) -> str:
+_ZH_WHEN = late(
+    "(?:今|明|后|昨)天|周末|节假日|假期|晚上|早上|(?:周|星期)[一二三四五六日天]|[今明去]年|[上下]个?[周月]|\\d{1,4}年"
+    "|十?[一二三四五六七八九十]月"
+)
+_ZH_CONTACT = late("电话号码|手机号|电话|手机|邮箱|邮件|地址|网址|传真|微信|账号")
+
+
+def _chinese_attribute(rest: str, question: str, subject: str) -> str | None:
+    """The question about another attribute, another means of contact, or another time of the same subject."""
+    if _ZH_WHEN.fullmatch(rest):
+        return rest + question
+    if _ZH_ATTRIBUTE.fullmatch(rest):
+        return f"{subject}的{rest}"
+    owner = f"{subject}的"
+    contact = _ZH_CONTACT.match(question, len(owner)) if question.startswith(owner) else None
+    return owner + rest + question[contact.end() :] if contact and _ZH_CONTACT.fullmatch(rest) else None
+
+
+def _chinese_ellipsis(rest: str, question: str) -> str | None:
     """The question with ``rest`` in place of its most similar part."""
     new, old = _LATIN_TERM.findall(rest), list(_LATIN_TERM.finditer(question))
     if re.match(r"\d", rest) and (version := re.search(r"\d[\d.]*", question)):
@@ -715,8 +767,10 @@ def _chinese_ellipsis(rest: str, question: str) -> str:
         return before + rest + question[end:]
     subject = _ZH_BOOK.search(question)
     old_subject = subject[0] if subject else _chinese_subject(question, person=False)
-    if _ZH_ATTRIBUTE.fullmatch(rest) and old_subject:
-        return f"{old_subject}的{rest}"
+    if old_subject and (filled := _chinese_attribute(rest, question, old_subject)):
+        return filled
+    if _ZH_CONTACT.fullmatch(rest) and question.startswith(("怎么", "怎样", "如何")):
+        return None  # «怎么联系客服？那邮箱呢»: a question of its own
     if old_subject and (at := question.find(old_subject)) >= 0:
         return question[:at] + rest + question[at + len(old_subject) :]
     return f"{rest}{question}"

