@@ -43,7 +43,7 @@ def test_passages_are_committed_in_batches_and_counted(
     dataset = words_only(tmp_path)
     seen: list[tuple[IndexProgress, int]] = []
     report = index_paths(dataset, [folder], on_progress=lambda now: seen.append((now, len(dataset))))
-    assert report.files == 3
+    assert report.files == 2  # the third one cannot be read
     assert [problem.path for problem in report.problems] == ["junk.bin"]
     assert report.passages.added == len(dataset) > 350
     assert not report.nothing_read
@@ -54,6 +54,9 @@ def test_passages_are_committed_in_batches_and_counted(
     expected = [now.expected for now, _ in seen if now.expected is not None]
     assert all(now.passages <= now.expected for now, _ in seen if now.expected is not None)
     assert expected[-1] == report.passages.added
+    shares = [now.share_read for now, _ in seen]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
     assert (seen[0][0].passages, seen[0][0].path, seen[-1][0].path) == (0, "a.txt", "")
 
 

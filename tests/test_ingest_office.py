@@ -216,3 +216,11 @@ def test_the_content_overrules_the_ending(name: str) -> None:
 def test_what_cannot_be_read_says_why(name: str, data: bytes, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         list(convert(name, data))
+
+
+@pytest.mark.parametrize(("level", "path"), [("", ("Путь",)), ("x", ("Путь",)), ("٣", ("Путь",)), ("99", ("Путь",))])
+def test_a_heading_of_open_text_with_an_odd_level_is_a_heading(level: str, path: tuple[str, ...]) -> None:
+    body = f'<office:text><text:h text:outline-level="{level}">Путь</text:h><text:p>Поезд идёт.</text:p></office:text>'
+    source = one("a.odt", opendocument("text", body))
+    assert [section.heading_path for section in source.sections] == [path]
+    assert source.text == "Путь\n\nПоезд идёт."

@@ -43,6 +43,7 @@ class IndexProgress:
         path: the file being read; empty at the end.
         vectors: vectors made since all files were read.
         vectors_due: vectors still missing since then.
+        share_read: share of the files' bytes that have been read, from 0 to 1.
     """
 
     passages: int
@@ -50,6 +51,7 @@ class IndexProgress:
     path: str
     vectors: int = 0
     vectors_due: int = 0
+    share_read: float = 0.0
 
 
 Progress = Callable[[IndexProgress], None]
@@ -61,7 +63,7 @@ class IndexReport:
     """The result of indexing.
 
     Attributes:
-        files: number of files read.
+        files: number of files read; without those of which nothing could be read.
         passages: number of passages by outcome.
         deleted: number of deleted passages, whose file, or place in it, is gone.
         problems: files, and parts of files, that were not indexed, and why.
@@ -312,11 +314,13 @@ class _Run:
             self._path = file.id
             self._tell()
             root = _root_of(file, self._roots)
+            is_read = False
             for part in reader.read(file):
+                is_read = is_read or bool(part.documents) or not part.problems  # an empty file has neither
                 self._take(part, root)
                 ends = (document.metadata["end"] for document in part.documents)
                 self._bytes_of_file = min(max(ends, default=0), file.size)
-            self._read += 1
+            self._read += is_read
             self._bytes_done, self._bytes_of_file = self._bytes_done + file.size, 0
         self._commit()
         if gone := self._sync.gone():
@@ -354,7 +358,8 @@ class _Run:
         total = self._done + len(self._waiting)
         expected = max(total, total * self._bytes // bytes_read) if bytes_read and total else None
         expected = expected if self._path else self._done
-        self._on_progress(IndexProgress(self._done, expected, self._path, self._vectors, self.vectors_due))
+        share = min(bytes_read / self._bytes, 1.0) if self._bytes and self._path else float(not self._path)
+        self._on_progress(IndexProgress(self._done, expected, self._path, self._vectors, self.vectors_due, share))
 
 
 def _root_of(file: FoundFile, roots: Sequence[str]) -> str:

@@ -126,8 +126,9 @@ def indexing_progress() -> Iterator[Callable[[IndexProgress], None]]:
             about = "" if now.expected is None else f" of about {now.expected:,}"
             path = _shortened(now.path, 40).replace("[", r"\[")
             bar.update(
-                reading, description=f"{now.passages:,}{about} passages searchable by words,", completed=now.passages,
-                total=now.expected, path=path, visible=bool(now.path),
+                reading,
+                description=f"{now.share_read:.0%} read, {now.passages:,}{about} passages searchable by words,",
+                completed=now.passages, total=now.expected, path=path, visible=bool(now.path),
             )  # fmt: skip
             vectors = now.vectors + now.vectors_due
             if now.vectors_due and not now.path:

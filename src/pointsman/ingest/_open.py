@@ -48,7 +48,7 @@ def _odf_blocks(archive: Archive, kind: str) -> Iterator[Block]:
             if event == "end":
                 text.add(_odf_text(element))
                 level = element.get(f"{_ODF['text']}outline-level", "1") if tag == "h" else "0"
-                yield from text.paragraph(int(level) if level in "0123456789" else 1, page=page)
+                yield from text.paragraph(int(level) if level.isdecimal() and len(level) < 3 else 1, page=page)
         elif event == "start" and tag == ("table" if kind == "ods" else "page"):
             page, number = page + 1, 0
             yield Block(1, element.get(element.tag.partition("}")[0] + "}name", ""), page=page)

@@ -34,7 +34,12 @@ HARD_LIMIT = 480
 """Largest passage with its title, in estimated tokens; the default embedder reads 512."""
 
 TINY = 32
-"""Sections below this many tokens are joined to the next one: alone they say too little to be found."""
+"""Sections below this many tokens are joined to the next one.
+
+Alone, with their headings as titles, they are found no better: among 872 passages of 71 files, 468 questions of known
+sections, the mean reciprocal rank of words and vectors for words of tiny sections is .977 joined and .974 alone, for
+their headings .967 and .932; for those of other sections .823 and .826, .711 and .690.
+"""
 
 _TITLE_LIMIT = 96
 _HEADING_LENGTH, _HEADING_COUNT = 200, 8  # of headings kept: longer ones are cut, deeper ones dropped
@@ -80,9 +85,10 @@ def chunk(
 ) -> list[Document]:
     """Cut a text, or a source returned by `convert`, into passages.
 
-    A passage consists of whole sentences (of lines, in code) of one section; neighbouring sections are joined only
-    while they are tiny. If a section must be cut, the cut is at the end of a paragraph if one is in reach, and among
-    equals at the one whose following words have the smallest checksum. So the choice depends on the text there, not on
+    A passage consists of whole sentences (of lines, in code) of one section, whose headings are in its title;
+    neighbouring sections are joined only while they are tiny, and then the text begins at the first one's heading. If
+    a section must be cut, the cut is at the end of a paragraph if one is in reach, and among equals at the one whose
+    following words have the smallest checksum. So the choice depends on the text there, not on
     all text before it, and an edit changes only the passages around it.
 
     Args:
@@ -137,12 +143,16 @@ def _digest(text: str, size: int = 6) -> str:
 
 
 class _Cut(NamedTuple):
-    """A future passage: number and heading path of its (first) section, and its range in the source's text."""
+    """A future passage: number and heading path of its (first) section, and its range in the source's text.
+
+    ``own_names`` are the headings that no other passage has, neither in its text nor as its own.
+    """
 
     section: int
     names: tuple[str, ...]
     start: int
     end: int
+    own_names: tuple[str, ...] = ()
 
 
 class _Writer:
@@ -189,7 +199,10 @@ class _Writer:
         return place
 
     def _copied(self, cut: _Cut, position: int, text: str) -> dict[str, Any]:
-        """Return title, headings and fields; after the first passage, which has them all, only as far as they fit."""
+        """Return title, headings and fields; after the first passage, which has them all, only as far as they fit.
+
+        Headings that no other passage has always fit: they are themselves a part of the text.
+        """
         self._room += 2.0 * len(text)
         fields: dict[str, Any] = {}
         if title := _title(self._source.title, cut.names):
@@ -202,6 +215,8 @@ class _Writer:
             if position == 0 or length <= self._room:
                 copied[key] = value
                 self._room -= length if position else 0
+        if cut.own_names and "title" not in copied:
+            copied["title"] = " › ".join(cut.own_names)
         return copied
 
     def _line_at(self, offset: int, *, last: bool = False) -> int:
@@ -223,10 +238,15 @@ def _length(value: Any) -> int:
     return sum(map(_length, value)) + len(value) if isinstance(value, list) else len(str(value))
 
 
-def _title(title: str, names: tuple[str, ...]) -> str:
+def _whole_title(title: str, names: tuple[str, ...]) -> str:
     if names and names[0].casefold() == title.casefold():
         names = names[1:]
-    whole = " › ".join(part for part in (title, *names) if part)[:2000]
+    return " › ".join(part for part in (title, *names) if part)[:2000]
+
+
+def _title(title: str, names: tuple[str, ...]) -> str:
+    """Return title and headings as far as they leave room for text."""
+    whole = _whole_title(title, names)
     if len(whole) * _DEAREST <= _TITLE_LIMIT or _cost(whole) <= _TITLE_LIMIT:
         return whole
     return whole[: next(_cut(whole, 0, len(whole), _TITLE_LIMIT), (0, 0))[1]]
@@ -243,27 +263,32 @@ def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cu
         index += 1
         if start == end:
             continue
-        if index == len(sections) == 1 and (end - start + len(source.title)) * _DEAREST <= max_tokens:
+        if index == len(sections) == 1 and not names and (end - start + len(source.title)) * _DEAREST <= max_tokens:
             yield _Cut(0, names, start, end)  # most records: short, with nothing to join
             return
-        limit = min(max_tokens, HARD_LIMIT - estimate_tokens(_title(source.title, names)))
+        title = _title(source.title, names)
+        limit = min(max_tokens, HARD_LIMIT - estimate_tokens(title))
+        own_names, heading_start = names[len(names) - first.own_headings :], min(first.begin, start)
+        if len(first.heading_path) > _HEADING_COUNT or title != _whole_title(source.title, names):
+            start, own_names = heading_start, ()  # the title does not hold all headings, so the text does
         number, size = index - 1, _cost_up_to(text, start, end, limit)
         while size < TINY and index < len(sections):
             following = sections[index]
             low, high = _strip(text, following.start, following.start + len(following.text))
             if low < high:
-                if source.pages and bisect_right(source.pages, low) != bisect_right(source.pages, start):
+                joined = _cost_up_to(text, heading_start, high, limit)
+                other_page = bisect_right(source.pages, low) != bisect_right(source.pages, start)
+                if other_page or joined > limit + 0.5:
                     break  # a passage has one page, unless one section spans several
-                joined = _cost_up_to(text, start, high, limit)
-                if joined > limit + 0.5:
-                    break
                 names, size, end = _common(names, following.heading_path), joined, high
+                start, own_names = heading_start, ()  # the title no longer holds the first one's headings
             index += 1
         if size <= limit + 0.5:
-            yield _Cut(number, names, start, end)
+            yield _Cut(number, names, start, end, own_names)
         else:
             for low, high in _pack(source, start, end, limit, 0 if source.is_code else overlap):
-                yield _Cut(number, names, low, high)
+                yield _Cut(number, names, low, high, own_names)
+                own_names = ()
 
 
 def _common(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:

@@ -30,11 +30,26 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The text below one heading; ``source.text[start:start + len(text)] == text``."""
+    """The text below one heading; ``source.text[start:start + len(text)] == text``.
+
+    Attributes:
+        heading_path: The enclosing headings, the outermost first.
+        text: The text below them, or the innermost heading itself if it has no text.
+        start: Where the text begins in the text of the source.
+        own_headings: How many headings at the end of the path stand directly above the text, in no other section.
+        headings_start: Where the first of these begins in the text of the source; None if there are none.
+    """
 
     heading_path: tuple[str, ...]
     text: str
     start: int
+    own_headings: int = 0
+    headings_start: int | None = None
+
+    @property
+    def begin(self) -> int:
+        """Where it begins with its own headings."""
+        return self.start if self.headings_start is None else self.headings_start
 
 
 class Lines(NamedTuple):
@@ -171,9 +186,10 @@ def outline(
     parts: list[str] = []
     lines: list[Lines] = []
     pages: list[int] = []
-    spans: list[tuple[tuple[str, ...], int, int]] = []
+    spans: list[_Span] = []
     stack: list[tuple[int, str]] = []
     bare: tuple[int, int] | None = None  # range of the latest heading as long as nothing is below it
+    run: list[int] = []  # where the latest headings begin, as long as no section has them
     position = 0
     names: tuple[str, ...] = ()
     open_ended = False  # whether the next text may extend the latest range
@@ -194,32 +210,45 @@ def outline(
         if block.level and len(text) <= LONGEST_HEADING:
             text = " ".join(text.split())
             if bare and block.level <= stack[-1][0]:
-                spans.append((names, *bare))
+                spans.append(_Span(names, *bare, run))
+                run = []
             while stack and stack[-1][0] >= block.level:
                 stack.pop()
             stack.append((block.level, text))
             names = tuple(name for _, name in stack)
             title = title or text
             bare = (start, end)
-        elif open_ended and bare is None and not block.alone and spans[-1][0] is names:
-            spans[-1] = (names, spans[-1][1], end)
+            run.append(start)
+        elif open_ended and bare is None and not block.alone and spans[-1].names is names:
+            spans[-1] = spans[-1]._replace(end=end)
         else:
-            spans.append((names, start, end))
-            bare = None
+            spans.append(_Span(names, start, end, run))
+            bare, run = None, []
         open_ended = bool(spans) and not block.alone
     if bare:
-        spans.append((names, *bare))
+        spans.append(_Span(names, *bare, run))
     full = "\n\n".join(parts)
     return ParsedDocument(
         path=path,
         title=" ".join(clean(title).split())[:LONGEST_HEADING] or stem(path),
-        sections=tuple(Section(names, full[start:end], start) for names, start, end in spans),
+        sections=tuple(
+            Section(span.names, full[span.start : span.end], span.start, len(span.run), *span.run[:1]) for span in spans
+        ),
         text=full,
         kind=kind,
         metadata=dict(metadata or {}),
         pages=tuple(pages),
         lines=tuple(lines),
     )
+
+
+class _Span(NamedTuple):
+    """A future section: its heading path, its range in the text, and where the headings directly above it begin."""
+
+    names: tuple[str, ...]
+    start: int
+    end: int
+    run: list[int]
 
 
 class Row(NamedTuple):

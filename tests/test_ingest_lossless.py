@@ -1,0 +1,79 @@
+"""No heading and no word of a file is lost: each stands in the text of a passage, or in its title."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from losses_kit import FORMATS, SIZES, descriptions, generated_file, losses
+from pointsman.ingest import ParsedDocument, chunk, convert
+from pointsman.ingest.source import Block, outline
+
+FAQ = (
+    "# FAQ\n\n## How long is the warranty?\n\nTwo years.\n\n## Do you ship abroad?\n\nYes.\n\n## May I return it?\n\n"
+    "Within a month.\n\n## Who pays the postage?\n\nYou do.\n\n## Is there a shop?\n\nNo.\n\n"
+    "## Do you repair?\n\nOften.\n"
+)
+
+
+def parsed(name: str, text: str) -> ParsedDocument:
+    (source,) = convert(name, text.encode())
+    assert isinstance(source, ParsedDocument)
+    return source
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_nothing_of_a_generated_file_is_lost(kind: str, size: tuple[int, int]) -> None:
+    for seed in range(5):
+        name, data, names = generated_file(kind, random.Random(f"{kind} {seed}"))
+        assert losses(name, data, *size, headings=names) == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.text(st.sampled_from("ab. \n道ы9"), max_size=250)), max_size=12),
+    st.sampled_from(SIZES),
+)
+@settings(max_examples=300, deadline=None)
+def test_nothing_of_any_outline_is_lost(blocks: list[tuple[int, str]], size: tuple[int, int]) -> None:
+    from losses_kit import losses_of
+
+    source = outline("a", "md", [Block(*block) for block in blocks])
+    assert losses_of(source, chunk(source, max_tokens=size[0], overlap=size[1])) == []
+
+
+def test_descriptions_of_installed_packages_lose_nothing() -> None:
+    files = list(islice(descriptions(), 40))
+    assert files
+    assert [losses(name, text.encode("utf-8", "replace"), 256, 32) for name, text in files] == [[]] * len(files)
+
+
+def test_every_question_of_short_answers_stands_in_a_passage_that_begins_at_its_heading() -> None:
+    source = parsed("faq.md", FAQ)
+    passages = chunk(source)
+    searched = "\n".join(passage.searchable for passage in passages)
+    assert [section.heading_path[-1] in searched for section in source.sections] == [True] * 6
+    for passage in passages:
+        assert source.text[passage.metadata["start"] : passage.metadata["end"]] == passage.text
+
+
+def test_every_version_of_a_changelog_stands_in_a_passage() -> None:
+    versions = [f"4.{minor}.{patch}" for minor in range(4) for patch in range(5)]
+    text = "# Changes\n\n" + "\n\n".join(f"## {version}\n\n- Mended number {version[2:]}." for version in versions)
+    searched = " ".join(passage.searchable for passage in chunk(parsed("a.md", text)))
+    assert [version for version in versions if f" {version}" not in searched.replace("\n", " ")] == []
+
+
+def test_a_heading_above_joined_sections_of_which_it_is_not_the_common_one_is_kept() -> None:
+    passages = chunk(parsed("a.md", "# One\n\n## Two\n\nTiny.\n\n# Three\n\nTiny too.\n"))
+    assert [passage.text for passage in passages] == ["One\n\nTwo\n\nTiny.\n\nThree\n\nTiny too."]
+
+
+def test_headings_too_long_for_a_title_are_in_the_text() -> None:
+    headings = [f"{level} " + "switch " * 20 for level in range(6)]
+    text = "\n\n".join(f"{'#' * (level + 1)} {heading}" for level, heading in enumerate(headings)) + "\n\nTrains.\n"
+    assert losses("a.md", text.encode(), 64, 0) == []
