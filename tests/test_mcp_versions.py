@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,10 @@ from pointsman.integrations.mcp.sdk import check_version
 from pointsman.server.keys import KeyStore
 from test_mcp import TOOLS, fill
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 FIRST = os.environ.get("POINTSMAN_MCP1", "")
 """A Python with Pointsman's dependencies and a version of the SDK below 2: `make mcp1` makes one and names it."""
+
+CANCELLER = Path(__file__).parent / "mcp_cancel_client.py"
 
 with_first = pytest.mark.skipif(not FIRST, reason="POINTSMAN_MCP1 names no Python with mcp<2; run make mcp1")
 
@@ -167,3 +167,14 @@ def test_a_version_that_cannot_be_used_is_named_with_those_that_can(number: str)
     assert isinstance(raised.value, MissingDependencyError)
     assert "'mcp' in a version from 1.24 up to 1.x, or from 2.3 up to 2.x" in str(raised.value)
     assert f"{number} is installed" in str(raised.value)
+
+
+@pytest.mark.parametrize("python", [sys.executable, pytest.param(FIRST, marks=with_first)], ids=["installed", "first"])
+def test_a_stdio_server_survives_cancelled_calls_and_ends_with_0(python: str, tmp_path: Path) -> None:
+    fill(tmp_path)
+    server = [python, "-m", "pointsman", "mcp", "--workspace", str(tmp_path), "--embedder", "hashing"]
+    command = [sys.executable, str(CANCELLER), "29", "60", *server]
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    outcome = json.loads(completed.stdout)
+    assert (outcome["exit"], outcome["answered"]) == (0, True), outcome["errors"][-2000:]
+    assert "Traceback" not in outcome["errors"]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from pointsman._processes import NEUTRAL_FOLDER, bare_environment, import_path, python_command
 from pointsman.errors import InputError
 from pointsman.integrations.mcp import schema_worker
 
@@ -26,7 +25,7 @@ MAX_CHARS: Final = 1_000_000
 _STARTING: Final = 60.0  # seconds; machines are busy
 _SECONDS: Final = 20.0  # on the clock, for what the limit of processor time does not end
 _ANSWER_BYTES: Final = 1_000_000
-_VARIABLES: Final = ("HOME", "LANG", "PATH", "PYTHONHOME", "PYTHONPATH", "SYSTEMROOT")  # what Python needs to start
+_RUN: Final = "import runpy; runpy.run_path(sys.argv[2], run_name='__main__')"
 
 
 class SchemaChecker:
@@ -95,9 +94,10 @@ class SchemaChecker:
     async def _running(self) -> tuple[Process, BufferedByteReceiveStream]:
         if self._process is None or self._answers is None:
             self._process = await anyio.open_process(
-                [sys.executable, "-P", schema_worker.__file__],  # -P: files of the working directory are not modules
+                [*python_command(_RUN, json.dumps(import_path())), schema_worker.__file__],
                 stderr=subprocess.DEVNULL,
-                env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+                env=bare_environment(),
+                cwd=NEUTRAL_FOLDER,
             )
             assert self._process.stdout is not None
             self._answers = BufferedByteReceiveStream(self._process.stdout)

@@ -13,6 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from anyio.lowlevel import checkpoint_if_cancelled
+
 from pointsman._processes import NEUTRAL_FOLDER, search_path
 from pointsman.errors import DependencyVersionError, MissingDependencyError
 
@@ -140,6 +142,8 @@ def _first(name: str, _: str, number: str, instructions: str, handlers: Handlers
         except UnknownToolError as error:
             data = models.ErrorData(code=models.INVALID_PARAMS, message=str(error))
             raise cast("Any", exceptions).McpError(data) from error
+        # A cancelled call goes on when its thread ends; the SDK has answered it, and a second answer ends the server.
+        await checkpoint_if_cancelled()
         return models.ServerResult(models.CallToolResult.model_validate(answer))
 
     server.request_handlers[models.ListToolsRequest] = listed
