@@ -28,8 +28,8 @@ NEED_NONE = {
     # what a search asks its sources, and what calibration and tuning leave behind
     "Workspace": {"keep_calibration", "keep_reranking", "source", "stored_calibrations", "stored_policy"},
     "Dataset": {
-        *("background_in", "can", "candidates", "check_keeps", "follow", "keeps", "lists_for", "spread_in"),
-        *("vector_of", "retriever", "writing"),
+        *("can", "candidates", "check_keeps", "close_unless_used", "follow", "keeps", "lists_for", "retriever"),
+        "writing",
     },
     "RemoteDataset": {"writing"},  # a context manager
     "EnhancedRetrievalService": {"lack", "llm", "search_sync"},  # `search` itself is awaited

@@ -21,6 +21,7 @@ from browser import WAIT, Watched, axe_core, chromium, path_of_chromium, serving
 from pointsman import Document, Workspace
 from pointsman.evaluation.report import Report, StrategyReport
 from pointsman.evaluation.runs import keep
+from pointsman.models.queries import QueryVectors
 from pointsman.registry import STRATEGIES
 from pointsman.retrieval.fusion import METHODS
 from pointsman.server import KeyStore, create_app
@@ -89,7 +90,7 @@ def evaluate(folder: Path) -> None:
 
 def derail(dataset: Dataset, go_on: threading.Event) -> None:
     """Let a dataset fail, or be slow, where a query says so."""
-    store, vector_of = dataset.store, dataset.vector_of
+    store = dataset.store
     search = store.search
 
     def derailing(looks: Sequence[Look]) -> list[Lists]:
@@ -99,13 +100,14 @@ def derail(dataset: Dataset, go_on: threading.Event) -> None:
             assert go_on.wait(WAIT)
         return search(looks)
 
-    def vector(text: str, *, as_passage: bool = False) -> Any:
-        if PARTIAL in text:
-            raise ConnectionError("no route to the shed")
-        return vector_of(text, as_passage=as_passage)
+    class Derailed(QueryVectors):
+        def prepare(self, texts: Sequence[str]) -> None:
+            if any(PARTIAL in text for text in texts):
+                raise ConnectionError("no route to the shed")
+            super().prepare(texts)
 
     store.search = derailing  # type: ignore[method-assign]
-    dataset.vector_of = vector  # type: ignore[method-assign]
+    dataset.query_vectors = Derailed(lambda: dataset.embedder)
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.request import SearchRequest
 from pointsman.retrieval import judging
 from pointsman.retrieval.judging import NOTHING, Verdict
+from pointsman.retrieval.reading import BACKGROUND_NOTE
 from pointsman.retrieval.rerank import BaseReranker
-from pointsman.retrieval.source import BACKGROUND_NOTE
 from pointsman.types import Hit, Query
 
 RAILS = {

@@ -22,6 +22,7 @@ from pointsman.retrieval.candidates import StoreResults
 from pointsman.retrieval.dataset_calibration import MOST_HITS, REFUSED, Calibration, Coverage, Reranking, minimum_for
 from pointsman.retrieval.fusion import KAPPA
 from pointsman.retrieval.judging import evidence_of
+from pointsman.retrieval.reading import Reading
 from pointsman.retrieval.relevance import (
     FIRST,
     Candidates,
@@ -244,7 +245,7 @@ class _Study:
         self.dataset, self.told = dataset, told
         self.reranking: Reranking | None = None  # the answers are reranked by it if adopted
         policy = dataset.engine.stages.policy
-        self.branch = SourceBranch(dataset, "auto", 0.0 if policy is None else policy.absent_script)
+        self.absent_script = 0.0 if policy is None else policy.absent_script
 
     def labelled(self, queries: Mapping[str, str], qrels: Grades) -> list[_Asked]:
         """Return the labelled questions, with the hits in the order of the answers."""
@@ -356,17 +357,20 @@ class _Study:
         import numpy as np
 
         terms = len(set(DEFAULT_ANALYZER.query_tokens(text)))
-        part = self.branch.search([Question(Query(text))], _DEPTH)[0] if terms else None
+        reading = Reading(self.dataset)
+        branch = SourceBranch(reading, "auto", self.absent_script)
+        part = branch.search([Question(Query(text))], _DEPTH)[0] if terms else None
         if not isinstance(part, StoreResults):
             return None
+        reading.measure()
         keys = [key for ranking in part.pool.lists.values() for key, _ in ranking]
         evidence, place = evidence_of(part, part, dict.fromkeys(keys), script_of(text), terms)
         if evidence.form is None or not place:
             return None
-        hits = part.fetch(list(place), [("", 0)] * len(place))
-        by_id = {hit.id: place[key] for key, hit in zip(place, hits, strict=True) if hit is not None}
+        documents = part.fetch_documents(list(place))
+        by_id = {one.id: place[key] for key, one in zip(place, documents, strict=True) if one is not None}
         letters = np.zeros(max(place.values()) + 1, int)
-        letters[list(place.values())] = [0 if hit is None else letters_of(hit.document.text) for hit in hits]
+        letters[list(place.values())] = [0 if one is None else letters_of(one.text) for one in documents]
         order = None if ids is None else tuple(by_id[name] for name in ids if name in by_id)
         relevant = frozenset(by_id[name] for name in good if name in by_id)
         return _Asked(evidence, by_id, letters, order, relevant, answered)

@@ -34,14 +34,13 @@ from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.pool import DEPTH
+from pointsman.retrieval.reading import BACKGROUND_NOTE, USUAL_SIGMA, Reading
 from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.relevance import shipped
 from pointsman.retrieval.search import search_now
 from pointsman.retrieval.source import (
-    BACKGROUND_NOTE,
     SCRIPTS_NOTE,
     TECHNIQUES,
-    USUAL_SIGMA,
     IndexingTechnique,
     Source,
 )
@@ -529,7 +528,7 @@ class Dataset(Source):
             depth: candidates per list.
             absent_script: words in a script are ignored if a smaller share of documents uses it; 0 ignores none.
         """
-        return SourceBranch(self, method, absent_script).search([Question(query)], depth)[0].pool
+        return SourceBranch(Reading(self), method, absent_script).search([Question(query)], depth)[0].pool
 
     @property
     def engine(self) -> Engine:

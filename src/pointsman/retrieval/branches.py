@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pointsman.protocols import Retriever
     from pointsman.retrieval.journal import Journal
-    from pointsman.retrieval.source import Source
+    from pointsman.retrieval.reading import Reading
     from pointsman.retrieval.transform.base import Variant
     from pointsman.store.base import Scores, Statistics
     from pointsman.types import Hit
@@ -66,10 +66,10 @@ class Branch(Protocol):
 
 
 class SourceBranch:
-    """A source, searched by one method; one call, and one round trip, for all questions.
+    """A dataset, searched by one method; one call, and one round trip, for all questions.
 
     Args:
-        source: what to search.
+        reading: of the dataset.
         method: ``"auto"``, or a name of `pointsman.retrieval.pool.LISTS`.
         absent_script: the share of documents below which words in a script are left out; 0 leaves none out.
 
@@ -77,9 +77,9 @@ class SourceBranch:
         InputError: the source lacks a list that the method needs.
     """
 
-    def __init__(self, source: Source, method: str = "auto", absent_script: float = 0.0) -> None:
-        source.lists_for(method)
-        self.source, self.method, self.name, self.absent_script = source, method, source.name, absent_script
+    def __init__(self, reading: Reading, method: str = "auto", absent_script: float = 0.0) -> None:
+        self.searches_words, self.searches_vectors = reading.source.lists_for(method)
+        self.reading, self.method, self.name, self.absent_script = reading, method, reading.name, absent_script
 
     def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], Call[list[Results]]]]:
         """See `Branch`."""
@@ -90,17 +90,15 @@ class SourceBranch:
 
     def _is_quick(self, questions: Sequence[Question]) -> bool:
         """Whether a search does not wait: the store is in this process, and the query's vector is cached."""
-        if len(questions) > 1 or not self.source.can(Capability.LOCAL):
+        if len(questions) > 1 or not self.reading.can(Capability.LOCAL):
             return False
-        question = questions[0]
-        needs_vector = self.source.lists_for(self.method)[1]
-        return not needs_vector or question.query.text in self.source.query_vectors
+        return not self.searches_vectors or questions[0].query.text in self.reading.source.query_vectors
 
     def search(self, questions: Sequence[Question], depth: int) -> list[Results]:
         """Search for all questions at once; takes two round trips if a store scores only each list's own candidates."""
-        store = self.source.store
+        store = self.reading.store
         with store.pinned():
-            statistics = store.statistics()
+            statistics = self.reading.read()
             looks = [self._look(question, depth, statistics) for question in questions]
             lists = store.search([look for look, _ in looks])
             if gaps := self._gaps(questions, lists):
@@ -110,19 +108,19 @@ class SourceBranch:
                     lists = self._unfilled(lists, error)
                 else:
                     lists = _filled(lists, gaps, scores)
-            return self._results(looks, lists, statistics)
+            return self._results(looks, lists)
 
     async def asearch(self, questions: Sequence[Question], depth: int) -> list[Results]:
         """Async version of `search`; embedding, and a store in this process, run in a worker thread."""
-        if self.source.can(Capability.LOCAL):
+        if self.reading.can(Capability.LOCAL):
             return await in_thread(self.search, questions, depth)
 
-        def look() -> tuple[Statistics, list[tuple[Look, tuple[str, ...]]]]:
-            statistics = self.source.store.statistics()
-            return statistics, [self._look(question, depth, statistics) for question in questions]
+        def look() -> list[tuple[Look, tuple[str, ...]]]:
+            statistics = self.reading.read()
+            return [self._look(question, depth, statistics) for question in questions]
 
-        statistics, looks = await in_thread(look)
-        store = self.source.store
+        looks = await in_thread(look)
+        store = self.reading.store
         lists = await store.asearch([look for look, _ in looks])
         if gaps := self._gaps(questions, lists):
             try:
@@ -131,7 +129,7 @@ class SourceBranch:
                 lists = self._unfilled(lists, error)
             else:
                 lists = _filled(lists, gaps, scores)
-        return self._results(looks, lists, statistics)
+        return self._results(looks, lists)
 
     def _gaps(self, questions: Sequence[Question], lists: Sequence[Lists]) -> dict[int, list[Any]]:
         """Return, by the position of a question, the candidates that have a score in only one list, for `Store.score`.
@@ -139,8 +137,7 @@ class SourceBranch:
         Empty if the store scores all candidates itself or cannot score given ones. Questions with variants are left to
         `complete`, which scores all their candidates.
         """
-        info = self.source.store.info
-        if info.can(Capability.LOCAL) or not info.can(Capability.SCORES_OTHERS):
+        if self.reading.can(Capability.LOCAL) or not self.reading.can(Capability.SCORES_OTHERS):
             return {}
         gaps: dict[int, list[Any]] = {}
         for place, (question, store_lists) in enumerate(zip(questions, lists, strict=True)):
@@ -159,14 +156,13 @@ class SourceBranch:
 
     def _look(self, question: Question, depth: int, statistics: Statistics) -> tuple[Look, tuple[str, ...]]:
         """The store's look for a question, and notes about texts that could not be embedded."""
-        source, query, variant = self.source, question.query, question.variant
-        method, as_passage = self.method, False
+        source, query, variant = self.reading.source, question.query, question.variant
+        words, near, as_passage = self.searches_words, self.searches_vectors, False
         if variant is not None and variant.method is not None:
-            method = variant.method if source.keeps(variant.method) else "auto"
+            words, near = source.lists_for(variant.method if source.keeps(variant.method) else "auto")
         if variant is not None:
             as_passage = variant.as_passage
-        words, near = source.lists_for(method)
-        text = words_in(query.text, statistics, self.absent_script, source.store) if words else None
+        text = words_in(query.text, statistics, self.absent_script, self.reading.store) if words else None
         look = Look(text, None, depth, query.filters)
         if not near:
             return look, ()
@@ -174,7 +170,7 @@ class SourceBranch:
             failure = question.unembedded.get(id(source.query_vectors))
             if failure is not None and query.text not in source.query_vectors:
                 raise failure
-            vector = source.vector_of(query.text, as_passage=as_passage)
+            vector = self.reading.vector_of(query.text, as_passage=as_passage)
         except InputError:
             raise
         except Exception as error:  # reported in the answer, below
@@ -188,17 +184,17 @@ class SourceBranch:
         self,
         looks: Sequence[tuple[Look, tuple[str, ...]]],
         lists: Sequence[Lists],
-        statistics: Statistics,
     ) -> list[Results]:
-        notes = self._vectors_due(statistics)
+        notes = self._vectors_due()
         return [
-            StoreResults(self.source, look, store_lists, statistics, (*degraded, *notes))
+            StoreResults(self.reading, look, store_lists, (*degraded, *notes))
             for (look, degraded), store_lists in zip(looks, lists, strict=True)
         ]
 
-    def _vectors_due(self, statistics: Statistics) -> tuple[str, ...]:
+    def _vectors_due(self) -> tuple[str, ...]:
         """Return the note of an answer about missing vectors, if there are any."""
-        if not statistics.vectors_due:
+        statistics = self.reading.statistics
+        if statistics is None or not statistics.vectors_due:
             return ()
         pending = f"{statistics.vectors_due} of {statistics.documents} documents have no vector yet"
         return (f"{self.name}: {pending}; {UNTIL_THEN}",)
@@ -379,18 +375,15 @@ async def complete(results: Sequence[Results], keys: Sequence[Any], mode: Mode) 
     gaps: dict[int, list[tuple[int, ScoreGap]]] = {}
     for place, result in enumerate(results):
         for missing in result.missing(keys):
-            gaps.setdefault(id(missing.results.source), []).append((place, missing))
+            gaps.setdefault(id(missing.results.reading), []).append((place, missing))
     added: list[dict[str, dict[Any, float]]] = [{} for _ in results]
     for group in gaps.values():
-        store = group[0][1].results.source.store
+        reading = group[0][1].results.reading
         looks, gap_keys = [m.results.look for _, m in group], [m.keys for _, m in group]
-        if not store.info.can(Capability.SCORES_OTHERS):
+        if not reading.can(Capability.SCORES_OTHERS):
             continue
-        scores: list[Scores]
-        if store.info.can(Capability.LOCAL):
-            scores = store.score(looks, gap_keys)
-        else:
-            scores = await mode.one(Call(partial(store.score, looks, gap_keys), partial(store.ascore, looks, gap_keys)))
+        store = reading.store
+        scores = await mode.one(Call(partial(store.score, looks, gap_keys), partial(store.ascore, looks, gap_keys)))
         for (place, missing), new in zip(group, scores, strict=True):
             number = missing.number
             for name, values in new.items():

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pointsman.retrieval.pool import SCALES, Fused, Part, Pool, Ranking, merge
 from pointsman.types import Hit, HitKey, Provenance
@@ -19,13 +19,15 @@ from pointsman.types import Hit, HitKey, Provenance
 if TYPE_CHECKING:
     from pointsman.filters import Filter
     from pointsman.retrieval.fusion import CosineSpread
-    from pointsman.retrieval.source import Source
-    from pointsman.store.base import Lists, Look, Scores, Statistics
+    from pointsman.retrieval.reading import Reading
+    from pointsman.store.base import Lists, Look, Scores
     from pointsman.types import Document
 
 Place = tuple[str, int]
 """A list's name and a rank in it, from 1."""
 KeyOf = Callable[[Hit], Hashable]
+Fetched: TypeAlias = "tuple[str, Document] | Hit | None"
+"""A dataset's name and its document; the hit of a retriever; None for a document that is gone."""
 
 
 class Results:
@@ -42,8 +44,8 @@ class Results:
     def __init__(self, pool: Pool[Any], *, shared: bool = False, degraded: tuple[str, ...] = ()) -> None:
         self.pool, self.shared, self.degraded = pool, shared, degraded
 
-    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:
-        """Hits for keys, None for documents that are gone; the caller sets their scores and ranks.
+    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:
+        """What keys stand for; `build_hits` makes hits of it.
 
         ``places`` names the list that ranks each key highest, and the rank: where lists hold their own versions of a
         document, that list's version is returned.
@@ -52,7 +54,7 @@ class Results:
 
     def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
         """Dataset and id of the document of each key; None for documents that are gone."""
-        return [None if hit is None else hit.key for hit in self.fetch(keys, [("", 0)] * len(keys))]
+        return [key_of(fetched) for fetched in self.fetch(keys, [("", 0)] * len(keys))]
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:  # noqa: ARG002  (here and below: stores know more)
         """A store's keys for document ids; ids that do not exist are left out."""
@@ -101,45 +103,39 @@ class StoreResults(Results):
     """The results of a source's store; documents are fetched only for the answer.
 
     Args:
-        source: the source whose store was searched.
+        reading: of the dataset whose store was searched.
         look: the look that was searched for.
         lists: the lists that the store returned.
-        statistics: of the store, as of this search.
         degraded: what did not work as requested.
     """
 
-    __slots__ = ("documents", "idf", "look", "source", "statistics")
+    __slots__ = ("documents", "idf", "look", "reading")
 
-    def __init__(
-        self, source: Source, look: Look, lists: Lists, statistics: Statistics, degraded: tuple[str, ...] = ()
-    ) -> None:
-        pool = replace(_pool(source, lists), vectors_due=statistics.vectors_due > 0)
-        super().__init__(pool, degraded=(*degraded, *lists.degraded))
-        self.source, self.look, self.statistics, self.documents = source, look, statistics, dict(lists.documents)
-        self.idf = lists.idf
+    def __init__(self, reading: Reading, look: Look, lists: Lists, degraded: tuple[str, ...] = ()) -> None:
+        super().__init__(_pool(reading, lists), degraded=(*degraded, *lists.degraded))
+        self.reading, self.look, self.documents, self.idf = reading, look, lists.documents, lists.idf
 
     @property
     def spread(self) -> CosineSpread | None:
         """The distribution of cosines in the source, as of this search; None if its scores are not our cosines."""
-        if self.source.store.info.scales.get("vector") != SCALES["vector"]:
-            return None
-        return self.source.spread_in(self.statistics)
+        return self.reading.spread if self.reading.has_cosines else None
 
-    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:  # noqa: ARG002
+    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
         """See `Results`."""
-        name = self.source.name
-        return [None if document is None else Hit(document, 0.0, name) for document in self._documents(keys)]
+        name = self.reading.name
+        return [None if document is None else (name, document) for document in self.fetch_documents(keys)]
 
-    def _documents(self, keys: Sequence[Any]) -> list[Document | None]:
+    def fetch_documents(self, keys: Sequence[Any]) -> list[Document | None]:
+        """The documents with these keys; those that came with the lists are not asked for again."""
         if not self.documents:
-            return self.source.store.fetch(keys)
+            return self.reading.store.fetch(keys)
         missing = [key for key in keys if key not in self.documents]
-        fetched = dict(zip(missing, self.source.store.fetch(missing), strict=True)) if missing else {}
+        fetched = dict(zip(missing, self.reading.store.fetch(missing), strict=True)) if missing else {}
         return [self.documents.get(key) or fetched.get(key) for key in keys]
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:
         """See `Results`."""
-        return self.source.store.keys(ids)
+        return self.reading.store.keys(ids)
 
     def missing(self, keys: Sequence[Any]) -> list[ScoreGap]:
         """See `Results`."""
@@ -149,10 +145,10 @@ class StoreResults(Results):
 
     def score(self, source: str, key: HitKey) -> float | None:
         """See `Results`."""
-        if key[0] not in {self.source.name, None} or not self.can_score(source):
+        if key[0] not in {self.reading.name, None} or not self.can_score(source):
             return None
         own_key = self.keys([key[1]]).get(key[1])
-        scores = {} if own_key is None else self.source.store.score([self.look], [[own_key]])[0]
+        scores = {} if own_key is None else self.reading.store.score([self.look], [[own_key]])[0]
         score = scores.get(source, {}).get(own_key)
         return None if score is None or math.isnan(score) else score
 
@@ -161,15 +157,18 @@ class StoreResults(Results):
         return source in SCALES and source in self.pool.scores
 
 
-def _pool(source: Source, lists: Lists) -> Pool[Any]:
+def _pool(reading: Reading, lists: Lists) -> Pool[Any]:
     """Name each list by its scale; a list whose scores are on another scale also carries its source's name."""
-    scales = source.store.info.scales
+    scales, due = {} if reading.info is None else reading.info.scales, reading.vectors_due > 0
     if all(scales.get(name) == SCALES.get(name) for name in lists.rankings):
-        return Pool(lists.rankings, lists.scores)
-    names = {name: name if scales.get(name) == SCALES.get(name) else f"{source.name} {name}" for name in lists.rankings}
+        return Pool(lists.rankings, lists.scores, due)
+    names = {
+        name: name if scales.get(name) == SCALES.get(name) else f"{reading.name} {name}" for name in lists.rankings
+    }
     return Pool(
         {names[name]: ranking for name, ranking in lists.rankings.items()},
         {name: scores for name, scores in lists.scores.items() if names.get(name) == name},
+        due,
     )
 
 
@@ -236,7 +235,7 @@ class RetrieverResults(Results):
         hits = {name: hits for part in parts if isinstance(part, RetrieverResults) for name, hits in part.hits.items()}
         return cls(Pool(lists), hits, degraded)
 
-    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:  # noqa: ARG002
+    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
         """See `Results`."""
         return [self.hits[name][rank - 1] for name, rank in places]
 
@@ -275,7 +274,7 @@ class MergedResults(Results):
         super().__init__(replace(merged, lists=lists, raised=raised or {}), degraded=degraded)
         self._stores, self._others = stores, others
 
-    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:
+    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:
         """See `Results`."""
         place_of = dict(zip(keys, places, strict=True))
         return self._each(
@@ -326,7 +325,7 @@ def _own_keys(others: Results, stores: Mapping[int, Results]) -> dict[Any, Any]:
     """The stores' keys for those results of retrievers that are documents of the stores."""
     store_keys: dict[Any, Any] = {}
     for number, part in stores.items():
-        name = getattr(getattr(part, "source", None), "name", None)
+        name = getattr(getattr(part, "reading", None), "name", None)
         foreign_keys = [key for ranking in others.pool.lists.values() for key, _ in ranking if _names(key, name)]
         keys = part.keys([key[1] for key in foreign_keys]) if foreign_keys else {}
         store_keys.update((key, (number, keys[key[1]])) for key in foreign_keys if key[1] in keys)
@@ -382,9 +381,9 @@ class VariantResults(Results):
         lists = {**pool.lists, **{label: ranking for label, (ranking, _) in variants.items()}}
         super().__init__(Pool(lists, pool.scores), shared=self._everywhere[0].shared)
 
-    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:  # noqa: ARG002
+    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
         """See `Results`."""
-        answers: dict[Any, Hit | None] = {}
+        answers: dict[Any, Fetched] = {}
         for results in self._everywhere:
             ways = provenance(results.pool, [key for key in keys if answers.get(key) is None])
             mine = [key for key, way in ways.items() if way]
@@ -410,30 +409,61 @@ def hits_of(results: Results, fused: Fused[Any], count: int) -> list[Hit]:
 
     A document that has been deleted meanwhile is left out.
     """
-    return list(keyed_hits_of(results, fused, count).values())
-
-
-def keyed_hits_of(results: Results, fused: Fused[Any], count: int) -> dict[Any, Hit]:
-    """`hits_of` by key, best first."""
     top = fused.ranking[:count]
     keys = [key for key, _ in top]
     ways = provenance(results.pool, keys, fused.part)
+    return build_hits(results, top, fetch(results, keys, ways), ways)
+
+
+def fetch(results: Results, keys: Sequence[Any], ways: Mapping[Any, Sequence[Provenance]]) -> list[Fetched]:
+    """What keys stand for, in the version of the list that ranks each highest."""
+    return results.fetch(keys, [_best_place(ways[key]) for key in keys])
+
+
+def key_of(fetched: Fetched) -> HitKey | None:
+    """Dataset and id of a fetched document; None if it is gone."""
+    if fetched is None:
+        return None
+    return fetched.key if isinstance(fetched, Hit) else (fetched[0], fetched[1].id)
+
+
+def build_hits(
+    results: Results,
+    top: Sequence[tuple[Any, Any]],
+    versions: Sequence[Fetched],
+    ways: Mapping[Any, list[Provenance]],
+    relevance: Mapping[HitKey, float] | None = None,
+) -> list[Hit]:
+    """Build the hits of a ranking; documents that are gone are left out.
+
+    Args:
+        results: the ranking's.
+        top: keys and scores, best first.
+        versions: of each key, as fetched.
+        ways: of each key, its ranks and scores in the lists.
+        relevance: the relevance of all hits that have one; None: that of retrievers' hits is kept.
+    """
     several = len(results.pool.lists) > 1
-    hits = {}
-    versions = results.fetch(keys, [_best_place(ways[key]) for key in keys])
-    for rank, ((key, score), hit) in enumerate(zip(top, versions, strict=True), 1):
-        if hit is None:
+    hits = []
+    for rank, ((key, score), fetched) in enumerate(zip(top, versions, strict=True), 1):
+        if fetched is None:
             continue
         way = ways[key]
         if several:
             way.append(Provenance("fuse", rank, score))
-        if hit.provenance:  # a retriever built from others brings its own
+        if not isinstance(fetched, Hit):
+            dataset, document = fetched
+            chance = None if relevance is None else relevance.get((dataset, document.id))
+            hits.append(Hit(document, score, dataset, tuple(way), None, chance))
+            continue
+        if fetched.provenance:  # a retriever built from others brings its own
             own = {step.source for step in way}
-            way = [*(step for step in hit.provenance if step.source not in own), *way]
-        if type(hit) is Hit:  # several times as fast as `replace`
-            hits[key] = Hit(hit.document, score, hit.dataset, tuple(way), hit.excerpt, hit.relevance)
+            way = [*(step for step in fetched.provenance if step.source not in own), *way]
+        chance = fetched.relevance if relevance is None else relevance.get(fetched.key)
+        if type(fetched) is Hit:  # several times as fast as `replace`
+            hits.append(Hit(fetched.document, score, fetched.dataset, tuple(way), fetched.excerpt, chance))
         else:
-            hits[key] = replace(hit, score=score, provenance=tuple(way))
+            hits.append(replace(fetched, score=score, provenance=tuple(way), relevance=chance))
     return hits
 
 

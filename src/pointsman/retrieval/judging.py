@@ -24,7 +24,7 @@ from pointsman.retrieval.relevance import (
     never_increasing,
     script_of,
 )
-from pointsman.text import DEFAULT_ANALYZER
+from pointsman.text import query_tokens
 from pointsman.types import Hit
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.candidates import Results
     from pointsman.retrieval.dataset_calibration import Calibration
     from pointsman.retrieval.relevance import Script
-    from pointsman.types import HitKey, Query
+    from pointsman.types import Document, HitKey, Query
 
 
 LOOKED_UP: Final = 2
@@ -73,7 +73,7 @@ def raised_cosines(parts: Mapping[int, Results], text: str, calibrations: Sequen
         if isinstance(part, StoreResults)
         and part.look.vector is not None
         and embedder_of(part) in embedders
-        and (background := part.source.background_in(part.statistics)) is not None
+        and (background := part.reading.background) is not None
         and math.isfinite(background.best.get(script, math.nan))
     }
     usual = max((one.best[script] for one in backgrounds.values() if not one.across(script)), default=None)
@@ -162,7 +162,7 @@ def judge(
     parts: Mapping[int, Results],
     whole: Results,
     query: Query,
-    hits: Mapping[Any, Hit],
+    documents: Mapping[Any, Document],
     calibrations: Sequence[Relevance],
     fitted: Mapping[str, Calibration],
     *,
@@ -174,7 +174,7 @@ def judge(
         parts: the results of each branch, by its number.
         whole: the results of all branches together, with scores for candidates that only a variant of the query found.
         query: the query that was searched for.
-        hits: the hits by their keys in ``whole``.
+        documents: the documents of the hits, by their keys in ``whole``.
         calibrations: the first one that fits a dataset's scores judges the dataset.
         fitted: by dataset name, calibrations that take precedence over these.
         many: whether keys in ``whole`` name their branch.
@@ -183,16 +183,18 @@ def judge(
     relevance: dict[HitKey, float] = {}
     judged_by: dict[str, Relevance] = {}
     minimums: dict[str, float] = {}
-    terms = len(set(DEFAULT_ANALYZER.query_tokens(query.text)))
+    terms = len(set(query_tokens(query.text)))
     if not terms:  # an embedder puts "???" close to every short text, which means nothing
         return NOTHING
     script = script_of(query.text)
     for number, part in parts.items():
         if not isinstance(part, StoreResults):
             continue
-        name = part.source.name
+        name = part.reading.name
         by_own_key = {
-            key[1] if many else key: (key, hit) for key, hit in hits.items() if not many or _is_of(key, number)
+            key[1] if many else key: (key, document)
+            for key, document in documents.items()
+            if not many or _is_of(key, number)
         }
         fit = fitted.get(name)
         judges = (*fit.relevance, *calibrations) if fit is not None else calibrations
@@ -203,12 +205,12 @@ def judge(
         views = [evidence]
         if evidence.form == "both" and evidence.terms <= LOOKED_UP:
             views.append(by_words)
-        pending = part.statistics.vectors_due > 0
+        pending = part.pool.vectors_due
         if pending and evidence.cosine is not None:
             # The answer may not have a vector yet, so words are judged on their own too; if they cannot be, nothing is.
             views = [] if by_words.form is None or evidence.across else [evidence, by_words]
-        own_hits = {own: hit for own, (_, hit) in by_own_key.items() if own in place}
-        places, letters = [place[own] for own in own_hits], [letters_of(hit.document.text) for hit in own_hits.values()]
+        judged = {own: document for own, (_, document) in by_own_key.items() if own in place}
+        places, letters = [place[own] for own in judged], [letters_of(document.text) for document in judged.values()]
         judgements = [
             judged_view for view in views if (judged_view := judge_by(judges, view, places, letters)) is not None
         ]
@@ -220,7 +222,7 @@ def judge(
         answerable[name], judged_by[name], minimums[name] = judgement.answerable, calibration, calibration.minimum
         if fit is not None and not evidence.across:
             minimums[name] = fit.minimums.get(calibration.form, calibration.minimum)
-        relevance.update(zip((hit.key for hit in own_hits.values()), judgement.relevance, strict=True))
+        relevance.update(zip(((name, document.id) for document in judged.values()), judgement.relevance, strict=True))
     return Verdict(answerable, relevance, judged_by, minimums)
 
 
@@ -231,7 +233,7 @@ def _is_of(key: Any, number: int) -> bool:
 
 def embedder_of(part: StoreResults) -> str | None:
     """Return the name of the embedder behind a dataset's cosines; None if the results have no cosines."""
-    return part.source.store.info.embedder if "vector" in part.pool.lists else None
+    return part.reading.embedder_name if "vector" in part.pool.lists else None
 
 
 def evidence_of(
@@ -255,7 +257,7 @@ def evidence_of(
     words, near = scores.get("bm25"), scores.get("vector")
     background, nearness = None, None
     if near is not None and part.look.vector is not None:
-        background = part.source.background_in(part.statistics)
+        background = part.reading.background
         nearness = None if background is None else background.nearness(part.look.vector)
     candidates = {**(words or {}), **(near or {})}
     values: dict[str, NDArray[np.float64]] = {}
@@ -279,7 +281,7 @@ def evidence_of(
         _, first, shared = np.unique(both, return_index=True, return_inverse=True, equal_nan=False)
         if len(first) < len(both):
             values, places = {name: array[first] for name, array in values.items()}, shared.tolist()
-    if part.statistics.vectors_due and "vector" in values:  # pending vectors count as in the ranking
+    if part.pool.vectors_due and "vector" in values:  # pending vectors count as in the ranking
         cosines = values["vector"]
         cosines[np.isnan(cosines)] = np.fmax.reduce(cosines, initial=math.nan)
     place = dict(zip((*candidates, *extra_keys), places, strict=False))

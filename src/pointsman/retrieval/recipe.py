@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.budget import Budget
     from pointsman.retrieval.dataset_calibration import Calibration
     from pointsman.retrieval.policy import Policy
+    from pointsman.retrieval.reading import Reading
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.relevance import Relevance
     from pointsman.retrieval.router import BaseRouter
@@ -40,13 +41,13 @@ class Over:
 
     Attributes:
         plan: what is done, and why.
-        branches: what is searched.
+        methods: how each dataset is searched, by its name.
         transformer: bound to these sources.
         depth: the number of hits that the stages after the fusion need, under the plan's strategy.
     """
 
     plan: Plan
-    branches: Sequence[Branch]
+    methods: Mapping[str, str]
     transformer: BaseTransformer | None
     depth: int
 
@@ -121,7 +122,7 @@ class Recipe:
         plan = self.plan(names)
         over = getattr(self.transformer, "over", None)
         transformer = self.transformer if over is None else over(lookup(self, names))
-        return Over(plan, tuple(self.branches(names, plan.strategy)), transformer, self.depth_of(plan.strategy))
+        return Over(plan, self._methods(names, plan.strategy), transformer, self.depth_of(plan.strategy))
 
     def deciding(self, what: str, value: str, by: str, reason: str) -> Recipe:
         """A copy with one more decision."""
@@ -134,20 +135,31 @@ class Recipe:
         reason = decisions if self.method != "auto" and decisions else "; ".join(filter(None, [decisions, reason]))
         return Plan(self.alone or tuple(names), method, reason, decisions=self.decisions, confidence=self.confidence)
 
-    def branches(self, names: Sequence[str], method: str) -> list[Branch]:
-        """One branch per source; a source that lacks a list that the method needs is searched by the lists it has."""
+    def _methods(self, names: Sequence[str], method: str) -> dict[str, str]:
+        """How each dataset is searched; one that lacks a list that the method needs is searched by the lists it has."""
+        return {
+            name: method if self.method != "auto" or source.keeps(method) else "auto"
+            for name in names
+            if isinstance(source := self.sources[name], Source)
+        }
+
+    def branches(self, names: Sequence[str], over: Over, readings: Mapping[str, Reading]) -> list[Branch]:
+        """One branch for each of these sources.
+
+        Args:
+            names: of the sources.
+            over: the recipe applied to them.
+            readings: of the datasets among them.
+        """
         absent_script = 0.0
-        if self.weighs and self.policy is not None and method == "hybrid":
+        if self.weighs and self.policy is not None and over.plan.strategy == "hybrid":
             absent_script = self.policy.absent_script
-        branches: list[Branch] = []
-        for name in names:
-            source = self.sources[name]
-            if isinstance(source, Source):
-                supported = self.method != "auto" or source.keeps(method)
-                branches.append(SourceBranch(source, method if supported else "auto", absent_script))
-            else:
-                branches.append(RetrieverBranch(source, name))
-        return branches
+        return [
+            SourceBranch(readings[name], over.methods[name], absent_script)
+            if name in over.methods
+            else RetrieverBranch(self.sources[name], name)
+            for name in names
+        ]
 
     @property
     def weighs(self) -> bool:

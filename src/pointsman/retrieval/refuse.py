@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from pointsman.errors import InputError
 from pointsman.retrieval.fusion import METHODS
 from pointsman.retrieval.refine import BaseRefiner
-from pointsman.text import DEFAULT_ANALYZER
+from pointsman.text import query_tokens
 from pointsman.types import Hit, HitKey, Provenance, Query, Ranked, Refusal
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Refuser(BaseRefiner):
     def _refusal(self, query: Query, ranked: Ranked) -> tuple[Refusal | None, str]:
         """The refusal of an answer that is too unlikely, or None; and a note that says why."""
         nearest = ranked.hits[0]
-        if not DEFAULT_ANALYZER.query_tokens(query.text) and self.minimum != 0:
+        if not query_tokens(query.text) and self.minimum != 0:
             # An embedder puts "???" close to every short text, which means nothing.
             reason = "the question has no words"
             return Refusal(reason, nearest), f"refused: {reason}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,16 +21,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, ModelError, RetrievalError
 from pointsman.retrieval import telemetry
-from pointsman.retrieval.branches import Question, SourceBranch, ask, complete, nothing_answered
-from pointsman.retrieval.candidates import Results, StoreResults, keyed_hits_of, together
+from pointsman.retrieval.branches import Question, ask, complete, nothing_answered
+from pointsman.retrieval.candidates import Results, StoreResults, build_hits, fetch, provenance, together
 from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.journal import Journal
-from pointsman.retrieval.judging import NOTHING, Verdict, judge, raised_cosines, with_relevance
+from pointsman.retrieval.judging import NOTHING, Verdict, embedder_of, judge, raised_cosines
 from pointsman.retrieval.pool import LISTS, SCALES
+from pointsman.retrieval.reading import Reading, reading_each
 from pointsman.retrieval.source import Source
 from pointsman.store.base import Capability
-from pointsman.trace import Trace
+from pointsman.trace import Span, Trace
 from pointsman.types import Decision, Hit, Plan, Query, Ranked, Refusal, RetrievalContext
 
 if TYPE_CHECKING:
@@ -38,9 +39,10 @@ if TYPE_CHECKING:
     from pointsman.retrieval.pool import Fused
     from pointsman.retrieval.recipe import Over, Recipe
     from pointsman.retrieval.refine import BaseRefiner
+    from pointsman.retrieval.relevance import Relevance
     from pointsman.retrieval.transform.base import Variant
     from pointsman.retrieval.variants import Beside
-    from pointsman.types import Spelling
+    from pointsman.types import Document, Spelling
 
 log = logging.getLogger(__name__)
 
@@ -66,15 +68,19 @@ async def search(
         InputError: the request cannot be carried out.
     """
     recipe = recipes[0]
-    with _spending(recipe, len(queries)):
+    sources = [source for source in recipe.sources.values() if isinstance(source, Source)]
+    with reading_each(sources) as readings, _spending(recipe, len(queries)):
         limits = (None if recipe.timeout is None else recipe.timeout * len(queries), seconds)
         limit = min((limit for limit in limits if limit is not None), default=None)
-        pipelines = [Pipeline(own, query, mode, limit) for own, query in zip(recipes, queries, strict=True)]
+        pipelines = [Pipeline(own, query, mode, limit, readings) for own, query in zip(recipes, queries, strict=True)]
         for pipeline in pipelines:
             await pipeline.route()
+        await open_readings(pipelines)
+        for pipeline in pipelines:
             await pipeline.transform()
         await embed(pipelines)
         await retrieve(pipelines)
+        await measure(pipelines)
         for pipeline in pipelines:
             await pipeline.fuse()
         for refiner in recipe.refiners:
@@ -103,6 +109,7 @@ class Pipeline:
     asked: Query
     mode: Mode
     seconds: float | None  # for all questions of the batch
+    readings: Mapping[str, Reading]  # of all datasets of the recipe
     journal: Journal = field(init=False)
     names: list[str] = field(init=False)
     plan: Plan = field(init=False)
@@ -225,16 +232,29 @@ class Pipeline:
         self.journal.fused(results, fused)
         self.journal.span("fuse", f"{fused.scale}{detail}", start, len(fused.ranking))
         start = self.journal.now()
+        top = fused.ranking[: recipe.depth_of(fused.scale)]
+        keys = [key for key, _ in top]
+        ways = provenance(results.pool, keys, fused.part)
         try:
-            hits = keyed_hits_of(results, fused, recipe.depth_of(fused.scale))
+            versions = await self.mode.one(_in_thread(partial(fetch, results, keys, ways)))
         except Exception as error:
             raise RetrievalError("the results could not be fetched", {"fetch": error}) from error
-        self.journal.span("fetch", "documents", start, len(hits))
-        if not hits and self.query.filters is not None and not self.answered[0].failed:
+        documents = {
+            key: version.document if isinstance(version, Hit) else version[1]
+            for key, version in zip(keys, versions, strict=True)
+            if version is not None
+        }
+        self.journal.span("fetch", "documents", start, len(documents))
+        if not documents and self.query.filters is not None and not self.answered[0].failed:
             from pointsman.retrieval.unmatched import unknown_keys
 
             self.journal.degrade(*unknown_keys(self.query.filters, self.answered[0].results.values()))
-        self.ranked = self._judged(results, hits, fused.scale, many=many)
+        self._judge(results, documents, many=many)
+        best = self.verdict.best
+        hits = build_hits(results, top, versions, ways, None if best is None else self.verdict.relevance)
+        self.ranked = Ranked(tuple(hits), fused.scale)
+        if best is not None:
+            self.ranked = Ranked(self.ranked.hits, fused.scale, answerable=best[0], needed=best[1])
 
     def _together(self, answers: BranchAnswers, text: str) -> Results:
         """The results of all branches for one text."""
@@ -250,7 +270,7 @@ class Pipeline:
         """Say in the plan which datasets are in another language than the query, if that makes a difference."""
         raised = {} if own is None else own.pool.raised
         added = [
-            f"{part.source.name} +{raised[number]:.3f}"
+            f"{part.reading.name} +{raised[number]:.3f}"
             for number, part in self.answered[0].results.items()
             if number in raised and isinstance(part, StoreResults)
         ]
@@ -261,7 +281,7 @@ class Pipeline:
     def _note_unsearched_words(self) -> None:
         """Say in the plan which datasets were searched without words of a script that is rare in them."""
         names = [
-            part.source.name
+            part.reading.name
             for part in self.answered[0].results.values()
             if isinstance(part, StoreResults) and part.look.text not in {None, self.query.text}
         ]
@@ -269,26 +289,21 @@ class Pipeline:
             reason = f"words in a script that is rare in {', '.join(names)} are not searched there"
             self.plan = replace(self.plan, reason=f"{self.plan.reason}; {reason}")
 
-    def _judged(self, results: Results, hits: Mapping[Any, Hit], scale: str, *, many: bool) -> Ranked:
-        """The ranking with the relevance of every hit that can be judged."""
+    def _judge(self, results: Results, documents: Mapping[Any, Document], *, many: bool) -> None:
+        """Judge the relevance of every document that can be judged."""
         start = self.journal.now()
         try:
             self.verdict = judge(
                 self.answered[0].results,
                 results,
                 self.query,
-                hits,
+                documents,
                 self.recipe.calibrations,
                 self.recipe.fitted,
                 many=many,
             )
         except Exception as error:  # noqa: BLE001  (reported in the answer)
             self.failed("judge", start, error, "hits have no relevance")
-        if not (best := self.verdict.best):
-            return Ranked(tuple(hits.values()), scale)
-        relevance, (answerable, needed) = self.verdict.relevance, best
-        new_hits = tuple(with_relevance(hit, relevance.get(hit.key)) for hit in hits.values())
-        return Ranked(new_hits, scale, answerable=answerable, needed=needed)
 
     async def _with_variants(
         self, own: Results | None, beside: Beside, spread: CosineSpread | None, weights: Mapping[str, float]
@@ -311,7 +326,7 @@ class Pipeline:
         if self.plan.strategy != "hybrid":
             return None
         stores = [results for results in self.answered[0].results.values() if isinstance(results, StoreResults)]
-        embedders = {results.source.store.info.embedder for results in stores} - {None}
+        embedders = {results.reading.embedder_name for results in stores} - {None}
         if len(embedders) > 1:
             names = ", ".join(sorted(map(str, embedders)))
             self.journal.degrade(f"cosines of different embedders are compared without conversion: {names}")
@@ -430,6 +445,33 @@ class Pipeline:
         )
         return (), Refusal(reason, nearest, nearest.relevance, least, "relevance", hits)
 
+    @property
+    def routed(self) -> list[Reading]:
+        """The readings of the routed datasets."""
+        return [self.readings[name] for name in self.names if name in self.readings]
+
+    def lacking_background(self) -> list[Reading]:
+        """The datasets whose hits cannot be judged by their cosines before their background is measured."""
+        embedders = {calibration.embedder for calibration in self.recipe.calibrations}
+        results = [part for answers in self.answered for part in answers.results.values()]
+        return list(
+            {
+                id(part.reading): part.reading
+                for part in results
+                if isinstance(part, StoreResults)
+                and part.reading.lacks_background
+                and part.look.vector is not None
+                and (
+                    (name := embedder_of(part)) in embedders
+                    or any(fitted.embedder == name for fitted in self._fitted_to(part.reading.name))
+                )
+            }.values()
+        )
+
+    def _fitted_to(self, dataset: str) -> Sequence[Relevance]:
+        fitted = self.recipe.fitted.get(dataset)
+        return () if fitted is None else fitted.relevance
+
     # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def before_searching(self) -> float | None:
@@ -448,6 +490,11 @@ class Pipeline:
         later = any(not refiner.in_place for refiner in self.recipe.refiners)
         return remaining if remaining is None or not later else 0.8 * remaining
 
+    def for_measuring(self) -> float | None:
+        """Seconds for measuring what readings lack: half of the remaining time."""
+        remaining = self.journal.deadline.left()
+        return None if remaining is None else remaining / 2
+
     async def attempt(self, call: Call[T], budget: float | None) -> T | Exception:
         """The answer of a call, or its error."""
         outcome = (await self.mode.all([call], budget))[0]
@@ -464,6 +511,63 @@ class Pipeline:
 
 
 # ── stages that questions share ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def open_readings(pipelines: Sequence[Pipeline]) -> None:
+    """Open the routed datasets; those that are not open in time are opened by their branches."""
+    first = pipelines[0]
+    readings = {id(reading): reading for pipeline in pipelines for reading in pipeline.routed}
+
+    def open_each() -> None:
+        for reading in readings.values():
+            reading.open()
+
+    if readings:
+        await first.mode.one(_in_thread(open_each))
+
+
+async def measure(pipelines: Sequence[Pipeline]) -> None:
+    """Measure what the readings lack, under the deadline: the background of vectors that were imported.
+
+    What is late is measured to its end in its thread, and known to the next search. A dataset whose measurement is late
+    again and again is left out for a while.
+    """
+    first = pipelines[0]
+    lacking: dict[int, tuple[Reading, list[Pipeline]]] = {}
+    for pipeline in pipelines:
+        for reading in pipeline.lacking_background():
+            lacking.setdefault(id(reading), (reading, []))[1].append(pipeline)
+    if not lacking:
+        return
+    start, breaker = first.journal.now(), first.recipe.breaker
+    jobs = []
+    for reading, concerned in lacking.values():
+        name = f"background of {reading.name}"
+        if (why := breaker.why_not(name)) is not None:
+            _say_unmeasured(concerned, name, f"it is {why}")
+        else:
+            jobs.append((reading, concerned, name))
+    limit = first.for_measuring()
+    outcomes = await first.mode.all([_in_thread(reading.measure) for reading, _, _ in jobs], limit) if jobs else []
+    for (reading, concerned, name), outcome in zip(jobs, outcomes, strict=True):
+        error = None if not reading.lacks_background else outcome.error
+        breaker.record(name, error)
+        cause = None if error is None else describe(error)
+        for pipeline in concerned:
+            pipeline.journal.add(Span("measure", name, outcome.milliseconds, None, cause, start))
+        if cause is not None:
+            _say_unmeasured(concerned, name, cause)
+
+
+def _say_unmeasured(pipelines: Sequence[Pipeline], name: str, cause: str) -> None:
+    for pipeline in pipelines:
+        pipeline.journal.degrade(f"{name}: {cause}; until it is measured, its hits have no relevance by vectors")
+    log.warning("%s was not measured: %s", name, cause)
+
+
+def _in_thread(function: Callable[[], T]) -> Call[T]:
+    """A call that runs in place in synchronous code, and in a thread beside an event loop."""
+    return Call(function, partial(in_thread, function))
 
 
 async def embed(pipelines: Sequence[Pipeline]) -> None:
@@ -496,11 +600,10 @@ def _not_embedded(pipelines: Sequence[Pipeline]) -> dict[int, tuple[Source, list
     """The texts whose vectors are needed and not remembered, with a source of each embedder."""
     batches: dict[int, tuple[Source, dict[str, None]]] = {}
     for pipeline in pipelines:
-        for branch in pipeline.over.branches:
-            if isinstance(branch, SourceBranch) and branch.source.lists_for(branch.method)[1]:
-                source = branch.source
-                if not _embeds(source):
-                    continue
+        for name, method in pipeline.over.methods.items():
+            reading = pipeline.readings[name]
+            source = reading.source
+            if source.lists_for(method)[1] and _embeds(reading):
                 _, texts = batches.setdefault(id(source.query_vectors), (source, {}))
                 texts[pipeline.query.text] = None
                 texts.update(dict.fromkeys(variant.text for variant in pipeline.variants if not variant.as_passage))
@@ -511,10 +614,10 @@ def _not_embedded(pipelines: Sequence[Pipeline]) -> dict[int, tuple[Source, list
     return {number: batch for number, batch in missing.items() if batch[1]}
 
 
-def _embeds(source: Source) -> bool:
-    """Whether queries can be embedded for a source; if not, its search says why."""
+def _embeds(reading: Reading) -> bool:
+    """Whether queries can be embedded for a dataset; if not, its search says why."""
     try:
-        return source.can(Capability.VECTORS) and source.store.info.embedder == source.embedder.name
+        return reading.can(Capability.VECTORS) and reading.embedder_name == reading.source.embedder.name
     except Exception:  # noqa: BLE001  (the search of this source raises it again)
         return False
 
@@ -539,7 +642,7 @@ async def retrieve(pipelines: Sequence[Pipeline]) -> None:
         each = [pipeline.questions() for pipeline in group]
         journals = [pipeline.journal for pipeline, questions in zip(group, each, strict=True) for _ in questions]
         answers = await ask(
-            over.branches,
+            recipe.branches(names, over, first.readings),
             [question for questions in each for question in questions],
             max(recipe.depth, over.depth),
             first.mode,

@@ -10,31 +10,24 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal
 
 from pointsman.errors import StoreError, UnknownNameError, UnmetNeedError
-from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.pool import LISTS
-from pointsman.store.base import SPREAD_NOTE, Capability
+from pointsman.store.base import Capability
 from pointsman.types import check_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from threading import Lock
 
     from pointsman.models.queries import QueryVectors
     from pointsman.protocols import Embedder
+    from pointsman.retrieval.fusion import CosineSpread
     from pointsman.retrieval.relevance import Background
     from pointsman.store.base import Statistics, Store
     from pointsman.types import Document
 
 IndexingTechnique = Literal["vector", "keyword", "hybrid"]
 TECHNIQUES: Final = ("vector", "keyword", "hybrid")
-USUAL_SIGMA: Final = 0.05
-"""The standard deviation of cosines assumed until it can be measured, if the embedder does not state its own."""
-
 SCRIPTS_NOTE: Final = "scripts"
-BACKGROUND_NOTE: Final = "background2"
-"""The number is the version of its fields: notes of another version are ignored, and measured again."""
 
 
 class Source(ABC):
@@ -51,7 +44,10 @@ class Source(ABC):
     description: str
     indexing_technique: IndexingTechnique
     query_vectors: QueryVectors
-    _background: tuple[str, Background] | None = None
+    remembered_background: tuple[str, Background] | None = None
+    """The background as last measured or read, and the state of the dataset that it belongs to; see `Reading`."""
+    measuring: Lock | None = None
+    """Held while the background is measured."""
 
     @property
     @abstractmethod
@@ -117,73 +113,14 @@ class Source(ABC):
         words, near = LISTS[method]
         return self.indexing_technique == "hybrid" or (not near if self.indexing_technique == "keyword" else not words)
 
-    def vector_of(self, text: str, *, as_passage: bool = False) -> NDArray[np.float32] | None:
-        """The vector to search by, shape ``(dimensions,)``; None while no vector is stored.
-
-        Args:
-            text: a query.
-            as_passage: embed the text as a document, not as a query.
-
-        Raises:
-            UnmetNeedError: the stored vectors come from another embedder.
-            ModelError: the embedder failed.
-        """
-        stored_name = self.store.info.embedder
-        if stored_name is None:
-            return None
-        if stored_name != self.embedder.name:
-            from pointsman.models.base import names_for_people  # brings NumPy, which a client does without
-
-            stored, own = names_for_people(stored_name, self.embedder.name)
-            raise UnmetNeedError(
-                f"dataset {self.name!r} holds vectors of {stored!r}, but is opened with {own!r}; "
-                "open it with that embedder, or index the documents again into a new dataset"
-            )
-        if not as_passage:
-            return self.query_vectors(text)
-        vector: NDArray[np.float32] = self.embedder.embed_documents([text])[0]
-        return vector
-
-    def spread_in(self, statistics: Statistics) -> CosineSpread | None:
-        """The distribution of cosines noted in the store; None while no vector is stored."""
-        note = statistics.notes.get(SPREAD_NOTE)
-        if note:
-            return CosineSpread(*json.loads(note))
-        if self.indexing_technique == "keyword" or self.store.info.embedder is None:
-            return None
-        return CosineSpread(0.0, getattr(self.embedder, "cosine_spread", None) or USUAL_SIGMA)
-
-    def background_in(self, statistics: Statistics) -> Background | None:
-        """The cosines that unrelated questions have here; None if vectors cannot be read.
-
-        It is noted in the store when documents are embedded. Without a note, as with vectors that were imported,
-        it is measured on the first search, cached in this process, and measured again when the writes have doubled;
-        but not while vectors are still to come.
-
-        Raises:
-            ModelError: the embedder failed.
-        """
-        if statistics.vectors_due and not statistics.notes.get(BACKGROUND_NOTE):
-            return None  # the embedding process will measure it
-        note = statistics.notes.get(BACKGROUND_NOTE) or f"{self.store.info.identity} {statistics.sequence.bit_length()}"
-        if self._background is None or self._background[0] != note:
-            from pointsman.retrieval.background import measured
-            from pointsman.retrieval.relevance import Background
-
-            background = (
-                Background.from_json(note)
-                if note.startswith("{")
-                else measured(self.store, self.embedder, self.cosine_spread)
-            )
-            if background is None:
-                return None
-            self._background = note, background
-        return self._background[1]
-
     @property
     def cosine_spread(self) -> CosineSpread | None:
         """The distribution of cosines between queries and random documents: the scale of the calibrated sum."""
-        return self.spread_in(self.store.statistics())
+        from pointsman.retrieval.reading import Reading
+
+        reading = Reading(self)
+        reading.read()
+        return reading.spread
 
 
 def words_in(text: str, statistics: Statistics, least: float, store: Store) -> str:

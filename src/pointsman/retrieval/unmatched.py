@@ -26,7 +26,7 @@ def unknown_keys(filters: Filter, results: Iterable[Results]) -> Iterator[str]:
     """
     known: set[str] = set()
     for result in results:
-        keys = result.source.store.metadata_keys() if isinstance(result, StoreResults) else None
+        keys = result.reading.store.metadata_keys() if isinstance(result, StoreResults) else None
         if keys is None:
             return
         known.update(keys)

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -50,6 +51,27 @@ SPREAD_NOTE: Final = "cosine_spread"
 
 WORDS_FIRST: Final = "words_first"
 """The note of a dataset that stores documents before their vectors: every document without one is due to get it."""
+
+
+_checked: ContextVar[set[object] | None] = ContextVar("checked", default=None)
+
+
+@contextmanager
+def reads_together() -> Iterator[None]:
+    """Within the block, and in the threads and tasks that it starts, each store checks for changes by others only once.
+
+    What this process writes meanwhile is seen at once, as always.
+    """
+    token = _checked.set(set())
+    try:
+        yield
+    finally:
+        _checked.reset(token)
+
+
+def checked_together() -> set[object] | None:
+    """The stores that have been checked for changes in the innermost `reads_together`; None outside of one."""
+    return _checked.get()
 
 
 class Scale(StrEnum):

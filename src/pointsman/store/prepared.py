@@ -15,7 +15,7 @@ import numpy as np
 
 from pointsman._values import NUMBER, RESERVED, TEXTS, plain
 from pointsman.errors import InputError
-from pointsman.text import DEFAULT_ANALYZER, repair
+from pointsman.text import query_tokens, repair
 from pointsman.types import Document, Metadata
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def query_terms(text: str) -> dict[str, int]:
     >>> query_terms("signal lamp, signals")
     {'signal': 2, 'lamp': 1}
     """
-    counts = Counter(DEFAULT_ANALYZER.query_tokens(text))
+    counts = Counter(query_tokens(text))
     return dict(itertools.islice(counts.items(), MOST_TERMS))
 
 

@@ -2,7 +2,7 @@
 
 from pointsman.text.language import detect, scripts, without_scripts, words_of_scripts
 from pointsman.text.sentences import sentences
-from pointsman.text.tokens import ANALYZER_VERSION, DEFAULT_ANALYZER, LONGEST_TOKEN, Analyzer
+from pointsman.text.tokens import ANALYZER_VERSION, DEFAULT_ANALYZER, LONGEST_TOKEN, Analyzer, query_tokens
 from pointsman.text.unicode import fold, repair
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Analyzer",
     "detect",
     "fold",
+    "query_tokens",
     "repair",
     "scripts",
     "sentences",

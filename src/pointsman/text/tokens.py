@@ -31,6 +31,7 @@ import re
 import threading
 import unicodedata
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from operator import add
 from typing import TYPE_CHECKING
@@ -265,3 +266,13 @@ def _words_of_other_scripts(run: str) -> list[str]:
 
 DEFAULT_ANALYZER = Analyzer()
 """The default for every index and query."""
+
+
+@lru_cache(maxsize=256)
+def query_tokens(text: str) -> tuple[str, ...]:
+    """Return the tokens of a query; those of the latest queries are remembered, as every stage of a search needs them.
+
+    >>> query_tokens("What is the index?")
+    ('index',)
+    """
+    return tuple(DEFAULT_ANALYZER.query_tokens(text))

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from pointsman.retrieval.reading import reading_of
 from pointsman.retrieval.source import Source
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant
 from pointsman.retrieval.vocabulary import FIRST_SECONDS, Vocabulary
@@ -77,4 +78,4 @@ class Corrector(BaseTransformer):
         return Transformed(replace(query, text=text), (written,), detail, spelling=Spelling(text, query.text, True))
 
     def _known(self, word: str) -> bool:
-        return any(dataset.store.frequencies([word])[0] > 0 for dataset in self.datasets)
+        return any(reading_of(dataset).store.frequencies([word])[0] > 0 for dataset in self.datasets)

@@ -37,6 +37,7 @@ from pointsman.errors import (
 )
 from pointsman.filters import Equals, In
 from pointsman.models.base import mixed_embedders
+from pointsman.store.base import checked_together
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.files import (
     POLL_SECONDS,
@@ -332,7 +333,8 @@ class Collection:
         Raises:
             ReplacedError: another process has deleted or recreated the collection.
         """
-        if getattr(self._own, "pinned", False):
+        checked = checked_together()
+        if getattr(self._own, "pinned", False) or (checked is not None and self in checked):
             return
         now = monotonic()
         if now > self._look_again:
@@ -340,6 +342,8 @@ class Collection:
                 raise _replaced(self._directory)
             self._look_again = now + _LOOK_SECONDS  # not set if it was replaced: the next search is to raise too
         seq = self.truth.sequence()
+        if checked is not None:
+            checked.add(self)
         if self._seen == seq == self.keyword.applied and self._columns_seq in (seq, -1) and not self._wants_base:
             return
         if self._deriving.acquire(blocking=False):  # else another thread is updating; this search uses what there is

@@ -10,7 +10,7 @@ from haystack import Document, component, default_from_dict, default_to_dict
 from pointsman import CalibratedReranker
 from pointsman import Document as OurDocument
 from pointsman.models import load_embedder
-from pointsman.retrieval.source import USUAL_SIGMA
+from pointsman.retrieval.reading import USUAL_SIGMA
 
 __all__ = ["PointsmanRanker"]
 
