@@ -565,3 +565,39 @@ def test_s10_retrievers_take_any_store(any_store: Any) -> None:
     found = words.retrieve(Query("lamp", parse_filter("year == 2020")), 5)
     assert found
     assert all("lamp" in hit.text and hit.metadata["year"] == 2020 for hit in found)
+
+
+@pytest.fixture
+def other_folder(tmp_path: Path) -> Iterator[LocalStore]:
+    """The same documents under other internal keys, after others that are not in any other store."""
+    with closing(LocalStore(tmp_path / "other", {"indexing_technique": "hybrid"})) as store:
+        documents = [Document(str(number), TEXTS[number], METADATA[number]) for number in reversed(range(ROWS))]
+        strangers = [Document(f"stranger {number}", "a zebra") for number in range(20)]
+        store.write([*strangers, *documents])
+        yield store
+
+
+def test_documents_of_another_store_are_looked_up_by_id(any_store: Any, other_folder: LocalStore) -> None:
+    for index, documents in ((any_store, other_folder), (other_folder, any_store)):
+        words = KeywordRetriever(index, documents)
+        if index.info.kind in {"chroma collection", "faiss file"}:
+            hits = VectorRetriever(index, documents, EMBEDDER).retrieve("steam engine lamp", 5)
+        else:
+            hits = words.retrieve("lamp", 5)
+        assert len(hits) == 5
+        assert all(hit.text == TEXTS[int(hit.id)] for hit in hits)
+
+
+class IntegerIndex:
+    """An index with keys of its own."""
+
+    def search(self, query: str, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
+        return [(3, 1.0)]
+
+    def score(self, query: str, keys: Any) -> list[float]:
+        return [0.0 for _ in keys]
+
+
+def test_keys_that_are_no_ids_are_not_looked_up_in_a_store(other_folder: LocalStore) -> None:
+    with pytest.raises(InputError, match="the key 3 of an index is not the id of a document"):
+        KeywordRetriever(IntegerIndex(), other_folder).retrieve("lamp")

@@ -153,7 +153,7 @@ def test_names_that_can(tmp_path: Path, name: str) -> None:
 )
 def test_things_that_are_no_documents(dataset: Dataset, item: object) -> None:
     with pytest.raises(InputError, match="document"):
-        dataset.add([item])  # type: ignore[list-item]
+        dataset.add([item])
 
 
 def test_the_number_of_vectors_must_fit(dataset: Dataset) -> None:

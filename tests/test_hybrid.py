@@ -149,7 +149,7 @@ class TestF1:
 
     @pytest.mark.parametrize("retrievers", [(), (Fixed(), object()), ("bm25",)])
     def test_what_are_no_retrievers(self, retrievers: Any) -> None:
-        with pytest.raises(InputError, match=r"at least one retriever|has retrieve and aretrieve"):
+        with pytest.raises(InputError, match=r"at least one retriever|cannot be called as a retriever"):
             SimpleHybridRetriever(*retrievers)
 
     def test_names(self) -> None:

@@ -149,7 +149,7 @@ def test_routers_nest() -> None:
         ([Fixed()], "a", None, "descriptions"),
         ([Fixed(), Fixed()], ["", ""], ["same", "same"], "differ"),
         ([Fixed(), Fixed()], ["", ""], ["one"], "2 names"),
-        ([object()], [""], None, "has retrieve and aretrieve"),
+        ([object()], [""], None, "cannot be called as a retriever"),
     ],
 )
 def test_what_does_not_fit_is_said_at_construction(

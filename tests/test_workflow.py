@@ -225,7 +225,7 @@ def test_what_cannot_be_asked(datasets: tuple[Dataset, Dataset]) -> None:
         workflow.search("rail", datasets, 0)
     with pytest.raises(InputError, match="two of these are called 'rails'"):
         workflow.search("rail", [datasets[0], datasets[0]])
-    with pytest.raises(InputError, match="has retrieve and aretrieve"):
+    with pytest.raises(InputError, match="cannot be called as a retriever"):
         workflow.search("rail", [object()])
     with pytest.raises(InputError, match="a query's text is a str"):
         workflow.search(7, datasets)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from pointsman.models.chosen import ChosenLLM, SettingsModels, model_for
 from pointsman.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.request import SearchRequest, ServiceOptions
 from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.foreign import SimilarityRetriever
+from pointsman.retrieval.foreign import ForeignRetriever
 from pointsman.retrieval.pool import LISTS
 from pointsman.retrieval.rerank.foreign import as_refiner
 from pointsman.retrieval.retrievers import VectorRetriever
@@ -230,7 +230,7 @@ class EnhancedRetrievalService:
                 raise InputError(f"searching the vectors of {type(store).__name__} needs an embedding_service")
             lists["vector"] = VectorRetriever(store, store, self.embedding_service)
         if not lists and callable(getattr(store, "similarity_search", None)):
-            lists["vector"] = SimilarityRetriever(store)
+            lists["vector"] = ForeignRetriever(store)
         if not lists:
             raise InputError(
                 f"vector_store is a dataset, a workspace, a retriever or several of them, or a store with fetch and "

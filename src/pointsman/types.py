@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, overload
 
 from pointsman._values import ID, TEXT
@@ -148,16 +149,19 @@ class Document:
             raise InputError(f"document {self.id!r}: metadata is a mapping, not {type(self.metadata).__name__}")
 
     @classmethod
-    def of(cls, item: Document | Mapping[str, Any]) -> Document:
-        """Convert a mapping with ``id``, ``text`` and optionally ``metadata`` to a document.
+    def of(cls, item: Any) -> Document:
+        """Convert to a document: a mapping with ``id``, ``text`` and optionally ``metadata``, or another framework's.
+
+        Those are nodes of LlamaIndex (``node_id``, ``get_content()``), and documents of LangChain (``page_content``)
+        and Haystack (``content``, ``meta``). One without an id gets one made from its text.
 
         Raises:
-            InputError: it is neither, or has other keys.
+            InputError: it is none of these, or has other keys.
         """
         if isinstance(item, Document):
             return item
         if not isinstance(item, Mapping):
-            raise InputError(f"a document is a Document or a mapping with id and text, not {type(item).__name__}")
+            return _document_of_framework(item)
         if set(item) - {"id", "text", "metadata"} or "id" not in item or "text" not in item:
             raise InputError(
                 f"a document given as a mapping has id, text and optionally metadata, not {sorted(map(str, item))}"
@@ -171,11 +175,16 @@ class Document:
         Raises:
             InputError: an item is not a document, or the whole is not iterable.
         """
-        if isinstance(items, Document | Mapping):
+        if isinstance(items, Document | Mapping) or any(hasattr(items, name) for name in _OF_FRAMEWORKS):
             items = [items]
         if not isinstance(items, Iterable):
             raise InputError(f"documents are a list of Document or of mappings with id and text, not {items!r:.80}")
         yield from map(cls.of, items)
+
+    @property
+    def node_id(self) -> str:
+        """The id, under LlamaIndex's name for it."""
+        return self.id
 
     @property
     def title(self) -> str:
@@ -194,8 +203,8 @@ class Document:
         return f"{self.title}\n{self.text}" if self.title else self.text
 
 
-Documents = Document | Mapping[str, Any] | Iterable[Document | Mapping[str, Any]]
-"""What `Document.each` takes: one document or several."""
+Documents = Document | Mapping[str, Any] | Iterable[Any]
+"""What `Document.each` takes: one document or several, each as for `Document.of`."""
 
 
 class Provenance(NamedTuple):  # a tuple, as each search makes hundreds: a frozen dataclass is three times slower
@@ -253,6 +262,11 @@ class Hit:
     def id(self) -> str:
         """The document's id."""
         return self.document.id
+
+    @property
+    def node(self) -> Document:
+        """The document, under LlamaIndex's name for it: ``hit.node.node_id``."""
+        return self.document
 
     @property
     def text(self) -> str:
@@ -628,6 +642,35 @@ class AddResult:
 
     def __add__(self, other: AddResult) -> AddResult:
         return AddResult(self.added + other.added, self.updated + other.updated, self.unchanged + other.unchanged)
+
+
+def id_for(text: str) -> str:
+    """Return an id for a document that has none; the same text always gets the same id.
+
+    >>> id_for("a red signal")
+    '9a6ca5212d2abc4b51fce0c06f2acf03'
+    """
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+_OF_FRAMEWORKS: Final = ("node_id", "page_content", "meta")  # LlamaIndex, LangChain, Haystack; their objects iterate
+
+
+def _document_of_framework(item: Any) -> Document:
+    """Convert a node of LlamaIndex, or a document of LangChain or Haystack; see `Document.of`."""
+    node = getattr(item, "node", item)  # LlamaIndex returns nodes with a score around them
+    if callable(get_content := getattr(node, "get_content", None)) and isinstance(getattr(node, "node_id", None), str):
+        id_, text, metadata = node.node_id, get_content(), node.metadata
+    elif isinstance(text := getattr(item, "page_content", None), str):
+        id_, metadata = getattr(item, "id", None), getattr(item, "metadata", None)
+    elif isinstance(text := getattr(item, "content", None), str) and hasattr(item, "meta"):
+        id_, metadata = getattr(item, "id", None), item.meta
+    else:
+        raise InputError(
+            "a document is a Document, a mapping with id and text, a node of LlamaIndex, or a document with text of "
+            f"LangChain or Haystack; not {type(item).__name__}"
+        )
+    return Document(str(id_) if id_ else id_for(text), text, dict(metadata or {}))
 
 
 def check_id(id: str, what: str = "a document's id") -> str:  # noqa: A002  (the field's word)

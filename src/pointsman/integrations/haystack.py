@@ -6,12 +6,8 @@ Needs ``pip install 'pointsman[haystack]'``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from pointsman.errors import InputError, MissingDependencyError
-from pointsman.retrieval.base import BaseRetriever
+from pointsman.errors import MissingDependencyError
 from pointsman.retrieval.foreign import ForeignRetriever
-from pointsman.types import Document
 
 try:
     from haystack_integrations.components.embedders.pointsman import PointsmanDocumentEmbedder, PointsmanTextEmbedder
@@ -23,12 +19,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("haystack-ai", "haystack", "the Haystack adapter") from error
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from haystack import Document as TheirDocument
-
-    from pointsman.types import Hit, Query
 
 __all__ = [
     "HaystackRetriever",
@@ -52,27 +42,5 @@ class HaystackRetriever(ForeignRetriever):
         name: of its list in traces; its class name by default.
 
     Raises:
-        InputError: it has no ``run``.
+        InputError: it has no ``run`` that takes a query alone.
     """
-
-    def __init__(self, component: Any, name: str | None = None) -> None:
-        if not callable(getattr(component, "run", None)):
-            raise InputError(f"a retriever of Haystack has run(query=…, top_k=…); {type(component).__name__} has not")
-        super().__init__(component, name)
-
-    async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """Async version of `retrieve`; a component without ``run_async`` runs in a worker thread."""
-        if not callable(getattr(self.retriever, "run_async", None)):
-            return await BaseRetriever.aretrieve(self, query, top_k)
-        return await super().aretrieve(query, top_k)
-
-    def _ask(self, text: str, top_k: int) -> Sequence[TheirDocument]:
-        documents: Sequence[TheirDocument] = self.retriever.run(query=text, top_k=top_k)["documents"]
-        return documents
-
-    async def _aask(self, text: str, top_k: int) -> Sequence[TheirDocument]:
-        documents: Sequence[TheirDocument] = (await self.retriever.run_async(query=text, top_k=top_k))["documents"]
-        return documents
-
-    def _scored(self, item: TheirDocument) -> tuple[Document, float | None]:
-        return Document(item.id, item.content or "", item.meta), item.score

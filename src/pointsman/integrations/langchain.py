@@ -40,7 +40,7 @@ from pointsman.integrations._shared import (
 )
 from pointsman.llm import BaseLLM, Completion, Usage
 from pointsman.models.base import EmbedFunction, as_embedder
-from pointsman.retrieval.foreign import ForeignRetriever, id_for
+from pointsman.retrieval.foreign import ForeignRetriever
 from pointsman.types import Document, Hit, check_top_k
 
 try:
@@ -597,17 +597,6 @@ class LangChainRetriever(ForeignRetriever):
         retriever: any LangChain retriever.
         name: of its list in traces; its class name by default.
     """
-
-    retriever: Runnable[str, list[theirs.Document]]
-
-    def _ask(self, text: str, top_k: int) -> list[theirs.Document]:  # noqa: ARG002  (the retriever sets its own number)
-        return self.retriever.invoke(text)
-
-    async def _aask(self, text: str, top_k: int) -> list[theirs.Document]:  # noqa: ARG002  (as above)
-        return await self.retriever.ainvoke(text)
-
-    def _scored(self, item: theirs.Document) -> tuple[Document, None]:
-        return Document(item.id or id_for(item.page_content), item.page_content, item.metadata), None
 
 
 class LangChainEmbedder(EmbedFunction):

@@ -507,13 +507,7 @@ class LlamaIndexRetriever(ForeignRetriever):
 
     retriever: TheirRetriever
 
-    def _ask(self, text: str, top_k: int) -> list[NodeWithScore]:  # noqa: ARG002  (the retriever sets its own number)
-        return self.retriever.retrieve(text)
-
-    async def _aask(self, text: str, top_k: int) -> list[NodeWithScore]:  # noqa: ARG002  (as above)
-        return await self.retriever.aretrieve(text)
-
-    def _scored(self, item: NodeWithScore) -> tuple[Document, float | None]:
+    def _document_and_score(self, item: NodeWithScore) -> tuple[Document, float | None]:
         return hit_of(item).document, item.score
 
 

@@ -247,11 +247,8 @@ def unique_names(retrievers: Sequence[Any], names: Sequence[str] | None) -> list
     """A name for each retriever: the given name, its own, or its class name in words, numbered from the second on.
 
     Raises:
-        InputError: names are missing or repeated, or an object is not a retriever.
+        InputError: names are missing or repeated.
     """
-    for retriever in retrievers:
-        if not all(callable(getattr(retriever, way, None)) for way in ("retrieve", "aretrieve")):
-            raise InputError(f"a retriever has retrieve and aretrieve, {retriever!r:.80} lacks one; see BaseRetriever")
     if names is not None:
         if isinstance(names, str) or len(names) != len(retrievers) or len(set(names)) < len(names):
             raise InputError(f"{len(retrievers)} retrievers need distinct names, one each, not {names!r:.200}")

@@ -1,113 +1,198 @@
-"""Adapters for retrievers of other libraries: their results become hits, and their errors Pointsman's errors."""
+"""Retrievers of other libraries: they are called as their signatures allow, and their results become hits."""
 
 from __future__ import annotations
 
 import inspect
-from abc import abstractmethod
-from collections.abc import Sequence
-from hashlib import blake2b
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman._twins import in_thread, wait_for
 from pointsman.errors import InputError, PointsmanError
 from pointsman.retrieval.base import BaseRetriever
 from pointsman.types import Document, Hit, Provenance, Query, check_top_k
 
+if TYPE_CHECKING:
+    from pointsman.protocols import Retriever
+
+
+class _Interface(NamedTuple):
+    """How the retrievers of a framework are called.
+
+    Attributes:
+        method: its synchronous method (or an asynchronous one of that name).
+        twin: its asynchronous method.
+        query: the keyword of the text; None: the first argument.
+        top_k: the keyword of the number of results; None: the second argument.
+        counts: whether a number of results may be passed.
+    """
+
+    method: str
+    twin: str
+    query: str | None = None
+    top_k: str | None = None
+    counts: bool = True
+
+    def arguments(self, text: str, top_k: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the positional and keyword arguments of a call; ``top_k`` is left out if it is None."""
+        named = {self.query: text} if self.query else {}
+        numbers = {self.top_k: top_k} if self.top_k and top_k is not None else {}
+        positional = (() if self.query else (text,)) + (() if self.top_k or top_k is None else (top_k,))
+        return positional, {**named, **numbers}
+
+
+_INTERFACES: Final = (
+    _Interface("retrieve", "aretrieve"),  # LlamaIndex, and classes of one's own
+    _Interface("invoke", "ainvoke", counts=False),  # LangChain
+    _Interface("run", "run_async", "query", "top_k"),  # Haystack
+    _Interface("similarity_search", "asimilarity_search"),  # vector stores
+)
+
 
 class ForeignRetriever(BaseRetriever):
-    """Base class of adapters for retrievers of other frameworks; a subclass defines how to call one.
+    """Adapter for a retriever of another library.
+
+    Its results are documents or nodes of any library that `pointsman.types.Document.of` reads, hits, or pairs of either
+    and a score. Scores are comparable within its own list only; if one is missing, a hit's score is 1 / rank. Methods
+    ``add_nodes`` and ``persist`` are those of the retriever.
 
     Args:
-        retriever: the retriever to call.
+        retriever: has ``retrieve(query)``, ``invoke(query)``, ``run(query=…)`` or ``similarity_search(query, k)``, or
+            their asynchronous versions.
         name: of its list in traces; its class name by default.
+
+    Raises:
+        InputError: it has none of these methods, or they cannot be called with a query alone.
     """
 
     def __init__(self, retriever: Any, name: str | None = None) -> None:
         self.retriever, self.name = retriever, name or type(retriever).__name__
+        self._interface, self._passes_top_k = _interface_of(retriever)
 
-    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+    def __getattr__(self, name: str) -> Any:
+        if name in {"add_nodes", "persist"}:
+            return getattr(self.retriever, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def retrieve(self, query: str | Query, top_k: int = 10, **options: Any) -> list[Hit]:
         """Return at most ``top_k`` hits, best first.
+
+        Args:
+            query: without filters.
+            top_k: the number of hits.
+            options: further arguments of the retriever's own method.
 
         Raises:
             InputError: the query has filters; filter in the retriever itself.
             PointsmanError: the retriever failed.
         """
-        query = without_filters(query, top_k, self.name)
+        text = without_filters(query, top_k, self.name).text
+        method = getattr(self.retriever, self._interface.method, None)
+        if method is None:
+            return wait_for(self.aretrieve, query, top_k, **options)
         try:
-            answer = self._ask(query.text, top_k)
+            answer = self._call(method, text, top_k, options)
+            if inspect.isawaitable(answer):
+                answer = wait_for(_waited_for, answer)
         except Exception as error:
             raise failed(self.retriever, error) from error
         return self._hits(answer, top_k)
 
-    async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """Async version of `retrieve`."""
-        query = without_filters(query, top_k, self.name)
+    async def aretrieve(self, query: str | Query, top_k: int = 10, **options: Any) -> list[Hit]:
+        """Async version of `retrieve`; a retriever that has none runs in a worker thread."""
+        text = without_filters(query, top_k, self.name).text
+        twin = getattr(self.retriever, self._interface.twin, None)
         try:
-            answer = await self._aask(query.text, top_k)
+            if twin is not None:
+                answer = self._call(twin, text, top_k, options)
+            else:
+                method = getattr(self.retriever, self._interface.method)
+                answer = await in_thread(self._call, method, text, top_k, options)
+            if inspect.isawaitable(answer):
+                answer = await answer
         except Exception as error:
             raise failed(self.retriever, error) from error
         return self._hits(answer, top_k)
 
-    def _hits(self, answer: Sequence[Any], top_k: int) -> list[Hit]:
-        documents = [self._scored(item) for item in answer]
+    def _call(self, method: Callable[..., Any], text: str, top_k: int, options: dict[str, Any]) -> Any:
+        positional, named = self._interface.arguments(text, top_k if self._passes_top_k else None)
+        return method(*positional, **named, **options)
+
+    def _hits(self, answer: Any, top_k: int) -> list[Hit]:
+        items: Sequence[Any] = answer["documents"] if isinstance(answer, dict) else answer
+        documents = [self._document_and_score(item) for item in items]
         scored = all(score is not None for _, score in documents)  # otherwise ignore all: they would be on two scales
         hits = []
-        for rank, (document, own) in enumerate(documents[:top_k], 1):
-            score = own if scored else None
+        for rank, (document, own_score) in enumerate(documents[:top_k], 1):
+            score = own_score if scored else None
             hits.append(
                 Hit(document, 1 / rank if score is None else score, None, (Provenance(self.name, rank, score),))
             )
         return hits
 
-    @abstractmethod
-    def _ask(self, text: str, top_k: int) -> Sequence[Any]:
-        """Return the retriever's answer to a text."""
-
-    @abstractmethod
-    async def _aask(self, text: str, top_k: int) -> Sequence[Any]:
-        """Async version of `_ask`."""
-
-    @abstractmethod
-    def _scored(self, item: Any) -> tuple[Document, float | None]:
-        """Return an item of the answer as a document, and its score if it has one."""
+    def _document_and_score(self, item: Any) -> tuple[Document, float | None]:
+        """Return a result as a document, and its score if it has one."""
+        if isinstance(item, Hit):
+            return item.document, item.score
+        if isinstance(item, tuple) and len(item) == 2:
+            return Document.of(item[0]), float(item[1])
+        score = getattr(item, "score", None)
+        return Document.of(item), None if score is None else float(score)
 
 
-class SimilarityRetriever(ForeignRetriever):
-    """Adapter for a vector store with ``similarity_search(text, k)``, synchronous or async (seed 004).
-
-    Its answer is a list of documents with ``page_content``, and optionally ``metadata`` and ``id``; a document without
-    an id gets one derived from its text. Such answers carry no scores, so a hit's score is 1 / rank.
-
-    Args:
-        store: the vector store.
-        name: of its list in traces; its class name by default.
+def as_retriever(source: Any) -> Retriever:
+    """Return a retriever as it is, or an adapter for one of another library.
 
     Raises:
-        InputError: the store has no ``similarity_search``.
+        InputError: it cannot be called with a query.
+
+    >>> class Shelf:
+    ...     def retrieve(self, query):
+    ...         return [{"id": "a", "text": f"about {query}"}]
+    >>> [hit.text for hit in as_retriever(Shelf()).retrieve("tea", 3)]
+    ['about tea']
     """
+    if isinstance(source, BaseRetriever) or (
+        _can_call(source, "retrieve", "", 1) and _can_call(source, "aretrieve", "", 1)
+    ):
+        retriever: Retriever = source
+        return retriever
+    return ForeignRetriever(source)
 
-    def __init__(self, store: Any, name: str | None = None) -> None:
-        if not callable(getattr(store, "similarity_search", None)):
-            raise InputError(f"{store!r:.80} has no similarity_search")
-        super().__init__(store, name)
 
-    def _ask(self, text: str, top_k: int) -> Sequence[Any]:
-        if inspect.iscoroutinefunction(self.retriever.similarity_search):
-            return wait_for(self._aask, text, top_k)
-        answer: Sequence[Any] = self.retriever.similarity_search(text, top_k)
-        return answer
+def _interface_of(retriever: Any) -> tuple[_Interface, bool]:
+    """Return how a retriever is called, and whether it takes the number of results.
 
-    async def _aask(self, text: str, top_k: int) -> Sequence[Any]:
-        answer: Sequence[Any]
-        if inspect.iscoroutinefunction(self.retriever.similarity_search):
-            answer = await self.retriever.similarity_search(text, top_k)
-        else:
-            answer = await in_thread(self.retriever.similarity_search, text, top_k)
-        return answer
+    Raises:
+        InputError: it cannot be called.
+    """
+    for interface in _INTERFACES:
+        for name in (interface.method, interface.twin):
+            for top_k in (1, None) if interface.counts else (None,):
+                positional, named = interface.arguments("", top_k)
+                if _can_call(retriever, name, *positional, **named):
+                    return interface, top_k is not None
+    raise InputError(
+        f"{retriever!r:.80} cannot be called as a retriever; it needs retrieve(query, top_k) or retrieve(query), as a "
+        "subclass of BaseRetriever has it, invoke(query), run(query=…), or similarity_search(query, k)"
+    )
 
-    def _scored(self, item: Any) -> tuple[Document, None]:
-        text, id_ = item.page_content, getattr(item, "id", None)
-        return Document(str(id_) if id_ else id_for(text), text, getattr(item, "metadata", None) or {}), None
+
+def _can_call(source: object, name: str, *positional: Any, **named: Any) -> bool:
+    """Whether an object has a method that takes these arguments."""
+    method = getattr(source, name, None)
+    if isinstance(source, type) or not callable(method):  # a class has to be made an object first
+        return False
+    try:
+        inspect.signature(method).bind(*positional, **named)
+    except TypeError:
+        return False
+    except ValueError:  # some built-in functions tell no signature
+        return True
+    return True
+
+
+async def _waited_for(answer: Any) -> Any:
+    return await answer
 
 
 def without_filters(query: str | Query, top_k: int, name: str) -> Query:
@@ -121,15 +206,6 @@ def without_filters(query: str | Query, top_k: int, name: str) -> Query:
     if query.filters is not None:
         raise InputError(f"{name} takes no filters; filter in the retriever itself")
     return query
-
-
-def id_for(text: str) -> str:
-    """Return an id for a document that has none; the same text always gets the same id.
-
-    >>> id_for("a red signal")
-    '9a6ca5212d2abc4b51fce0c06f2acf03'
-    """
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def failed(source: object, error: Exception) -> PointsmanError:

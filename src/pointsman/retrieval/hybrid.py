@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import shutil
 from collections.abc import Sequence
@@ -14,21 +15,23 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
 
 from pointsman._twins import async_twin, in_thread
-from pointsman.errors import CorruptStoreError, InputError
+from pointsman.errors import CorruptStoreError, InputError, RetrievalError
 from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import Question, RetrieverBranch, ask, nothing_answered, unique_names
 from pointsman.retrieval.candidates import hits_of, together
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.foreign import ForeignRetriever, as_retriever
 from pointsman.retrieval.fusion import FusionMethod, fuse
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.pool import DEPTH
-from pointsman.types import Hit, Hits, Query, check_top_k
+from pointsman.types import Document, Hit, Hits, Query, check_top_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Mapping
 
     from pointsman.protocols import Retriever
-    from pointsman.types import Document
+
+log = logging.getLogger(__name__)
 
 TIMEOUT = 30.0
 """Seconds after which a search returns what it has."""
@@ -62,7 +65,8 @@ class SimpleHybridRetriever(BaseRetriever):
     ``provenance`` holds rank and score in every list.
 
     Args:
-        retrievers: at least one; anything with ``retrieve`` and ``aretrieve``. A single list of them is accepted too.
+        retrievers: at least one, ours or of another library (see `pointsman.retrieval.foreign.ForeignRetriever`). A
+            single list of them is accepted too.
         names: the names of their lists; by default, their class names in words.
         fusion: a name of `pointsman.retrieval.fusion.METHODS`, or a user-defined function of that kind; RRF by
             default, since scores of foreign retrievers share no scale.
@@ -79,7 +83,7 @@ class SimpleHybridRetriever(BaseRetriever):
 
     def __init__(
         self,
-        *retrievers: Retriever | Sequence[Retriever],
+        *retrievers: Any,
         names: Sequence[str] | None = None,
         fusion: str | FusionMethod = "rrf",
         weights: Sequence[float] | None = None,
@@ -88,21 +92,21 @@ class SimpleHybridRetriever(BaseRetriever):
         timeout: float | None = TIMEOUT,
         breaker: Breaker | None = None,
     ) -> None:
-        ours: tuple[Retriever, ...] = ()
+        ours: tuple[Any, ...] = ()
         for item in retrievers:
-            ours += tuple(item) if isinstance(item, Sequence) else (item,)
+            ours += tuple(item) if isinstance(item, Sequence) and not isinstance(item, str) else (item,)
         if not ours:
             raise InputError("give at least one retriever")
         if dedupe not in {"id", "content"}:
             raise InputError(f"dedupe is 'id' or 'content', not {dedupe!r}")
-        self.retrievers = ours
         self.names = tuple(unique_names(ours, names))
+        self.retrievers = tuple(map(as_retriever, ours))
         if not callable(fusion):
             fuse([[]] * len(ours), fusion, weights)  # rejects invalid options now
         Deadline(timeout)
         self._fusion, self._depth, self._timeout = fusion, check_top_k(depth), timeout
         self._weights = dict(zip(self.names, weights, strict=True)) if weights is not None else None
-        several = len({one.dataset.name for one in ours if hasattr(one, "dataset")}) > 1
+        several = len({retriever.dataset.name for retriever in ours if hasattr(retriever, "dataset")}) > 1
         self._key = content_key if dedupe == "content" else _node_key if several else None
         self._branches = self._asked({})
         self._breaker = breaker or Breaker()
@@ -171,36 +175,43 @@ class SimpleHybridRetriever(BaseRetriever):
 
     # ── adding and saving ───────────────────────────────────────────────────────────────────────────────────
 
-    def add_nodes(self, nodes: Sequence[Document]) -> NodesAdded:
+    def add_nodes(self, nodes: Sequence[Any]) -> NodesAdded:
         """Add documents to every retriever that accepts any; the failure of one does not affect the others.
 
+        Args:
+            nodes: documents, or nodes and documents of another library as `pointsman.types.Document.of` reads them;
+                retrievers of other libraries get them unchanged.
+
         Raises:
-            InputError: no retriever accepts documents.
+            InputError: no retriever accepts documents, or one of these is no document.
+            RetrievalError: all retrievers failed, so that none holds the documents; it carries each one's error.
         """
-        takers = {
-            name: retriever
-            for name, retriever in zip(self.names, self.retrievers, strict=True)
-            if callable(getattr(retriever, "add_nodes", None))
-        }
-        if not takers:
+        if not any(callable(getattr(retriever, "add_nodes", None)) for retriever in self.retrievers):
             raise InputError(f"none of {', '.join(self.names)} takes documents; they have no add_nodes")
         nodes = list(nodes)
+        documents = list(Document.each(nodes))
         holding: list[str] = []
         failed: dict[str, Exception] = {}
-        for name in self.names:
-            if name not in takers:
+        for name, retriever in zip(self.names, self.retrievers, strict=True):
+            add = getattr(retriever, "add_nodes", None)
+            if not callable(add):
                 failed[name] = InputError(f"{name} does not accept documents; it has no add_nodes")
                 continue
             try:
-                outcome = takers[name].add_nodes(nodes)  # type: ignore[attr-defined]  # checked above
+                outcome = add(nodes if isinstance(retriever, ForeignRetriever) else documents)
+            except RetrievalError as error:  # a hybrid retriever, none of whose retrievers holds them
+                failed.update({f"{name}.{inner}": cause for inner, cause in error.causes.items()})
             except Exception as error:  # noqa: BLE001  (returned to the caller by name)
                 failed[name] = error
-                continue
-            if isinstance(outcome, NodesAdded) and outcome.failed:  # a hybrid retriever itself
-                failed.update({f"{name}.{inner}": error for inner, error in outcome.failed.items()})
-                holding.extend(f"{name}.{inner}" for inner in outcome.holding)
             else:
-                holding.append(name)
+                inner_names = outcome.holding if isinstance(outcome, NodesAdded) else None
+                holding.extend([name] if inner_names is None else [f"{name}.{inner}" for inner in inner_names])
+                if isinstance(outcome, NodesAdded):
+                    failed.update({f"{name}.{inner}": cause for inner, cause in outcome.failed.items()})
+        if not holding:
+            raise RetrievalError("no retriever holds the documents", failed)
+        for name, cause in failed.items():
+            log.warning("%s does not hold the %d documents added: %s", name, len(nodes), describe(cause))
         return NodesAdded(tuple(holding), failed)
 
     aadd_nodes = async_twin(add_nodes)

@@ -11,6 +11,7 @@ from pointsman.errors import InputError, UnknownNameError
 from pointsman.retrieval.branches import Branch, RetrieverBranch, SourceBranch, unique_names
 from pointsman.retrieval.dataset_calibration import MOST_HITS
 from pointsman.retrieval.dispatch import Breaker
+from pointsman.retrieval.foreign import as_retriever
 from pointsman.retrieval.pool import DEPTH, LISTS, OWN
 from pointsman.retrieval.relevance import shipped
 from pointsman.retrieval.source import Source
@@ -241,5 +242,5 @@ def by_name(sources: Sequence[Any]) -> dict[str, Any]:
             name = f"{name}_retriever"  # these names belong to our own lists and to those of variants
         if name in named_sources:
             raise InputError(f"datasets need different names, and two of these are called {name!r}")
-        named_sources[name] = source
+        named_sources[name] = source if isinstance(source, Source) else as_retriever(source)
     return named_sources

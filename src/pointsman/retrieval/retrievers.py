@@ -13,8 +13,11 @@ from pointsman.store.base import BaseStore, Look
 from pointsman.types import Hit, Provenance, Query, check_top_k
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pointsman.protocols import DocumentStore, Embedder, KeywordIndex, VectorIndex
     from pointsman.retrieval.pool import Ranking
+    from pointsman.types import Document
 
 
 class KeywordRetriever(BaseRetriever, Generic[Key]):
@@ -22,7 +25,8 @@ class KeywordRetriever(BaseRetriever, Generic[Key]):
 
     Args:
         keyword_store: a keyword index; any `pointsman.store.base.Store` that has a keyword list is one.
-        doc_store: returns the documents of its keys; a `Store` serves for its own.
+        doc_store: returns the documents; any `Store`, whose documents are looked up by id, or an object with ``fetch``
+            that takes the keys of the index (ids, if the index is a `Store`).
 
     Raises:
         InputError: a store cannot be used.
@@ -40,7 +44,7 @@ class KeywordRetriever(BaseRetriever, Generic[Key]):
                 self._index, Look(query.text, None, check_top_k(top_k), query.filters), self._documents
             )
         ranking = self._index.search(query.text, check_top_k(top_k), query.filters)
-        return _hits_of_one("bm25", ranking, self._documents)
+        return _hits_of_one("bm25", ranking, self._index, self._documents)
 
 
 class VectorRetriever(BaseRetriever, Generic[Key]):
@@ -48,7 +52,8 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
 
     Args:
         vector_store: a vector index; any `pointsman.store.base.Store` that has a vector list is one.
-        doc_store: returns the documents of its keys; a `Store` serves for its own.
+        doc_store: returns the documents; any `Store`, whose documents are looked up by id, or an object with ``fetch``
+            that takes the keys of the index (ids, if the index is a `Store`).
         embedder: the embedder of the stored vectors.
 
     Raises:
@@ -68,7 +73,7 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
         if isinstance(self._index, BaseStore):
             return _hits_of_store(self._index, Look(None, vector, check_top_k(top_k), query.filters), self._documents)
         ranking = self._index.search(vector, check_top_k(top_k), query.filters)
-        return _hits_of_one("vector", ranking, self._documents)
+        return _hits_of_one("vector", ranking, self._index, self._documents)
 
 
 def _check_parts(index: object, documents: object) -> None:
@@ -97,14 +102,43 @@ def _hits_of_store(store: BaseStore, look: Look, documents: DocumentStore[Any]) 
         kind = "words" if look.text is not None else "vectors"
         raise UnmetNeedError(f"a {store.info.kind} store has no list by {kind}; take one that has")
     ((name, ranking),) = rankings.items()
-    return _hits_of_one(name, [(key, 0.0 if score is None else score) for key, score in ranking], documents)
+    return _hits_of_one(name, [(key, 0.0 if score is None else score) for key, score in ranking], store, documents)
 
 
-def _hits_of_one(source: str, ranking: Ranking[Key], documents: DocumentStore[Key]) -> list[Hit]:
+def _hits_of_one(
+    source: str, ranking: Ranking[Key], index: KeywordIndex[Key] | VectorIndex[Key] | BaseStore, documents: Any
+) -> list[Hit]:
     """`hits_of` for a single list, without the bookkeeping of several."""
-    fetched = documents.fetch([key for key, _ in ranking])
+    fetched = _documents_with(index, documents, [key for key, _ in ranking])
     return [
         Hit(document, score, None, (Provenance(source, rank, score),))
         for rank, ((_, score), document) in enumerate(zip(ranking, fetched, strict=True), 1)
         if document is not None
     ]
+
+
+def _documents_with(index: Any, documents: DocumentStore[Any], keys: Sequence[Any]) -> list[Document | None]:
+    """Return the documents of an index's keys from any document store; of another store, by their ids.
+
+    Raises:
+        InputError: the keys mean nothing to that store.
+    """
+    if index is documents or not (isinstance(index, BaseStore) or isinstance(documents, BaseStore)):
+        return documents.fetch(keys)
+    if isinstance(index, BaseStore):
+        ids = [None if document is None else document.id for document in index.fetch(keys)]
+    else:
+        ids = list(map(_id_of_key, keys))
+    existing = [id_ for id_ in ids if id_ is not None]
+    fetched = documents.get(existing) if isinstance(documents, BaseStore) else documents.fetch(existing)
+    by_id = dict(zip(existing, fetched, strict=True))
+    return [None if id_ is None else by_id[id_] for id_ in ids]
+
+
+def _id_of_key(key: object) -> str:
+    if not isinstance(key, str):
+        raise InputError(
+            f"the key {key!r:.80} of an index is not the id of a document, so it cannot be looked up in a store; give "
+            "the index its own document store, or return ids"
+        )
+    return key

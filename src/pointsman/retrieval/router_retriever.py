@@ -11,9 +11,9 @@ from pointsman.errors import InputError, RetrievalError
 from pointsman.grammar import IMAGE as IMAGE_WORDS
 from pointsman.grammar import plain
 from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.branches import unique_names
 from pointsman.retrieval.candidates import RetrieverResults, hits_of, together
 from pointsman.retrieval.dispatch import Call, Deadline, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.foreign import as_retriever
 from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.selector.base import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
 from pointsman.types import Hit, Hits, Query, Span, Trace, check_top_k
@@ -107,8 +107,7 @@ class RouterRetriever(BaseRetriever):
         names: Sequence[str] | None = None,
         timeout: float | None = TIMEOUT,
     ) -> None:
-        self.retrievers = tuple(retrievers)
-        unique_names(self.retrievers, None)  # rejects what is not a retriever
+        self.retrievers = tuple(map(as_retriever, retrievers))
         Deadline(timeout)
         self._timeout = timeout
         names = [f"retriever_{number}" for number in range(len(self.retrievers))] if names is None else names

@@ -14,8 +14,8 @@ from pointsman.errors import InputError, UnmetNeedError
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest
 from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.branches import unique_names
 from pointsman.retrieval.budget import Budget, MeteredLLM
+from pointsman.retrieval.foreign import as_retriever
 from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.pool import SCALES
 from pointsman.retrieval.source import Source
@@ -84,9 +84,7 @@ class BaseRetrievalStrategy(BaseRetriever):
         kind = type(self).__name__
         if not sources:
             raise InputError(f"{kind} needs at least one dataset or retriever to search")
-        unique_names(
-            [source for source in sources if not isinstance(source, Source)], None
-        )  # rejects what is not a retriever now rather than at the first search
+        sources = tuple(source if isinstance(source, Source) else as_retriever(source) for source in sources)
         if llm is None and self.needs_llm:
             raise UnmetNeedError(f"{kind} needs a language model; give it one with llm=…, or use another strategy")
         self.sources = sources
