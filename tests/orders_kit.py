@@ -210,9 +210,9 @@ class Services(Threads):
         return state_of(self._read(id_), embedded=False)
 
     def problems(self) -> Sequence[str]:
-        """See `Writers`."""
+        """See `Writers`; a conflict says that the store maintains itself."""
         status, answer = self._served.post(f"/api/datasets/{NAME}/verify", None)
-        return answer["problems"] if status == 200 else () if status == 404 else (f"{status} {answer}",)
+        return answer["problems"] if status == 200 else () if status in {404, 409} else (f"{status} {answer}",)
 
     def close(self) -> None:
         """See `Writers`."""

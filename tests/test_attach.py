@@ -217,6 +217,39 @@ def test_nothing_can_be_changed_over_its_connections(table: str) -> None:
     store.close()
 
 
+def test_view_whose_function_switches_reading_only_off_changes_nothing(postgres: PostgresServer) -> None:
+    import psycopg
+
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(
+            """
+            create table victim (n int); insert into victim values (1);
+            create function hostile() returns text language plpgsql as $$ begin
+              perform set_config('default_transaction_read_only', 'off', false);
+              perform set_config('statement_timeout', '0', false);
+              begin perform set_config('transaction_read_only', 'off', false); exception when others then null; end;
+              begin delete from victim; exception when others then null; end;
+              return 'signal'; end $$;
+            create view trap as select 'a'::text as id, hostile() as words, 7 as "$price";
+            """
+        )
+    store: Any = Attachment(postgres.url, "trap", id="id", text="words", metadata=("$price",)).open()
+    for _ in range(3):
+        assert store.get(["a"]) == [Document("a", "signal", {"$price": 7})]
+    settings = store._connections.run(
+        lambda connection: (
+            connection.execute("show default_transaction_read_only").fetchone()
+            + connection.execute("show statement_timeout").fetchone()
+        )
+    )
+    assert settings == ("on", "1min")
+    assert store.count(parse_filter({"$price": {"gte": 5}})) == 1
+    assert store.count(parse_filter({"$price": 8})) == 0
+    store.close()
+    with psycopg.connect(postgres.url) as connection:
+        assert connection.execute("select count(*) from victim").fetchone() == (1,)
+
+
 # ── in a workspace ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -356,6 +356,7 @@ MAPPINGS: list[tuple[dict[str, Any], str]] = [
     ({"a": {"eq": 1}, "b": {"in": ["x"]}}, 'a == 1 and b in ["x"]'),
     ({"$or": [{"a": 1}, {"b": 2, "c": 3}]}, "a == 1 or (b == 2 and c == 3)"),
     ({"$not": {"a": 1}}, "a != 1"),
+    ({"$price": {"gte": 5}, "$tag": ["a", "b"]}, '`$price` >= 5 and `$tag` in ["a", "b"]'),
     ({"$and": [{"a": 1}]}, "and(a == 1)"),
     ({"and": 1, "or": {"lt": 2}}, "`and` == 1 and `or` < 2"),
 ]
@@ -369,6 +370,8 @@ def test_mappings(mapping: dict[str, Any], text: str) -> None:
 
 BAD_MAPPINGS: list[tuple[Any, str]] = [
     ({"year": {"above": 3}}, r"unknown operator 'above'; known: eq, ne, in"),
+    ({"$gte": 5}, r"unknown operator '\$gte'"),
+    ({"$xor": [{"a": 1}]}, r"unknown operator '\$xor'"),
     ({"$nor": []}, r"unknown operator '\$nor'; known here: \$and"),
     ({"a": {}}, "empty mapping"),
     ({"a": {"gt": None}}, "not exists"),

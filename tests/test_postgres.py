@@ -545,3 +545,17 @@ class TestKeeping:
         store.write([document], vectors_of([document]), EMBEDDER)
         assert store.unchanged([document, Document("2", "x")]) == [True, False]
         assert np.allclose(store.vectors(), np.zeros((0, 16)))
+
+
+@pytest.mark.parametrize("metadata", ["[" * 100_000, "{", "5", '{"a": }'])
+def test_damaged_row_is_an_error_that_names_the_document(
+    store: PostgresStore, postgres: PostgresServer, metadata: str
+) -> None:
+    import psycopg
+
+    store.write([Document("a", "signal", {"n": 1})])
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(f"update {store._tables.body} set metadata = %s".encode(), (metadata,))
+    for read in (lambda: store.get(["a"]), lambda: store.search([Look("signal")]), lambda: list(store.documents())):
+        with pytest.raises(errors.CorruptStoreError, match="the row of document 'a' is damaged"):
+            read()

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
+import sqlite3
+import stat
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pointsman.errors import CorruptStoreError, FormatVersionError, InputError
+from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, StoreError
 from pointsman.store.local import keyword, truth, vectors
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files import replacing
@@ -619,3 +622,109 @@ class TestLeftovers:
             store.delete(["d7"])
             assert (tmp_path / "a" / "keyword" / name).read_bytes() != b"half of it"
             sound(store)
+
+
+def test_dataset_opened_when_it_could_only_be_read_is_opened_again_to_write(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    add(store, corpus(3))
+    how = store.truth._how
+    store.truth.close()
+    store.truth._how = lambda *, create: "mode=ro"  # type: ignore[method-assign]  # as SQLite falls back to
+    assert len(store.truth) == 3
+    store.truth._how = how  # type: ignore[method-assign]
+    assert add(store, corpus(5)[3:]).added == 2
+    sound(store)
+    store.close()
+
+
+def test_dataset_that_can_still_only_be_read_says_so_again_and_again(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    add(store, corpus(3))
+    store.truth.close()
+    store.truth._how = lambda *, create: "mode=ro"  # type: ignore[method-assign]
+    for _ in range(3):
+        with pytest.raises(StoreError, match="readonly"):
+            store.truth.delete(["d0"])
+    assert len(store.truth) == 3
+    store.close()
+
+
+def test_file_taken_for_unchangeable_is_opened_again_once_others_may_write(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    add(store, corpus(3))
+    how = store.truth._how
+    store.truth.close()
+    store.truth._how = lambda *, create: "immutable=1"  # type: ignore[method-assign]
+    assert len(store.truth) == 3
+    store.truth._how = how  # type: ignore[method-assign]
+    other = opened(tmp_path)
+    add(other, corpus(5)[3:])
+    assert len(store.truth) == 5
+    other.close()
+    store.close()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_only_the_owner_may_read_a_dataset(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        store = opened(tmp_path)
+        add(store, corpus(20))
+        rights = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "dataset").iterdir()}
+        folder = stat.S_IMODE((tmp_path / "dataset").stat().st_mode)
+        store.close()
+    finally:
+        os.umask(before)
+    assert folder == 0o700
+    assert {name: rights[name] for name in rights if name.startswith("documents")} == {
+        "documents.sqlite": 0o600,
+        "documents.sqlite-wal": 0o600,
+        "documents.sqlite-shm": 0o600,
+    }
+
+
+def test_rights_of_others_to_an_existing_dataset_are_withdrawn_when_it_is_opened(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    add(store, corpus(20))
+    store.close()
+    folder = tmp_path / "dataset"
+    for path in (folder, *folder.iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    opened(tmp_path).close()
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in (folder, *folder.iterdir())} == {0}
+
+
+def test_verifying_while_others_write_reports_no_problems(store: Collection) -> None:
+    """The keyword index follows the documents a moment later; verifying in between compared two moments."""
+    documents, done = corpus(40), threading.Event()
+    problems: list[str] = []
+
+    def write() -> None:
+        try:
+            for number in range(25):
+                add(store, [Document(f"x{number}", f"rail {number}"), documents[number]])
+                store.delete([f"x{number}"])
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    while not done.is_set():
+        problems += store.verify().problems
+    thread.join()
+    assert problems == []
+
+
+def test_verifying_still_reports_what_a_writer_does_not_mend(store: Collection) -> None:
+    add(store, corpus(5))
+    with sqlite3.connect(store._directory / "documents.sqlite") as connection:
+        connection.execute("UPDATE documents SET text = 'other' WHERE id = 'd0'")
+    assert any("checksum" in problem for problem in store.verify().problems)
+
+
+@pytest.mark.parametrize("content", ['{"format": 1e999}', '{"format": []}', "[" * 100_000, "5"])
+def test_damaged_manifest_is_an_error_that_names_the_file(tmp_path: Path, content: str) -> None:
+    opened(tmp_path).close()
+    (tmp_path / "dataset" / "manifest.json").write_text(content)
+    with pytest.raises(CorruptStoreError, match=r"manifest\.json"):
+        opened(tmp_path)

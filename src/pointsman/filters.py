@@ -802,7 +802,8 @@ class _MappingReader:
             if not operand:
                 self._count(1)
             return [(And if key == "$and" else Or)(tuple(self.read(part, depth + 1) for part in operand))]
-        if key.startswith("$"):
+        # A key may begin with "$" too; but what holds conditions, or nothing, is a misspelt operator.
+        if key.startswith("$") and (key[1:] in _OPERATORS or operand in ([], ()) or _holds_conditions(operand)):
             raise FilterError(f"unknown operator {key!r}; known here: {', '.join(_COMBINING)}")
         if f"${key}" in _COMBINING and _holds_conditions(operand):
             raise FilterError(f"{key!r} would be a key of the metadata; conditions are combined by '${key}'")

@@ -242,7 +242,7 @@ def read_calibrations(text: str, where: str) -> dict[str, Calibration]:
         if not isinstance(values, dict):
             raise InputError(f"calibrations are a JSON object, not {type(values).__name__}")
         return {name: Calibration.of(one) for name, one in values.items()}
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
         raise InputError(f"{where}: {error}; delete it, and fit it again with 'pointsman calibrate'") from None
 
 

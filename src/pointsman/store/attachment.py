@@ -21,7 +21,7 @@ from pointsman.errors import CorruptStoreError, InputError, StoreError, StoreUna
 from pointsman.filters import And, Equals, Filter, In, Not, Or
 from pointsman.registry import COLLECTIONS
 from pointsman.store.base import NEAR, SPREAD_NOTE, BaseStore, Capability, Page, Scale, Statistics, StoreInfo
-from pointsman.store.prepared import position
+from pointsman.store.prepared import UNREADABLE, position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -100,7 +100,7 @@ class Attachment:
                 raise ValueError("missing or unexpected fields")
             spread = None if value["spread"] is None else (float(value["spread"][0]), float(value["spread"][1]))
             return cls(**{**value, "metadata": tuple(value["metadata"]), "spread": spread})
-        except (ValueError, TypeError, KeyError, IndexError) as error:
+        except (*UNREADABLE, KeyError, IndexError) as error:
             message = (
                 f"the record of the attached collection {name!r} is invalid ({error}); detach it and attach it again"
             )

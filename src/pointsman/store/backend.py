@@ -397,7 +397,7 @@ class LocalBackend(BaseBackend):
         try:
             with translated(manifest):
                 version = json.loads(read_regular(manifest))["format"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
             raise CorruptStoreError(
                 f"{manifest} cannot be read ({error}); restore it from a backup, or delete it: it only "
                 f"records that this is a workspace of format {FORMAT}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman._values import NUMBER, RESERVED, TEXTS, plain
-from pointsman.errors import InputError
+from pointsman.errors import CorruptStoreError, InputError
 from pointsman.text import query_tokens, repair
 from pointsman.types import Document, Metadata
 
@@ -202,6 +202,18 @@ def metadata_of(text: str) -> Any:
     if end != len(text):
         raise ValueError(f"its metadata is not JSON: {text!r:.80}")
     return value
+
+
+UNREADABLE: Final = (ValueError, TypeError, AttributeError, RecursionError, OverflowError)
+"""What reading a row, a record or a file of ours raises if something else is in it."""
+
+
+def unreadable(id_: object, error: Exception) -> CorruptStoreError:
+    """Return the error for a row, or a record, that is no document."""
+    return CorruptStoreError(
+        f"the row of document {id_!r:.80} is damaged ({error!s:.200}); delete the document and add it again, or "
+        "restore it from a backup"
+    )
 
 
 def query_terms(text: str) -> dict[str, int]:

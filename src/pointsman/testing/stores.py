@@ -734,7 +734,7 @@ class StoreConformance(TwinConformance):
             assert self._words(store, "lamp") == ["1"], "a document is not found after it was added"
             changed = Document("1", "signal bell", {"n": 3})
             assert store.unchanged([first, changed, Document("3", "x")]) in ([True, False, False], [False] * 3)
-            third = Document("3", "lamp bell", {"source": ["чертёж 7"]})
+            third = Document("3", "lamp bell", {"sources": ["чертёж 7"]})
             result = self._write(store, [changed, second, third])
             assert result == AddResult(added=1, updated=1, unchanged=1), f"adding 1, changing 1: {result}"
             assert store.get(["1", "3"]) == [changed, third], "they are not as written"

@@ -45,6 +45,7 @@ from pointsman.store.local.files import (
     collect_leftovers,
     directory_aside,
     file_stamp,
+    keep_private,
     make_directory,
     read_regular,
     remove_directory,
@@ -57,7 +58,7 @@ from pointsman.store.local.files import (
 from pointsman.store.local.keyword import K1, B, KeywordIndex, damaged_files
 from pointsman.store.local.truth import Truth
 from pointsman.store.local.vectors import VectorIndex
-from pointsman.store.prepared import Prepared, directions
+from pointsman.store.prepared import UNREADABLE, Prepared, directions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +76,7 @@ MANIFEST = "manifest.json"
 TRUTH = "documents.sqlite"
 _COMPLETING_SECONDS = 10.0
 _LAG_SECONDS = 1.0  # how long an index may be behind before answers report it
+_WRITERS_SECONDS = 60.0  # how long `verify` waits for a writing process
 _COUNTED = 10_000  # maximum number of changes counted to report the lag
 _LOOK_SECONDS = 0.02  # how often searches check whether the name still refers to this collection
 _HEAL_SECONDS = 1.0  # until the next attempt after a failed repair
@@ -93,7 +95,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
         version = int(manifest["format"])
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (*UNREADABLE, KeyError) as error:
         raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
     except OSError as error:
         raise store_error(path, error) from error
@@ -552,8 +554,28 @@ class Collection:
     # ── verifying ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def verify(self) -> Verification:
-        """Compare the indexes with the documents, key by key and vector by vector."""
+        """Compare the indexes with the documents, key by key and vector by vector.
+
+        If they seem to differ, a writer may be at work: then they are compared again while nobody writes.
+
+        Raises:
+            LockedError: another process has been writing for a minute.
+        """
         self.refresh()
+        verification = self._compare()
+        if not verification.problems:
+            return verification
+        try:
+            with self.writing(_WRITERS_SECONDS), self._writing:
+                self._heal_quietly()
+                return self._compare()
+        except LockedError:
+            raise
+        except StoreError as error:  # damaged, or nobody may write here
+            log.debug("%s cannot be compared without writers: %s", self._directory, error)
+            return verification
+
+    def _compare(self) -> Verification:
         problems = [f"documents.sqlite: {complaint}" for complaint in self.truth.check()]
         alive = dict(self.truth.alive())
         in_keyword = set(self.keyword.keys())
@@ -565,7 +587,7 @@ class Collection:
             problems += [] if not alive else ["keyword/meta.json is missing"]
         except OSError as error:
             raise store_error(keyword, error) from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (*UNREADABLE, KeyError) as error:
             problems.append(f"keyword/meta.json is damaged: {error}")
         in_vectors: set[int] = set()
         if self.vectors is not None:
@@ -587,6 +609,7 @@ class Collection:
                 self._stamp = file_stamp(self._manifest_path)
                 manifest = read_manifest(self._directory)
                 if manifest is not None:
+                    keep_private(self._directory)
                     truth = Truth(self._directory / TRUTH, create=False)
                     if manifest.get("identity") != truth.identity:
                         truth.close()

@@ -166,6 +166,24 @@ def make_directory(directory: Path) -> None:
         raise StoreError(f"{directory} cannot be created: {error.strerror}; name another path") from error
 
 
+def make_private(path: Path, *, file: bool = True) -> None:
+    """Create an empty file, or a directory, that only its owner can read, whatever the umask."""
+    if file:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600))
+    else:
+        path.mkdir(0o700)
+    path.chmod(0o600 if file else 0o700)
+
+
+def keep_private(directory: Path) -> None:
+    """Withdraw the rights of others to a directory and what is in it, as far as that is ours to do."""
+    with suppress(OSError):  # it belongs to someone else, or the disk is read-only
+        for path in (directory, *directory.iterdir()):
+            mode = stat.S_IMODE(path.lstat().st_mode)
+            if mode & 0o077 and not path.is_symlink():
+                path.chmod(mode & 0o700)
+
+
 def sync_directory(directory: Path) -> None:
     """Make creations, renames and removals inside a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY)
@@ -268,7 +286,7 @@ def directory_aside(folder: Path) -> Iterator[Path]:
     """
     while True:
         aside = folder / f".pointsman-{uuid.uuid4().hex}.new"
-        aside.mkdir()
+        make_private(aside, file=False)
         try:
             descriptor = os.open(aside, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:  # another process that collects leftovers was quicker

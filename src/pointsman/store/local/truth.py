@@ -30,8 +30,8 @@ import xxhash
 from pointsman._batched import batched
 from pointsman._sqlite import SQLITE_ERRORS, damage, error_code
 from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
-from pointsman.store.local.files import full, room, steady, store_error, sync_directory
-from pointsman.store.prepared import digest, metadata_of, storable
+from pointsman.store.local.files import full, make_private, room, steady, store_error, sync_directory
+from pointsman.store.prepared import UNREADABLE, digest, metadata_of, storable
 from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ PRAGMA synchronous = FULL;
 PRAGMA cache_size = -8000;
 PRAGMA mmap_size = 1073741824;
 """
+# A file that was opened for reading only begins a transaction without complaint; the second statement changes nothing,
+# and complains.
+_BEGIN = "BEGIN IMMEDIATE; DELETE FROM meta WHERE false;"
 _ALONE = "PRAGMA locking_mode = EXCLUSIVE;"
 
 
@@ -135,7 +138,7 @@ def document_of(row: Sequence[Any]) -> Document:
         if text is not None and digest(text, metadata) != content:
             raise ValueError("the content does not match its checksum")
         return Document(id_, text or "", metadata_of(metadata))
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
 
 
@@ -155,10 +158,12 @@ def vector_of(key: int, raw: object) -> bytes:
 
 
 class _Connection(sqlite3.Connection):
-    """A SQLite connection with a flag."""
+    """A SQLite connection with flags."""
 
     alone = False
     """Whether it locks the file exclusively until it is closed."""
+    immutable = False
+    """Whether it takes the file for unchangeable, since its directory could not be written to."""
 
 
 class Truth:
@@ -435,22 +440,49 @@ class Truth:
     @contextmanager
     def transaction(self, *, advance: bool = True) -> Iterator[tuple[_Connection, int]]:
         """Open a durable transaction; yield its connection and sequence number."""
-        with self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                row = connection.execute(_META, ("seq",)).fetchone()
-                seq = (int(self._value("seq", row[0])) if row else 0) + advance
-                if advance:
-                    connection.execute("INSERT OR REPLACE INTO meta VALUES ('seq', ?)", (_with_check("seq", str(seq)),))
-                yield connection, seq
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:  # some errors have already rolled it back
-                    connection.execute("ROLLBACK")
-                raise
+        connection = self._begin()
+        try:
+            row = connection.execute(_META, ("seq",)).fetchone()
+            seq = (int(self._value("seq", row[0])) if row else 0) + advance
+            if advance:
+                connection.execute("INSERT OR REPLACE INTO meta VALUES ('seq', ?)", (_with_check("seq", str(seq)),))
+            yield connection, seq
+            connection.execute("COMMIT")
+        except BaseException as error:
+            if connection.in_transaction:  # some errors have already rolled it back
+                connection.execute("ROLLBACK")
+            if isinstance(error, SQLITE_ERRORS):
+                raise self._translated_error(error) from error
+            raise
+        finally:
+            self._take_back(connection)
+
+    def _begin(self) -> _Connection:
+        """Return a connection within a transaction.
+
+        If SQLite could not write to the file when it opened it, that connection only ever reads: it is opened again.
+        """
+        connection = self._lend()
+        try:
+            connection.executescript(_BEGIN)
+        except SQLITE_ERRORS as error:
+            _close(connection, self._path.parent)
+            if error_code(error) != sqlite3.SQLITE_READONLY:
+                raise self._translated_error(error) from error
+        else:
+            return connection
+        _close_all(self._idle, self._path.parent, self._process)
+        connection = self._connect()
+        try:
+            connection.executescript(_BEGIN)
+        except SQLITE_ERRORS as error:
+            _close(connection, self._path.parent)
+            raise self._translated_error(error) from error
+        return connection
 
     def copy(self, path: Path) -> None:
         """Write a consistent copy to a new file, even while others read and write."""
+        make_private(path)
         with self._connection() as connection:
             target = sqlite3.connect(path)
             try:
@@ -561,9 +593,13 @@ class Truth:
                 "open datasets after forking, or start processes with the method 'spawn'"
             )
         try:
-            return self._idle.pop()
+            connection = self._idle.pop()
         except IndexError:
             return self._connect()
+        if connection.immutable and os.access(self._path.parent, os.W_OK, effective_ids=True):  # others may write now
+            _close(connection, self._path.parent)
+            return self._lend()
+        return connection
 
     def _take_back(self, connection: _Connection) -> None:
         if len(self._idle) < _IDLE and not connection.alone:
@@ -585,6 +621,8 @@ class Truth:
                         raise self._replaced()
                     raise CorruptStoreError(f"{self._path} is missing; {_REMEDY}")
                 how = self._how(create=create)
+                if create and not self._path.exists():
+                    make_private(self._path)
                 try:
                     connection, identity = self._connect_so(how, _SETTINGS, create=create)
                 except sqlite3.OperationalError as error:
@@ -613,6 +651,7 @@ class Truth:
             timeout=_BUSY_SECONDS,
             factory=_Connection,
         )
+        connection.immutable = how == "immutable=1"
         try:
             connection.executescript(settings)
             return connection, self._identify(connection, create=create)

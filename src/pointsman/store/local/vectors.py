@@ -22,7 +22,7 @@ import numpy as np
 import xxhash
 
 from pointsman.store.local.files import file_stamp, remove_leftovers, replacing, translated
-from pointsman.store.prepared import direction
+from pointsman.store.prepared import UNREADABLE, direction
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -379,7 +379,7 @@ class VectorIndex:
             return _State.of(_read(self._path, self._identity, self._dimensions))
         except FileNotFoundError:
             return None
-        except (ValueError, OSError, KeyError, TypeError, struct.error) as error:
+        except (*UNREADABLE, OSError, KeyError, struct.error) as error:
             log.warning("vector index %s cannot be used (%s); it is rebuilt from the documents", self._path, error)
             self._unusable = True
             return None

@@ -49,6 +49,7 @@ from pointsman.store.opensearch.queries import (
     words,
 )
 from pointsman.store.prepared import (
+    UNREADABLE,
     Prepared,
     direction,
     directions,
@@ -59,6 +60,7 @@ from pointsman.store.prepared import (
     prepare,
     query_terms,
     storable,
+    unreadable,
 )
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.types import AddResult, Document, Metadata
@@ -751,7 +753,15 @@ def _documents(ids: Iterable[str], records: Mapping[str, Any]) -> list[Document 
 
 
 def _document(source: Mapping[str, Any]) -> Document:
-    return Document(source["id"], source["text"], metadata_of(source["metadata"]))
+    """Return the document in a record.
+
+    Raises:
+        CorruptStoreError: someone has changed the record to what is none.
+    """
+    try:
+        return Document(source["id"], source["text"], metadata_of(source["metadata"]))
+    except (*UNREADABLE, KeyError) as error:
+        raise unreadable(source.get("id"), error) from error
 
 
 def _digest(item: Prepared, vector: NDArray[np.float32] | None) -> tuple[str, str | None]:

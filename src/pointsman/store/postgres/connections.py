@@ -82,7 +82,8 @@ class Connections:
         url: ``postgresql://…`` as libpq reads it; also host lists and service names.
         most: maximum number of connections for threads, and for each event loop.
         patience: seconds for which temporary failures of a call are retried.
-        read_only: whether the server must refuse all changes.
+        read_only: whether the server must refuse all changes; calls of `arun` are not protected from functions that
+            switch this off.
         pool: where connections are borrowed instead of opened here; async calls then use threads.
 
     Raises:
@@ -108,7 +109,7 @@ class Connections:
             ) from None
         self.label = _label(parameters)
         self._password = str(parameters.get("password") or "")
-        self._most, self._patience = most, patience
+        self._most, self._patience, self._read_only = most, patience, read_only
         server_settings = {**_SETTINGS, **({"default_transaction_read_only": "on"} if read_only else {})}
         settings = " ".join(f"-c {name}={value}" for name, value in server_settings.items())
         options = f"{settings} {parameters.pop('options', '')}".strip()
@@ -146,7 +147,7 @@ class Connections:
         while True:
             try:
                 with self._lent() as connection:
-                    return work(connection)
+                    return self._only_reading(connection, work) if self._read_only else work(connection)
             except psycopg.Error as error:
                 if not self._worth_another(error, begun, down_until):
                     raise self.translated(error) from error
@@ -154,6 +155,17 @@ class Connections:
                 raise self._not_text() from error
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (jitter, not cryptography)
             pause = min(2 * pause, 1.0)
+
+    @staticmethod
+    def _only_reading(connection: psycopg.Connection[Any], work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Call ``work`` in a read-only transaction, and roll it back.
+
+        A function that a view calls can change the session's defaults, but not make a read-only transaction write;
+        and what it changes in the session is rolled back too.
+        """
+        connection.read_only = True
+        with connection.transaction(force_rollback=True):
+            return work(connection)
 
     async def arun(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]) -> T:
         """Async version of `run`, for an asyncio event loop; cancelling a call stops its statement on the server."""

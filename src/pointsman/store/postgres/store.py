@@ -47,6 +47,7 @@ from pointsman.store.postgres.statements import (
     unescaped,
 )
 from pointsman.store.prepared import (
+    UNREADABLE,
     Prepared,
     direction,
     directions,
@@ -56,6 +57,7 @@ from pointsman.store.prepared import (
     prepare,
     query_terms,
     storable,
+    unreadable,
 )
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.types import AddResult, Document, Metadata
@@ -996,7 +998,15 @@ def _on_asyncio() -> bool:
 
 
 def _document(key: str, text: str, metadata: str) -> Document:
-    return Document(unescaped(key), unescaped(text), metadata_of(metadata))
+    """Return the document in a row.
+
+    Raises:
+        CorruptStoreError: someone has changed the row to what is none.
+    """
+    try:
+        return Document(unescaped(key), unescaped(text), metadata_of(metadata))
+    except UNREADABLE as error:
+        raise unreadable(key, error) from error
 
 
 def _in_order(keys: Sequence[Any], rows: Iterable[Any]) -> list[Document | None]:
