@@ -559,3 +559,16 @@ def test_damaged_row_is_an_error_that_names_the_document(
     for read in (lambda: store.get(["a"]), lambda: store.search([Look("signal")]), lambda: list(store.documents())):
         with pytest.raises(errors.CorruptStoreError, match="the row of document 'a' is damaged"):
             read()
+
+
+def test_recovering_server_is_asked_again_although_it_was_away_just_now() -> None:
+    import psycopg
+
+    from pointsman.store.postgres.connections import Connections
+
+    connections, now = Connections("postgresql://127.0.0.1:1/none"), time.monotonic()
+    recovering = psycopg.OperationalError("connection failed: FATAL:  the database system is starting up")
+    away = psycopg.OperationalError("connection failed: Connection refused")
+    assert connections._worth_another(recovering, now, now + 1)
+    assert not connections._worth_another(recovering, now - 6, now + 1)
+    assert not connections._worth_another(away, now, now + 1)

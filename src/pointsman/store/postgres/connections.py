@@ -188,7 +188,8 @@ class Connections:
         if not _passing(error):
             return False
         now = time.monotonic()
-        unreachable = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        answers = any(reason in str(error) for reason in _PASSING)  # a server that recovers will be there in a moment
+        unreachable = isinstance(error, psycopg.OperationalError) and error.sqlstate is None and not answers
         if unreachable:
             self._down_until = now + _DOWN_SECONDS
         return now < begun + self._patience and (begun >= down_until or not unreachable)
