@@ -169,7 +169,8 @@ _JUDGEMENTS = (
     re.compile(rf"(?:^|[,，])\s*(?:здесь\s+)?(?:лучше|больше) всего (?:подходит|подходят)\s*{_LIST}{_AFTER}"),
 )
 _ANSWER = (
-    rf"(?:answer|choice|selection|selected|chosen|output|ids?|{_NOUN}|答案|回答|结论|选择|ответ|выбор|решение)"
+    rf"(?:answer|choice|selection|ranking|order|排序|排名|порядок|selected|chosen|output|ids?|{_NOUN}"
+    rf"|答案|回答|结论|选择|ответ|выбор|решение)"
     rf"(?:s|ы|а)?(?:\s+(?:{_NOUN}|ids?|number)s?)?"
 )
 _MARKED = re.compile(
