@@ -1,0 +1,176 @@
+"""Speed, memory and recall of one dataset by its size: ``python benchmarks/scale.py --passages 100000 1000000``.
+
+Passages are three real sentences in one of three languages, questions are cold: none is asked twice. Vectors are given,
+384 dimensions in 1,000 clusters; nothing is embedded. Building runs in one process, serving in another, so that the
+memory of each is known. With ``--directory`` the datasets are kept there, and built only once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from _passages import CHUNK, VectorOfText, passages, questions, vectors
+
+DATASET = "passages"
+AT_ONCE = 5 * CHUNK
+STRATEGIES = {"BM25": "bm25", "vectors": "vector", "hybrid": "hybrid", "auto": "auto"}
+FILTERS = {
+    "50 %": "share < 500",
+    "10 %": "share < 100",
+    "1 %": "share < 10",
+    ".1 %": "share < 1",
+    "all but .1 %": "share != 7",
+    "another language than most questions": 'language == "zh"',
+}
+SEARCHES: dict[str, dict[str, Any]] = {
+    **{name: {"strategy": strategy} for name, strategy in STRATEGIES.items()},
+    **{f"auto, filter: {name}": {"filters": each} for name, each in FILTERS.items()},
+}
+
+
+def milliseconds(function: Callable[[], Any]) -> float:
+    """Return how long a call takes."""
+    began = perf_counter()
+    function()
+    return (perf_counter() - began) * 1000
+
+
+def percentiles(calls: list[Callable[[], Any]]) -> str:
+    """Return p50 and p95 of the calls, in milliseconds."""
+    p50, p95 = np.percentile([milliseconds(call) for call in calls], [50, 95])
+    return f"{p50:.1f} / {p95:.1f}"
+
+
+def build(folder: Path, count: int) -> dict[str, Any]:
+    """Build the dataset; return what that took."""
+    import pointsman
+
+    taken = 0.0
+    with pointsman.open(folder, embedder=VectorOfText()) as workspace:
+        dataset = workspace.dataset(DATASET)
+        with dataset.writing():
+            for start in range(0, count, AT_ONCE):
+                size = min(AT_ONCE, count - start)
+                documents, rows = list(passages(size, start)), vectors(size, start)
+                taken += milliseconds(partial(dataset.add, documents, vectors=rows)) / 1000
+    return {
+        "build, passages/s": round(count / taken),
+        "build, peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "disk, MB": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) // 10**6,
+    }
+
+
+def serve(folder: Path, count: int) -> dict[str, Any]:
+    """Open the dataset, search, and change it; return what each took."""
+    import pointsman
+
+    figures: dict[str, Any] = {}
+    began = perf_counter()
+    workspace = pointsman.open(folder, embedder=VectorOfText())
+    dataset = workspace.dataset(DATASET)
+    dataset.count()
+    figures["open, ms"] = (perf_counter() - began) * 1000
+    first, misspelt, filtered = questions(3, "first")
+    slip = f"{misspelt} informaiton retreival"
+    figures["first search, ms"] = milliseconds(partial(workspace.search, first, k=10))
+    figures["first search with unknown words, ms"] = milliseconds(partial(workspace.search, slip, k=10))
+    figures["first search with a filter, ms"] = milliseconds(
+        partial(workspace.search, filtered, k=10, filters=FILTERS["50 %"])
+    )
+    for name, options in SEARCHES.items():
+        asked = questions(100, f"scale {name}")
+        figures[name] = percentiles([partial(workspace.search, question, k=10, **options) for question in asked])
+    figures["serving, MB resident (of them mapped files)"] = _resident()
+    fresh = vectors(30, 10**7)
+    documents = [pointsman.Document(f"fresh-{n}", text, {"share": 1}) for n, text in enumerate(questions(30, "fresh"))]
+    figures["add one"] = percentiles(
+        [partial(dataset.add, [document], vectors=fresh[n : n + 1]) for n, document in enumerate(documents)]
+    )
+    figures["delete one"] = percentiles([partial(dataset.delete, [document.id]) for document in documents])
+    figures["recall@10 of the vector list"] = recall(dataset, count)
+    return figures
+
+
+def _resident() -> str:
+    status = Path("/proc/self/status").read_text()
+    sizes = {line.split(":")[0]: int(line.split()[1]) // 1024 for line in status.splitlines() if "kB" in line}
+    return f"{sizes['VmRSS']} ({sizes['RssFile']})"
+
+
+def recall(dataset: Any, count: int) -> float:
+    """Return the share of the ten nearest passages that the vector list has, by an exact scan over all vectors."""
+    asked = VectorOfText().embed_queries(questions(50, "recall"))
+    best, numbers = np.full((len(asked), 10), -1.0, np.float32), np.zeros((len(asked), 10), np.int64)
+    for start in range(0, count, CHUNK):
+        rows = vectors(min(CHUNK, count - start), start)
+        scores = np.hstack([best, asked @ rows.T])
+        every = np.hstack([numbers, np.broadcast_to(np.arange(start, start + len(rows)), (len(asked), len(rows)))])
+        top = np.argpartition(-scores, 10, axis=1)[:, :10]
+        best, numbers = np.take_along_axis(scores, top, 1), np.take_along_axis(every, top, 1)
+    shares = []
+    for row, nearest in zip(asked, numbers.tolist(), strict=True):
+        hits = dataset.search_vector(row, 10)
+        shares.append(len({f"passage-{number}" for number in nearest} & {hit.id for hit in hits}) / 10)
+    return float(np.mean(shares))
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--passages", type=int, nargs="+", default=[10_000, 100_000])
+    arguments.add_argument("--directory", type=Path, help="keep the datasets here")
+    arguments.add_argument("--step", choices=("build", "serve"), help=argparse.SUPPRESS)
+    options = arguments.parse_args()
+    if options.step:
+        step = build if options.step == "build" else serve
+        sys.stdout.write(json.dumps(step(options.directory, options.passages[0])))
+        return
+    with tempfile.TemporaryDirectory(prefix="pointsman-scale-") as scratch:
+        root = options.directory or Path(scratch)
+        report({count: measure(root / str(count), count) for count in options.passages})
+
+
+def measure(folder: Path, count: int) -> dict[str, Any]:
+    """Return all figures of one size; what building took is kept beside the dataset."""
+    built = folder.with_suffix(".json")
+    if not built.exists():
+        figures = _in_process("build", folder, count)
+        built.write_text(json.dumps(figures))
+    return {**json.loads(built.read_text()), **_in_process("serve", folder, count)}
+
+
+def _in_process(step: str, folder: Path, count: int) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--step", step, "--directory", str(folder), "--passages", str(count)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    figures: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return figures
+
+
+def report(by_size: dict[int, dict[str, Any]]) -> None:
+    """Print a table with a column for each size."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("p50 / p95 in ms, unless said otherwise", *(f"{size:,}" for size in by_size))
+    for name in next(iter(by_size.values())):
+        table.add_row(name, *(_shown(figures[name]) for figures in by_size.values()))
+    Console().print(table)
+
+
+def _shown(figure: Any) -> str:
+    return (f"{figure:.3g}" if figure < 100 else f"{figure:.0f}") if isinstance(figure, float) else str(figure)
+
+
+if __name__ == "__main__":
+    main()
