@@ -20,7 +20,7 @@ from pointsman.filters import Equals
 from pointsman.models.cached import CachedEmbedder
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server.keys import KeyStore
-from pointsman.store.local import vectors
+from pointsman.store.local import collection, vectors
 
 DOCUMENTS: Final = 300
 _WORDS: Final = [
@@ -183,7 +183,11 @@ def _make(folder: Path, copy: Path, *, killed: bool) -> str:
     """A workspace, an embedding cache and a key; returns the key's text."""
     rng = random.Random(5)
     ignored = shutil.ignore_patterns("*-shm", "*.lock")
-    with patch.object(vectors, "_REBASE_ROWS", 100), _opened(folder) as workspace:
+    with (
+        patch.object(vectors, "_REBASE_ROWS", 100),
+        patch.object(collection, "_COLUMNS_AGAIN", 100),
+        _opened(folder) as workspace,
+    ):
         dataset = workspace.dataset("notes", description="Notes on trains")
         with dataset.writing():  # at its end the merging of index files, which goes on behind, is waited for
             for start in range(0, DOCUMENTS, 50):

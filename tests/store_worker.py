@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from pointsman.store.local import vectors
+from pointsman.store.local import collection, vectors
 from pointsman.types import Document
 from store_kit import add, corpus, opened, unit
 
@@ -20,6 +20,7 @@ def say(*words: object) -> None:
 def write_for_ever(path: Path, seed: int) -> None:
     """Add, update and delete without end; ``start`` and ``done`` around each call say what it does."""
     vectors._REBASE_ROWS = 20  # new base files all the time
+    collection._COLUMNS_AGAIN = 20  # and new files of columns
     chance = random.Random(seed)
     store = opened(path)
     number = 0

@@ -31,7 +31,7 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.policy import measured, read_policy
 from pointsman.server.keys import KeyStore
 from pointsman.store.backend import LocalBackend
-from pointsman.store.local import vectors
+from pointsman.store.local import collection, vectors
 from pointsman.store.local.collection import Collection
 from pointsman.types import Document
 from pointsman.workspace import Workspace
@@ -99,6 +99,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         vectors._REBASE_ROWS = 10  # new base files all the time
+        collection._COLUMNS_AGAIN = 10  # and new files of columns
         self._folder, self.root = folder, folder / "workspace"
         self._told = mmap.mmap(-1, 1 << 16)
         self._made = folder / "made"

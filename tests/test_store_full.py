@@ -16,7 +16,7 @@ from disk_kit import NoSmallDiskError, fill, small_disk
 from pointsman import Client, Workspace
 from pointsman.errors import StorageFullError, StoreError
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.local import vectors
+from pointsman.store.local import collection, vectors
 from pointsman.store.local.collection import Collection, drop_collection
 from pointsman.types import Document
 from store_kit import add, corpus, opened, sound, unit
@@ -54,6 +54,7 @@ def test_searching_goes_on_and_writing_says_what_was_kept(
     disk: Path, leave: int, close: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors, "_REBASE_ROWS", 10)
+    monkeypatch.setattr(collection, "_COLUMNS_AGAIN", 10)
     store = opened(disk)
     expected = {one.id: one.text for one in corpus(100)}
     add(store, corpus(100))

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ from pointsman.filters import Equals, In
 from pointsman.models.base import mixed_embedders
 from pointsman.store.base import checked_together
 from pointsman.store.local.columns import Columns
+from pointsman.store.local.columns_file import check_table, read_table, saved_state, write_table
 from pointsman.store.local.files import (
     POLL_SECONDS,
     WriterLock,
@@ -65,7 +67,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pointsman.store.local.columns import Condition
+    from pointsman.store.local.columns import Condition, Table
+    from pointsman.store.local.truth import Change
     from pointsman.types import AddResult
 
 log = logging.getLogger(__name__)
@@ -74,6 +77,8 @@ FORMAT = 2
 _READABLE = {1, FORMAT}  # the first has no checksums in the manifest and in ``meta``
 MANIFEST = "manifest.json"
 TRUTH = "documents.sqlite"
+COLUMNS = "columns.bin"
+_COLUMNS_AGAIN = 10_000  # fewer changed documents than this are never worth a new file of columns
 _COMPLETING_SECONDS = 10.0
 _LAG_SECONDS = 1.0  # how long an index may be behind before answers report it
 _WRITERS_SECONDS = 60.0  # how long `verify` waits for a writing process
@@ -270,8 +275,9 @@ class Collection:
         self._inside = 0  # open ``writing`` blocks
         self._own = threading.local()  # its ``depth``: how many of them belong to this thread
         self._deriving = threading.Lock()
-        self.columns = Columns(self._load_columns, self._matching)
+        self.columns = Columns(self._load_columns, self._matching, self._restored_columns)
         self._columns_seq = -1
+        self._columns_unusable = False  # the file of columns was damaged, or belongs to another state
         self.keyword = KeywordIndex(
             directory / "keyword",
             self.truth,
@@ -505,6 +511,10 @@ class Collection:
         """Delete the derived indexes and rebuild them from the documents."""
         with self.writer():
             self.keyword.clear()
+            with translated(path := self._directory / COLUMNS):
+                path.unlink(missing_ok=True)
+            self.columns.forget()
+            self._columns_seq = -1
             if self.vectors is not None:
                 self.vectors.clear()
 
@@ -589,6 +599,11 @@ class Collection:
             raise store_error(keyword, error) from error
         except (*UNREADABLE, KeyError) as error:
             problems.append(f"keyword/meta.json is damaged: {error}")
+        try:
+            check_table(self._directory / COLUMNS)
+        except (OSError, ValueError) as error:
+            if not isinstance(error, FileNotFoundError):
+                problems.append(f"{COLUMNS} is damaged: {error}")
         in_vectors: set[int] = set()
         if self.vectors is not None:
             in_vectors = set(self.vectors.keys().tolist())
@@ -782,15 +797,45 @@ class Collection:
         target = self.truth.sequence()
         if self.columns.loaded and self._columns_seq != target:  # otherwise another thread is loading them
             for batch in self.truth.changes(self._columns_seq, texts=False):
-                for change in batch:
-                    if change.document is None:
-                        self.columns.remove(change.key)
-                self.columns.put_many((c.key, c.document.metadata) for c in batch if c.document is not None)
+                self.columns.use(partial(_apply_changes, batch=batch))
             self._columns_seq = target
+        if save:
+            self._save_columns()
         vectors = self.vectors
         if vectors is not None and (save or vectors.loaded):
             vectors.catch_up(save=save)
         self._seen = target
+
+    def _save_columns(self) -> None:
+        """As the writer, save the columns if many documents have changed since; else the change log is enough."""
+        path, identity = self._directory / COLUMNS, self.truth.identity
+        seq, rows = (0, 0) if self._columns_unusable else saved_state(path, identity)
+        enough = min(max(_COLUMNS_AGAIN, rows // 2), 5 * _COLUMNS_AGAIN)
+        if self.truth.changed_since(seq, enough) < enough:
+            return
+        try:
+            self.columns.use(lambda table: write_table(path, table, identity, self._columns_seq))
+            self._columns_unusable = False
+        except OSError as error:
+            log.warning("%s cannot be written now (%s); metadata is read from the documents", path, error)
+
+    def _restored_columns(self) -> Table | None:
+        """Return the saved columns with all later changes; None if there are none of use."""
+        path, target = self._directory / COLUMNS, self.truth.sequence()
+        try:
+            table, seq = read_table(path, self.truth.identity, self._matching)
+            if seq > target:
+                raise ValueError("it is ahead of the documents")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+            log.warning("%s cannot be used (%s); metadata is read from the documents", path, error)
+            self._columns_unusable = True
+            return None
+        for batch in self.truth.changes(seq, texts=False):
+            _apply_changes(table, batch)
+        self._columns_seq = target
+        return table
 
     def _load_columns(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Return all metadata, and the number after which changes are replayed: those during the load occur twice."""
@@ -815,6 +860,13 @@ class Collection:
                 f"{self._directory.name!r} holds vectors of {current} dimensions, not of {dimensions}; "
                 "open it with the embedder that made them, or index the documents into a new dataset"
             )
+
+
+def _apply_changes(table: Table, batch: Sequence[Change]) -> None:
+    for change in batch:
+        if change.document is None:
+            table.remove(change.key)
+    table.put((change.key, change.document.metadata) for change in batch if change.document is not None)
 
 
 def _difference(what: str, expected: set[int], actual: set[int]) -> list[str]:

@@ -14,11 +14,12 @@ ones, the columns are compacted. The amortised cost of a change is therefore pro
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -68,12 +69,18 @@ class Columns:
         load: Yields every key with its metadata. Without it the columns start empty.
         scan: Returns the keys of the documents that meet a condition by scanning all documents. Without it long
             strings are kept whole, and conditions on ids and texts match nothing.
+        restore: Returns the current columns in less time than ``load``; None if it has none.
     """
 
-    def __init__(self, load: Callable[[], Pairs] | None = None, scan: Scan | None = None) -> None:
-        self._load, self._scan = load, scan
+    def __init__(
+        self,
+        load: Callable[[], Pairs] | None = None,
+        scan: Scan | None = None,
+        restore: Callable[[], Table | None] | None = None,
+    ) -> None:
+        self._load, self._scan, self._restore = load, scan, restore
         self._lock = threading.Lock()
-        self._table: _Table | None = _Table(scan) if load is None else None
+        self._table: Table | None = Table(scan) if load is None else None
         self._aligned: tuple[Keys, int, Keys | None] | None = None
 
     def put(self, key: int, metadata: Mapping[str, Any]) -> None:
@@ -108,8 +115,13 @@ class Columns:
     def forget(self) -> None:
         """Drop everything; the next use loads again. Without ``load`` the columns are then empty."""
         with self._lock:
-            self._table = _Table(self._scan) if self._load is None else None
+            self._table = Table(self._scan) if self._load is None else None
             self._aligned = None
+
+    def use(self, action: Callable[[Table], None]) -> None:
+        """Call ``action`` with the columns, loading them if need be; nobody else reads or changes them meanwhile."""
+        with self._lock:
+            action(self._ready())
 
     def mask(self, filter: Filter, keys: NDArray[np.int64]) -> NDArray[np.bool_]:  # noqa: A002
         """Return a mask of the ``keys`` that match, in their order; unknown keys never match.
@@ -140,15 +152,17 @@ class Columns:
         with self._lock:
             return self._ready().living
 
-    def _ready(self) -> _Table:
+    def _ready(self) -> Table:
         if self._table is None:
             assert self._load is not None
-            table = _Table(self._scan)
-            table.put(self._load())
+            table = None if self._restore is None else self._restore()
+            if table is None:
+                table = Table(self._scan)
+                table.put(self._load())
             self._table = table
         return self._table
 
-    def _align(self, table: _Table, keys: Keys) -> Keys | None:
+    def _align(self, table: Table, keys: Keys) -> Keys | None:
         """Return the rows of ``keys``, or None if they are the first ``len(keys)`` rows in order."""
         if self._aligned is not None:
             cached_keys, version, rows = self._aligned
@@ -181,6 +195,13 @@ class _Growing:
             room[: self.size] = self.view
             self._data = room
         self.size = max(size, self.size)
+
+    @classmethod
+    def of(cls, items: NDArray[Any], blank: float = 0) -> _Growing:
+        """Return an array with these items, which are not copied until it grows."""
+        growing = cls(items.dtype, blank)
+        growing._data, growing.size = items, len(items)
+        return growing
 
     def extend(self, items: Any) -> None:
         start = self.size
@@ -256,6 +277,20 @@ class _Column(ABC):
         self._cells.extend(cells)
         if self._rows.size > self._patience and self._rows.size * 8 > size:
             self._fill(self._planes, self._rows.view, self._cells.view, size)
+
+    def to_arrays(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+        """Return what `restore` needs; nothing may be queued."""
+        return {"planes": len(self._planes)}, [
+            *(plane.view for plane in self._planes),
+            self._rows.view,
+            self._cells.view,
+        ]
+
+    def restore(self, about: Mapping[str, Any], arrays: Iterator[NDArray[Any]]) -> None:
+        """Take the content from what `to_arrays` returned."""
+        self._planes = [_Growing.of(next(arrays), self.missing) for _ in range(about["planes"])]
+        self._rows, self._cells = _Growing.of(next(arrays)), _Growing.of(next(arrays))
+        self._patience = 2 * self._rows.size
 
     def tidy(self, slack: int) -> None:  # noqa: B027  # numbers have nothing to tidy
         """Do maintenance that pays off once per many changes; up to ``slack`` pending entries are left alone."""
@@ -408,6 +443,18 @@ class _Vocabulary(_Column):
             for array in (self._cells, *self._planes):
                 array.view[:] = codes[array.view]
 
+    def to_arrays(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+        """See `_Column`; the vocabulary is JSON."""
+        about, arrays = super().to_arrays()
+        vocabulary = json.dumps([self._sorted, list(self._fresh)]).encode()
+        return about, [*arrays, np.frombuffer(vocabulary, np.uint8)]
+
+    def restore(self, about: Mapping[str, Any], arrays: Iterator[NDArray[Any]]) -> None:
+        """See `_Column`."""
+        super().restore(about, arrays)
+        self._sorted, fresh = json.loads(next(arrays).tobytes())
+        self._fresh = {content: code for code, content in enumerate(fresh, len(self._sorted))}
+
     def _entry(self, content: Any) -> Any:
         """Return the form of a value that the vocabulary holds."""
         return content
@@ -456,6 +503,16 @@ class _Strings(_Vocabulary):
         check = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         return f"{content[:_LONGEST]}{check}"
 
+    def to_arrays(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+        """See `_Column`."""
+        about, arrays = super().to_arrays()
+        return {**about, "cut": self.cut}, arrays
+
+    def restore(self, about: Mapping[str, Any], arrays: Iterator[NDArray[Any]]) -> None:
+        """See `_Column`."""
+        super().restore(about, arrays)
+        self.cut = about["cut"]
+
     def _encode(self, content: Any) -> int:
         self.cut = self.cut or (not self._whole and len(content) > _LONGEST)
         return super()._encode(content)
@@ -503,7 +560,7 @@ def _kind(kind: Kind, content: Any) -> Kind | Literal["integer"]:
     return "integer" if kind == "number" and isinstance(content, int) else kind
 
 
-class _Table:
+class Table:
     """Rows, and the columns over them.
 
     Args:
@@ -525,12 +582,38 @@ class _Table:
         return self.keys.size
 
     def rows(self, keys: Keys) -> NDArray[np.int64]:
+        """Return the living row of each key, -1 for unknown keys."""
         return self._row_of.rows(keys)
 
     def names(self) -> frozenset[str]:
+        """Return the metadata keys that have columns."""
         return frozenset(self._columns)
 
+    def to_arrays(self) -> tuple[list[Any], list[NDArray[Any]]]:
+        """Return the table as JSON and arrays, for `from_arrays`."""
+        described, arrays = [], [self.keys.view, self.alive.view]
+        for name, kinds in self._columns.items():
+            for kind, column in kinds.items():
+                about, of_column = column.to_arrays()
+                described.append([name, kind, about])
+                arrays += of_column
+        return described, arrays
+
+    @classmethod
+    def from_arrays(cls, described: Sequence[Any], arrays: Iterable[NDArray[Any]], scan: Scan | None) -> Table:
+        """Return a table over these arrays, which it may change."""
+        table, remaining = cls(scan), iter(arrays)
+        table.keys, table.alive = _Growing.of(next(remaining)), _Growing.of(next(remaining))
+        rows = np.flatnonzero(table.alive.view)
+        table.living = len(rows)
+        table._row_of.set(table.keys.view[rows], rows, table.living)
+        for name, kind, about in described:
+            column = table._columns.setdefault(name, {})[kind] = table._column(kind)
+            column.restore(about, remaining)
+        return table
+
     def put(self, pairs: Pairs) -> None:
+        """Insert or replace documents; if a key repeats, its last document wins."""
         self.version += 1
         slack = 256 if self.size else 0  # the first load leaves everything sorted
         touched: set[_Column] = set()
@@ -546,6 +629,7 @@ class _Table:
         self._compact()
 
     def remove(self, key: int) -> None:
+        """Remove a document; an unknown key is ignored."""
         row = int(self.rows(np.array([key], np.int64))[0])
         if row >= 0:
             self.version += 1

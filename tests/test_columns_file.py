@@ -1,0 +1,156 @@
+"""The columns of metadata as a file: opened without reading metadata, kept in step, and never trusted when damaged."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pointsman.filters import And, Equals, Exists, Filter, In, Not, Range, StartsWith
+from pointsman.store.local import collection
+from pointsman.store.local.collection import COLUMNS, Collection
+from pointsman.store.local.truth import Truth
+from pointsman.types import Document
+from store_kit import add, corpus, opened, sound
+
+FILTERS: list[Filter] = [
+    Equals("number", 7),
+    Range("year", gte=2000, lt=2010),
+    In("tags", ("a", "c")),
+    Equals("tags", "b"),
+    Equals("rare", True),
+    Equals("big", 2**70 + 1),
+    Exists("late"),
+    Not(Exists("tags")),
+    Equals("long", "x" * 200),
+    StartsWith("long", "x" * 50),
+    And((Range("number", gte=3), Not(Equals("rare", True)))),
+]
+
+
+@pytest.fixture(autouse=True)
+def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collection, "_COLUMNS_AGAIN", 20)
+
+
+def with_odd_values(documents: list[Document]) -> list[Document]:
+    """Add values that columns keep in special ways to every third document."""
+    odd = {"big": 2**70 + 1, "long": "x" * 200, "late": "é \ud83d\ude00", "mixed": [1, "1", True, 2.5]}
+    return [
+        Document(document.id, document.text, {**document.metadata, **(odd if number % 3 == 0 else {})})
+        for number, document in enumerate(documents)
+    ]
+
+
+def assert_filters_agree_with_documents(store: Collection) -> None:
+    store.refresh()
+    metadata = dict(store.truth.metadata())
+    for each in FILTERS:
+        expected = {key for key, values in metadata.items() if each.matches(values)}
+        assert set(store.columns.allowed(each).tolist()) == expected, each
+
+
+def test_columns_are_opened_without_reading_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(tmp_path)
+    add(store, with_odd_values(corpus(100)))
+    store.close()
+    store = opened(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Truth, "metadata", None)
+        assert len(store.columns.allowed(Equals("number", 7))) == 1
+    assert_filters_agree_with_documents(store)
+    sound(store)
+    store.close()
+
+
+def test_a_small_dataset_has_no_file_of_columns(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    add(store, corpus(10))
+    assert len(store.columns.allowed(Equals("number", 7))) == 1
+    assert not (tmp_path / "dataset" / COLUMNS).exists()
+    store.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_changes_after_the_file_was_written_are_replayed(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    written = set()
+    for _ in range(8):
+        store = opened(tmp_path)
+        for _ in range(chance.randrange(1, 4)):
+            documents = with_odd_values(corpus(chance.randrange(1, 40), chance.randrange(99), chance.choice("de")))
+            add(store, documents)
+            store.delete([f"{chance.choice('de')}{chance.randrange(40)}" for _ in range(chance.randrange(5))])
+            if chance.random() < 0.5:
+                assert_filters_agree_with_documents(store)
+        store.close()
+        path = tmp_path / "dataset" / COLUMNS
+        written.add(path.read_bytes() if path.exists() else b"")
+        other = opened(tmp_path)
+        assert_filters_agree_with_documents(other)
+        other.close()
+    assert len(written) > 2
+
+
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [flipped, lambda content: content[:-40], lambda _: b"", lambda _: b"PMCOLUMN" + b"\xff" * 100],
+    ids=["flipped", "cut", "empty", "nonsense"],
+)
+def test_a_damaged_file_is_reported_not_used_and_written_again(
+    tmp_path: Path, damage: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = opened(tmp_path)
+    add(store, with_odd_values(corpus(100)))
+    store.close()
+    path = tmp_path / "dataset" / COLUMNS
+    path.write_bytes(damage(path.read_bytes()))
+    store = opened(tmp_path)
+    [problem] = store.verify().problems
+    assert problem.startswith(f"{COLUMNS} is damaged")
+    with caplog.at_level(logging.WARNING):
+        assert_filters_agree_with_documents(store)
+    assert "metadata is read from the documents" in caplog.text
+    add(store, corpus(1, prefix="new"))
+    sound(store)
+    store.close()
+
+
+def test_a_file_of_another_dataset_or_of_a_later_state_is_not_used(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        store = opened(tmp_path / name)
+        add(store, with_odd_values(corpus(100, seed=len(name), prefix=name)))
+        store.close()
+    one, two = (tmp_path / name / "dataset" for name in ("one", "two"))
+    shutil.copy(two / COLUMNS, one / COLUMNS)
+    store = opened(tmp_path / "one")
+    assert_filters_agree_with_documents(store)
+    store.close()
+    shutil.copytree(tmp_path / "two", tmp_path / "earlier")
+    store = opened(tmp_path / "two")
+    add(store, corpus(90, seed=5, prefix="x"))
+    store.close()
+    shutil.copy(two / COLUMNS, tmp_path / "earlier" / "dataset" / COLUMNS)
+    store = opened(tmp_path / "earlier")
+    assert_filters_agree_with_documents(store)
+    store.close()
+
+
+def test_rebuilding_writes_the_file_again(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    add(store, with_odd_values(corpus(100)))
+    path = tmp_path / "dataset" / COLUMNS
+    path.write_bytes(flipped(path.read_bytes()))
+    store.rebuild()
+    sound(store)
+    assert_filters_agree_with_documents(store)
+    store.close()
