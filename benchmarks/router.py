@@ -24,9 +24,9 @@ from _peers import ask_peer, microseconds, seconds
 from pointsman.dataset import Dataset
 from pointsman.evaluation import read_collection
 from pointsman.models import CachedEmbedder, default_embedder
-from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.router import ContentRouter, RouteDecision
-from pointsman.retrieval.router_retriever import RouterRetriever
+from pointsman.retrieval.retrievers.base import BaseRetriever
+from pointsman.retrieval.retrievers.router import RouterRetriever
+from pointsman.retrieval.routing.router import ContentRouter, RouteDecision
 from pointsman.selector.base import BaseSelector, Choices, SelectorResult, SingleSelection
 from pointsman.selector.heuristic import router_select
 from pointsman.types import Document, Hit, Query

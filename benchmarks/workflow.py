@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from _peers import ask_peer, microseconds, seconds
 from pointsman import BaseRefiner, BaseRetriever, BaseRouter, Dataset, Document, Hit, Query, RetrievalWorkflow
 from pointsman.models import default_embedder
-from pointsman.retrieval.hybrid import SimpleHybridRetriever
+from pointsman.retrieval.retrievers.hybrid import SimpleHybridRetriever
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ from pointsman.errors import (
 )
 from pointsman.filters import And, Contains, Exists, Filter, In, Not, Or, Range, parse_filter
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.effort import Limits as Spending
+from pointsman.retrieval.policy import Limits as Spending
 from pointsman.retrieval.refuse import Refuser, Threshold
 from pointsman.retrieval.rerank import CalibratedReranker
 from pointsman.server import Limits, create_app

@@ -37,7 +37,7 @@ from pointsman.retrieval import telemetry
 from pointsman.retrieval.pool import LISTS
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.rerank import BaseReranker
-from pointsman.retrieval.router import BaseRouter
+from pointsman.retrieval.routing.router import BaseRouter
 from pointsman.service import EnhancedRetrievalService
 from pointsman.store.local.truth import Truth
 from pointsman.strategies import BaseRetrievalStrategy, HybridStrategy

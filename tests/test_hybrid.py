@@ -18,7 +18,7 @@ from pointsman.errors import CorruptStoreError, InputError, RetrievalError, Unkn
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.dispatch import Breaker
 from pointsman.retrieval.fusion import METHODS, fuse
-from pointsman.retrieval.hybrid import NodesAdded
+from pointsman.retrieval.retrievers.hybrid import NodesAdded
 from pointsman.types import Hits, Provenance
 from store_kit import corpus
 

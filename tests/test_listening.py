@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from pointsman.errors import RetrievalError
-from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.journal import listening
+from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.types import Document, Hit, Plan, Query, Span
 from pointsman.workflow import RetrievalWorkflow
 

@@ -23,9 +23,8 @@ from pointsman import (
 from pointsman.evaluation.tune import FEWEST, WEIGHTS, tune
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval import vocabulary
-from pointsman.retrieval.effort import Limits
 from pointsman.retrieval.fusion import CosineSpread
-from pointsman.retrieval.policy import Policy, measured, span_of
+from pointsman.retrieval.policy import Limits, Policy, measured, span_of
 from pointsman.retrieval.pool import Pool
 from pointsman.retrieval.transform.automatic import additions, transformer
 from pointsman.retrieval.transform.base import QueryTransformer
@@ -172,7 +171,7 @@ class TestLimits:
             (Limits(0), set()),
             (Limits(1), {"spelling"}),
             (Limits(20), {"spelling", "parts"}),
-            (Limits(60, llm_calls=5), {"spelling", "parts", "bridges"}),
+            (Limits(60), {"spelling", "parts", "bridges"}),
         ],
     )
     def test_what_fits_is_added_by_gain_for_its_time(self, effort: Any, added: set[str]) -> None:
@@ -185,7 +184,7 @@ class TestLimits:
             spare = workspace.search("whistel", 3, effort=Limits(0))
             assert spare.query.text == "whistel"
 
-    @pytest.mark.parametrize("limits", [{"milliseconds": -1}, {"llm_calls": -1}, {"milliseconds": float("nan")}])
+    @pytest.mark.parametrize("limits", [{"milliseconds": -1}, {"milliseconds": float("nan")}])
     def test_what_cannot_be(self, limits: dict[str, Any]) -> None:
         with pytest.raises(InputError, match="of limits is"):
             Limits(**limits)

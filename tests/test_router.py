@@ -12,7 +12,7 @@ import pytest
 from pointsman.dataset import Dataset
 from pointsman.errors import InputError
 from pointsman.models.scripted import HashingEmbedder, ScriptedLLM
-from pointsman.retrieval.router import BaseRouter, ContentRouter, LLMRouter, RouteDecision, SelectorRouter
+from pointsman.retrieval.routing.router import BaseRouter, ContentRouter, LLMRouter, RouteDecision, SelectorRouter
 from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorResult, SingleSelection, ToolMetadata
 from pointsman.types import Query
 

@@ -12,7 +12,7 @@ import pytest
 
 from pointsman import BaseRetriever, Document, Hit, Query
 from pointsman.errors import InputError, RetrievalError
-from pointsman.retrieval.router_retriever import (
+from pointsman.retrieval.retrievers.router import (
     CombinedResponse,
     ImageCueSelector,
     MultiIndexQueryEngine,

@@ -16,7 +16,7 @@ import pytest
 from pointsman import Dataset, Document, SimpleHybridRetriever
 from pointsman.errors import InputError, RetrievalError
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.hybrid import NodesAdded
+from pointsman.retrieval.retrievers.hybrid import NodesAdded
 
 llama = pytest.importorskip("llama_index.core")
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pointsman.models import CachedEmbedder, DashScopeLLM, OpenAILLM, ScriptedLLM, default_embedder, load_embedder
     from pointsman.opening import open as open  # noqa: A004  (pointsman.open reads well)
     from pointsman.request import RegisteredStrategy, SearchOptions, SearchRequest, WorkspaceOptions
-    from pointsman.retrieval.base import BaseRetriever
     from pointsman.retrieval.compress import (
         BaseCompressor,
         ExtractiveCompressor,
@@ -50,11 +49,8 @@ if TYPE_CHECKING:
         lost_in_the_middle,
     )
     from pointsman.retrieval.diversity import Diversifier, mmr
-    from pointsman.retrieval.effort import Limits
     from pointsman.retrieval.fusion import fuse
-    from pointsman.retrieval.hybrid import SimpleHybridRetriever
-    from pointsman.retrieval.policy import Policy
-    from pointsman.retrieval.recommend import recommend
+    from pointsman.retrieval.policy import Limits, Policy
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.refuse import Refuser, Threshold
     from pointsman.retrieval.rerank import (
@@ -64,9 +60,12 @@ if TYPE_CHECKING:
         HTTPReranker,
         LLMReranker,
     )
-    from pointsman.retrieval.retrievers import KeywordRetriever, VectorRetriever
-    from pointsman.retrieval.router import BaseRouter, ContentRouter, LLMRouter, RouteDecision, SelectorRouter
-    from pointsman.retrieval.router_retriever import MultiIndexQueryEngine, MultiModalRetriever, RouterRetriever
+    from pointsman.retrieval.retrievers.base import BaseRetriever
+    from pointsman.retrieval.retrievers.hybrid import SimpleHybridRetriever
+    from pointsman.retrieval.retrievers.router import MultiIndexQueryEngine, MultiModalRetriever, RouterRetriever
+    from pointsman.retrieval.retrievers.single import KeywordRetriever, VectorRetriever
+    from pointsman.retrieval.routing.recommend import recommend
+    from pointsman.retrieval.routing.router import BaseRouter, ContentRouter, LLMRouter, RouteDecision, SelectorRouter
     from pointsman.retrieval.transform import (
         BaseTransformer,
         LLMDecomposer,
@@ -87,7 +86,7 @@ if TYPE_CHECKING:
     from pointsman.selector.rules import keyword_match_rule, query_length_rule, semantic_query_rule
     from pointsman.service import EnhancedRetrievalService
     from pointsman.settings import Settings
-    from pointsman.store.local.bm25 import BM25IndexManager
+    from pointsman.store.local.index_manager import BM25IndexManager
     from pointsman.strategies import (
         BaseRetrievalStrategy,
         BM25Strategy,
@@ -152,7 +151,7 @@ _HOMES = {
         "default_embedder",
         "load_embedder",
     ],
-    "pointsman.retrieval.base": ["BaseRetriever"],
+    "pointsman.retrieval.retrievers.base": ["BaseRetriever"],
     "pointsman.retrieval.compress": [
         "BaseCompressor",
         "ExtractiveCompressor",
@@ -164,9 +163,9 @@ _HOMES = {
     ],
     "pointsman.retrieval.diversity": ["Diversifier", "mmr"],
     "pointsman.retrieval.fusion": ["fuse"],
-    "pointsman.retrieval.hybrid": ["SimpleHybridRetriever"],
-    "pointsman.retrieval.policy": ["Policy"],
-    "pointsman.retrieval.recommend": ["recommend"],
+    "pointsman.retrieval.retrievers.hybrid": ["SimpleHybridRetriever"],
+    "pointsman.retrieval.policy": ["Limits", "Policy"],
+    "pointsman.retrieval.routing.recommend": ["recommend"],
     "pointsman.retrieval.refine": ["BaseRefiner"],
     "pointsman.retrieval.refuse": ["Refuser", "Threshold"],
     "pointsman.retrieval.rerank": [
@@ -176,9 +175,15 @@ _HOMES = {
         "HTTPReranker",
         "LLMReranker",
     ],
-    "pointsman.retrieval.retrievers": ["KeywordRetriever", "VectorRetriever"],
-    "pointsman.retrieval.router": ["BaseRouter", "ContentRouter", "LLMRouter", "RouteDecision", "SelectorRouter"],
-    "pointsman.retrieval.router_retriever": ["MultiIndexQueryEngine", "MultiModalRetriever", "RouterRetriever"],
+    "pointsman.retrieval.retrievers.single": ["KeywordRetriever", "VectorRetriever"],
+    "pointsman.retrieval.routing.router": [
+        "BaseRouter",
+        "ContentRouter",
+        "LLMRouter",
+        "RouteDecision",
+        "SelectorRouter",
+    ],
+    "pointsman.retrieval.retrievers.router": ["MultiIndexQueryEngine", "MultiModalRetriever", "RouterRetriever"],
     "pointsman.strategies": [
         "BM25Strategy",
         "BaseRetrievalStrategy",
@@ -195,7 +200,6 @@ _HOMES = {
         "VectorStrategy",
         "register_strategy",
     ],
-    "pointsman.retrieval.effort": ["Limits"],
     "pointsman.request": ["RegisteredStrategy", "SearchOptions", "SearchRequest", "WorkspaceOptions"],
     "pointsman.retrieval.transform": [
         "BaseTransformer",
@@ -218,7 +222,7 @@ _HOMES = {
     "pointsman.selector.rules": ["keyword_match_rule", "query_length_rule", "semantic_query_rule"],
     "pointsman.service": ["EnhancedRetrievalService"],
     "pointsman.settings": ["Settings"],
-    "pointsman.store.local.bm25": ["BM25IndexManager"],
+    "pointsman.store.local.index_manager": ["BM25IndexManager"],
     "pointsman.text.spelling": ["Speller"],
     "pointsman.types": [
         "Decision",

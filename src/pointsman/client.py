@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from pointsman.indexing import Progress as IndexingProgress
     from pointsman.ingest import FileLimits
     from pointsman.retrieval.policy import Policy
-    from pointsman.retrieval.recommend import Recommendation
+    from pointsman.retrieval.routing.recommend import Recommendation
     from pointsman.retrieval.source import IndexingTechnique
     from pointsman.store.local.collection import Verification
     from pointsman.types import Documents, TraceDetail
@@ -371,7 +371,7 @@ class Client:
         self, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None = None
     ) -> Recommendation:
         """Return the strategy that a question's wording suggests, among those usable in these datasets."""
-        from pointsman.retrieval.recommend import Recommendation
+        from pointsman.retrieval.routing.recommend import Recommendation
 
         parameters = [("query", sendable(Query.of(query).text)), *(("datasets", name) for name in _by_name(datasets))]
         reply = self._service.call(Request("GET", f"/api/retrieval/recommend_strategy?{urlencode(parameters)}"))
@@ -438,7 +438,7 @@ class Client:
     async def _route(
         self, mode: Mode, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None, strategy: str
     ) -> Routing:
-        from pointsman.retrieval.router import RouteDecision
+        from pointsman.retrieval.routing.router import RouteDecision
         from pointsman.selector.base import Fallback
         from pointsman.workspace import Routing
 

@@ -30,13 +30,13 @@ from pointsman.retrieval.background import (
     background_of,
     first_sentences,
 )
-from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.pool import DEPTH
 from pointsman.retrieval.reading import BACKGROUND_NOTE, USUAL_SIGMA, Reading
 from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.relevance import shipped
+from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.search import search_now
 from pointsman.retrieval.source import (
     SCRIPTS_NOTE,

@@ -19,13 +19,13 @@ from pointsman.request import SearchRequest
 from pointsman.retrieval.budget import Budget
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import METHODS
-from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.policy import Policy, measured
 from pointsman.retrieval.pool import DEPTH, LISTS
 from pointsman.retrieval.recipe import Recipe, by_name, method_for
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser
 from pointsman.retrieval.relevance import Relevance, shipped
+from pointsman.retrieval.retrievers.hybrid import TIMEOUT
 from pointsman.retrieval.search import search, unanswered
 from pointsman.retrieval.source import Source
 from pointsman.settings import TASKS, Settings
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from pointsman.protocols import LLM
     from pointsman.retrieval.dataset_calibration import Calibration
-    from pointsman.retrieval.effort import EffortName, Limits
-    from pointsman.retrieval.recommend import Recommendation
-    from pointsman.retrieval.router import BaseRouter
+    from pointsman.retrieval.policy import EffortName, Limits
+    from pointsman.retrieval.routing.recommend import Recommendation
+    from pointsman.retrieval.routing.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer
     from pointsman.types import Query
 
@@ -336,7 +336,7 @@ class Engine:
 
     def recommend(self, query: Query | str, sources: Sequence[Any]) -> Recommendation:
         """The strategy suggested by a question's wording, among those usable on these sources."""
-        from pointsman.retrieval.recommend import recommend
+        from pointsman.retrieval.routing.recommend import recommend
 
         lacking = {name: why for name in CHOSEN_BY_LOOK if (why := self.lack(name, sources)) is not None}
         return recommend(query, set(CHOSEN_BY_LOOK) - lacking.keys() or {"auto"}, why_not=lacking)

@@ -15,7 +15,7 @@ from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, parse_optional
 from pointsman.registry import STRATEGY_ALIASES
 from pointsman.retrieval.dispatch import Deadline
-from pointsman.retrieval.effort import EFFORTS, EffortName, Limits
+from pointsman.retrieval.policy import EFFORTS, EffortName, Limits
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.types import Query, check_top_k
 

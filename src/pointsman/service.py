@@ -13,11 +13,11 @@ from pointsman.models.base import as_embedder, names_for_people
 from pointsman.models.chosen import ChosenLLM, SettingsModels, model_for
 from pointsman.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.request import SearchRequest, ServiceOptions
-from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.foreign import ForeignRetriever
 from pointsman.retrieval.pool import LISTS
 from pointsman.retrieval.rerank.foreign import as_refiner
-from pointsman.retrieval.retrievers import VectorRetriever
+from pointsman.retrieval.retrievers.base import BaseRetriever
+from pointsman.retrieval.retrievers.foreign import ForeignRetriever
+from pointsman.retrieval.retrievers.single import VectorRetriever
 from pointsman.retrieval.source import Source
 from pointsman.settings import TASKS, Settings
 from pointsman.trace import Span, Trace
@@ -25,8 +25,8 @@ from pointsman.types import Hits, Query, check_top_k
 
 if TYPE_CHECKING:
     from pointsman.protocols import LLM, Embedder
-    from pointsman.retrieval.recommend import Recommendation
-    from pointsman.store.local.bm25 import BM25IndexManager
+    from pointsman.retrieval.routing.recommend import Recommendation
+    from pointsman.store.local.index_manager import BM25IndexManager
     from pointsman.types import Hit, Refusal, RetrievalContext
 
 
@@ -214,7 +214,7 @@ class EnhancedRetrievalService:
         has_method = {name: callable(getattr(store, name, None)) for name in ("sequence", "changes", "fetch", "search")}
         lists: dict[str, BaseRetriever] = {}
         if has_method["sequence"] and has_method["changes"] and has_method["fetch"]:
-            from pointsman.store.local.bm25 import BM25IndexManager
+            from pointsman.store.local.index_manager import BM25IndexManager
 
             settings = self.config
             self.bm25_manager = BM25IndexManager(

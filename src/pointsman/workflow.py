@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from pointsman.engine import Engine, Stages
 from pointsman.errors import InputError
 from pointsman.request import SearchOptions, SearchRequest
-from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.source import Source
 from pointsman.types import Query
 

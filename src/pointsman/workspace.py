@@ -36,7 +36,7 @@ from pointsman.retrieval.dataset_calibration import (
 )
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.policy import POLICY, Policy, measured, read_policy
-from pointsman.retrieval.router import ContentRouter
+from pointsman.retrieval.routing.router import ContentRouter
 from pointsman.retrieval.source import TECHNIQUES
 from pointsman.selector.heuristic import router_select
 from pointsman.settings import Settings
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from pointsman.indexing import IndexReport, Progress
     from pointsman.ingest import FileLimits
     from pointsman.protocols import LLM, Embedder
-    from pointsman.retrieval.recommend import Recommendation
-    from pointsman.retrieval.router import RouteDecision
+    from pointsman.retrieval.routing.recommend import Recommendation
+    from pointsman.retrieval.routing.router import RouteDecision
     from pointsman.retrieval.source import IndexingTechnique
     from pointsman.selector.heuristic import RouteChoice
     from pointsman.store.backend import Backend

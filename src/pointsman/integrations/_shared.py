@@ -10,7 +10,7 @@ from pointsman._twins import in_thread
 from pointsman.errors import InputError, ModelError, PointsmanError, UnmetNeedError
 from pointsman.models.base import BaseEmbedder, Progress
 from pointsman.retrieval.diversity import mmr
-from pointsman.retrieval.foreign import failed
+from pointsman.retrieval.retrievers.foreign import failed
 from pointsman.types import Document, Hit, Query, check_top_k
 
 if TYPE_CHECKING:

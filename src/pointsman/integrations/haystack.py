@@ -7,7 +7,7 @@ Needs ``pip install 'pointsman[haystack]'``.
 from __future__ import annotations
 
 from pointsman.errors import MissingDependencyError
-from pointsman.retrieval.foreign import ForeignRetriever
+from pointsman.retrieval.retrievers.foreign import ForeignRetriever
 
 try:
     from haystack_integrations.components.embedders.pointsman import PointsmanDocumentEmbedder, PointsmanTextEmbedder

@@ -40,7 +40,7 @@ from pointsman.integrations._shared import (
 )
 from pointsman.llm import BaseLLM, Completion, Usage
 from pointsman.models.base import EmbedFunction, as_embedder
-from pointsman.retrieval.foreign import ForeignRetriever
+from pointsman.retrieval.retrievers.foreign import ForeignRetriever
 from pointsman.types import Document, Hit, check_top_k
 
 try:

@@ -29,8 +29,8 @@ from pointsman.integrations._shared import (
     offline_reranker,
 )
 from pointsman.models.base import EmbedFunction, as_embedder
-from pointsman.retrieval.foreign import ForeignRetriever
 from pointsman.retrieval.fusion import fuse
+from pointsman.retrieval.retrievers.foreign import ForeignRetriever
 from pointsman.types import Document, Hit, Provenance, Query, Ranked, check_top_k
 
 try:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
 from pointsman.errors import InputError
 from pointsman.retrieval.pool import LISTS
@@ -26,6 +26,31 @@ from pointsman.retrieval.pool import LISTS
 if TYPE_CHECKING:
     from pointsman.retrieval.fusion import CosineSpread
     from pointsman.retrieval.pool import Pool
+
+
+EffortName = Literal["fast", "balanced", "thorough"]
+EFFORTS: Final[tuple[EffortName, ...]] = get_args(EffortName)
+"""The cost of ``auto``: only the lists; additions that gain at a few milliseconds; all additions that gain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ``auto`` may spend on a query beyond hybrid search, in place of a named effort.
+
+    Attributes:
+        milliseconds: for all additions together; None: no limit.
+
+    Raises:
+        InputError: a number is out of range.
+    """
+
+    milliseconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.milliseconds is not None and not (
+            isinstance(self.milliseconds, int | float) and self.milliseconds >= 0
+        ):
+            raise InputError(f"milliseconds of limits is a number from 0 up, or None, not {self.milliseconds!r:.80}")
 
 
 POLICY: Final = "policy"

@@ -11,9 +11,9 @@ from pointsman.errors import InputError, UnknownNameError
 from pointsman.retrieval.branches import Branch, RetrieverBranch, SourceBranch, unique_names
 from pointsman.retrieval.dataset_calibration import MOST_HITS
 from pointsman.retrieval.dispatch import Breaker
-from pointsman.retrieval.foreign import as_retriever
 from pointsman.retrieval.pool import DEPTH, LISTS, OWN
 from pointsman.retrieval.relevance import shipped
+from pointsman.retrieval.retrievers.foreign import as_retriever
 from pointsman.retrieval.source import Source
 from pointsman.types import Decision, Plan
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.reading import Reading
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.relevance import Relevance
-    from pointsman.retrieval.router import BaseRouter
+    from pointsman.retrieval.routing.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer, Lookup
 
 _NUMBERED: Final = re.compile(r".* \d+")  # the name of a variant's list

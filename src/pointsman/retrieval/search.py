@@ -137,7 +137,7 @@ class Pipeline:
         router, route_reason = self.recipe.router, ""
         routable = [source for source in self.recipe.sources.values() if isinstance(source, Source)]
         if router is not None and len(routable) > 1:
-            from pointsman.retrieval.router import RouteDecision
+            from pointsman.retrieval.routing.router import RouteDecision
 
             query = self.query
             call = Call(lambda: router.decide(query, routable), lambda: router.adecide(query, routable))

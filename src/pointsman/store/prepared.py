@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +13,7 @@ import numpy as np
 
 from pointsman._values import NUMBER, RESERVED, TEXTS, plain
 from pointsman.errors import CorruptStoreError, InputError
-from pointsman.text import query_tokens, repair
+from pointsman.text import repair
 from pointsman.types import Document, Metadata
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-MOST_TERMS: Final = 512
 _ID_BYTES: Final = 1024
 _DEEPEST: Final = 64
 _ALWAYS_RESERVED: Final = frozenset({"source", "title"})
@@ -214,25 +211,6 @@ def unreadable(id_: object, error: Exception) -> CorruptStoreError:
         f"the row of document {id_!r:.80} is damaged ({error!s:.200}); delete the document and add it again, or "
         "restore it from a backup"
     )
-
-
-def query_terms(text: str) -> dict[str, int]:
-    """Return the distinct tokens of a query with their counts; only the first 512, so that a pasted page stays cheap.
-
-    >>> query_terms("signal lamp, signals")
-    {'signal': 2, 'lamp': 1}
-    """
-    counts = Counter(query_tokens(text))
-    return dict(itertools.islice(counts.items(), MOST_TERMS))
-
-
-def idf(documents: int, holding: int) -> float:
-    """Return Lucene's idf of a word that ``holding`` of N documents contain: ln(1 + (N - n + 1/2) / (n + 1/2)).
-
-    >>> round(idf(10, 1), 3), round(idf(10, 0), 3)
-    (1.992, 3.091)
-    """
-    return math.log(1 + (documents - holding + 0.5) / (holding + 0.5))
 
 
 def directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> NDArray[np.float32]:

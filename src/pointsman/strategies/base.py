@@ -13,11 +13,11 @@ from pointsman.engine import Engine, Stages
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest
-from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.budget import Budget, MeteredLLM
-from pointsman.retrieval.foreign import as_retriever
-from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.pool import SCALES
+from pointsman.retrieval.retrievers.base import BaseRetriever
+from pointsman.retrieval.retrievers.foreign import as_retriever
+from pointsman.retrieval.retrievers.hybrid import TIMEOUT
 from pointsman.retrieval.source import Source
 from pointsman.settings import Settings
 from pointsman.types import Document, Hit, Hits, Query

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checka
 
 from pointsman._batched import batched
 from pointsman.errors import InputError, ModelError, UnmetNeedError
-from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.source import Source
 from pointsman.store.base import WORDS, Capability, Look, Store
 from pointsman.strategies.base import BaseRetrievalStrategy

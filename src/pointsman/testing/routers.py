@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pointsman._twins import wait_for
-from pointsman.retrieval.router import RouteDecision
+from pointsman.retrieval.routing.router import RouteDecision
 from pointsman.testing._shared import DOCUMENTS, TwinConformance, answering, is_name, is_number, refused
 from pointsman.types import Query
 
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
-    from pointsman.retrieval.router import BaseRouter
+    from pointsman.retrieval.routing.router import BaseRouter
 
 
 class RouterConformance(TwinConformance):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from pointsman.retrieval.effort import EffortName  # noqa: TC001  (pydantic reads it)
+from pointsman.retrieval.policy import EffortName  # noqa: TC001  (pydantic reads it)
 from pointsman.server.limits import Limits
 
 MAX_K: Final = 20

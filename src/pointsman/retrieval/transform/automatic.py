@@ -14,7 +14,7 @@ from pointsman.retrieval.transform.spelling import Corrector
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from pointsman.retrieval.effort import EffortName, Limits
+    from pointsman.retrieval.policy import EffortName, Limits
 
 PART_WEIGHT: Final = 0.5
 

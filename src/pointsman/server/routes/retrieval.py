@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from pointsman.citations import AnswerCheck
-    from pointsman.retrieval.recommend import Recommendation
+    from pointsman.retrieval.routing.recommend import Recommendation
     from pointsman.server.searching import Search
     from pointsman.server.state import State
     from pointsman.types import Explanation, RetrievalContext, Span, TraceDetail

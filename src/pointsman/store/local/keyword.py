@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import tantivy
 
 from pointsman.errors import InputError, PointsmanError, StoreError
+from pointsman.store.bm25 import idf, query_terms
 from pointsman.store.local.files import (
     collect_leftovers,
     directory_aside,
@@ -51,7 +52,6 @@ from pointsman.store.local.files import (
     room,
     store_error,
 )
-from pointsman.store.prepared import idf, query_terms
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ from pointsman.store.base import (
     Statistics,
     StoreInfo,
 )
+from pointsman.store.bm25 import idf, query_terms
 from pointsman.store.opensearch.queries import (
     BM25,
     DERIVED,
@@ -54,11 +55,9 @@ from pointsman.store.prepared import (
     direction,
     directions,
     edits,
-    idf,
     metadata_of,
     position,
     prepare,
-    query_terms,
     storable,
     unreadable,
 )

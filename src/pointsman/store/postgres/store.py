@@ -34,6 +34,7 @@ from pointsman.store.base import (
     Statistics,
     StoreInfo,
 )
+from pointsman.store.bm25 import query_terms
 from pointsman.store.postgres.statements import (
     DERIVED,
     EXACT_ROWS,
@@ -55,7 +56,6 @@ from pointsman.store.prepared import (
     metadata_of,
     position,
     prepare,
-    query_terms,
     storable,
     unreadable,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.models.base import as_embedder
 from pointsman.protocols import Key
-from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.source import Source
 from pointsman.store.base import BaseStore, Look
 from pointsman.types import Hit, Provenance, Query, check_top_k

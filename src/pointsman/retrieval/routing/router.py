@@ -22,7 +22,7 @@ import numpy as np
 from pointsman._twins import Twins, in_thread, wait_for
 from pointsman.errors import InputError, StoreError
 from pointsman.retrieval.fusion import CosineSpread
-from pointsman.retrieval.sketch import Sketch
+from pointsman.retrieval.routing.sketch import Sketch
 from pointsman.selector.base import BaseSelector, Fallback, SelectorResult, ToolMetadata
 from pointsman.types import Query
 

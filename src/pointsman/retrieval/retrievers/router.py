@@ -10,11 +10,11 @@ from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
 from pointsman.grammar import IMAGE as IMAGE_WORDS
 from pointsman.grammar import plain
-from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.candidates import RetrieverResults, hits_of, together
 from pointsman.retrieval.dispatch import Call, Deadline, Mode, Tasks, Threads, describe, run
-from pointsman.retrieval.foreign import as_retriever
-from pointsman.retrieval.hybrid import TIMEOUT
+from pointsman.retrieval.retrievers.base import BaseRetriever
+from pointsman.retrieval.retrievers.foreign import as_retriever
+from pointsman.retrieval.retrievers.hybrid import TIMEOUT
 from pointsman.selector.base import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
 from pointsman.types import Hit, Hits, Query, Span, Trace, check_top_k
 

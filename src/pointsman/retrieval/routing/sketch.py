@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.store.base import WORDS, Capability, Look, Scale
+from pointsman.store.bm25 import idf
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,10 +75,10 @@ class Sketch:
     def highest_idf(self) -> float:
         """The idf of a word in one document; it grows with the dataset, so BM25 scores of two datasets share no scale.
 
-        >>> round(lucene_idf(1, 10), 2), round(lucene_idf(1, 10_000), 2)
+        >>> round(idf(10, 1), 2), round(idf(10_000, 1), 2)
         (1.99, 8.8)
         """
-        return lucene_idf(1, max(_FEW, self.documents))
+        return idf(max(_FEW, self.documents), 1)
 
     def nearness(self, vector: NDArray[np.float32]) -> float:
         """The mean of the three best cosines."""
@@ -87,8 +87,3 @@ class Sketch:
         cosines = np.einsum("ij,j->i", self.vectors, vector)
         count = min(_VECTOR_MATCHES, len(cosines))
         return float(np.partition(cosines, -count)[-count:].mean())
-
-
-def lucene_idf(having: int, documents: int) -> float:
-    """Lucene's idf of a word that occurs in ``having`` of ``documents`` documents."""
-    return math.log(1 + (documents - having + 0.5) / (having + 0.5))

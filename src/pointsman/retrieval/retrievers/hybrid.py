@@ -16,14 +16,14 @@ from uuid import uuid4
 
 from pointsman._twins import async_twin, in_thread
 from pointsman.errors import CorruptStoreError, InputError, RetrievalError
-from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import Question, RetrieverBranch, ask, nothing_answered, unique_names
 from pointsman.retrieval.candidates import hits_of, together
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
-from pointsman.retrieval.foreign import ForeignRetriever, as_retriever
 from pointsman.retrieval.fusion import FusionMethod, fuse
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.pool import DEPTH
+from pointsman.retrieval.retrievers.base import BaseRetriever
+from pointsman.retrieval.retrievers.foreign import ForeignRetriever, as_retriever
 from pointsman.types import Document, Hit, Hits, Query, check_top_k
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class SimpleHybridRetriever(BaseRetriever):
     ``provenance`` holds rank and score in every list.
 
     Args:
-        retrievers: at least one, ours or of another library (see `pointsman.retrieval.foreign.ForeignRetriever`). A
-            single list of them is accepted too.
+        retrievers: at least one, ours or of another library (see
+            `pointsman.retrieval.retrievers.foreign.ForeignRetriever`). A single list of them is accepted too.
         names: the names of their lists; by default, their class names in words.
         fusion: a name of `pointsman.retrieval.fusion.METHODS`, or a user-defined function of that kind; RRF by
             default, since scores of foreign retrievers share no scale.
