@@ -85,7 +85,7 @@ def overhead(body: bytes, detail: Any) -> tuple[float, float]:
     with httpx.Client(transport=transport) as raw, Client("http://localhost", transport=transport) as client:
         asked = {"query": "what is asked", "k": 5, "trace": detail}
         ways: tuple[Callable[[], object], ...] = (
-            lambda: raw.post("http://localhost/api/retrieval/search", json=asked).json(),
+            lambda: raw.post("http://localhost/api/search", json=asked).json(),
             lambda: client.search("what is asked", trace=detail),
         )
         times = [[seconds(way) for way in ways] for _ in range(TURNS)]

@@ -89,7 +89,7 @@ def timed(served: Served, browser: Browser, queries: list[str], runs: int) -> tu
     for query in queries[:runs]:
         body = {"query": query, "refuse": False, "trace": "lists"}
         began = time.perf_counter()
-        status, _ = ask(connection, "POST", "/api/retrieval/search", body)
+        status, _ = ask(connection, "POST", "/api/search", body)
         bare.append((time.perf_counter() - began) * 1000)
         assert status == 200
         context = browser.new_context()  # nothing is cached

@@ -57,13 +57,11 @@ def main() -> None:
                 )
             waiting = half_open(address, options.half_open)
             began = time.perf_counter()
-            status, answer = served.request(
-                "POST", "/api/retrieval/search", {"query": "railway switch"}, {"X-API-Key": keys.own}
-            )
+            status, answer = served.request("POST", "/api/search", {"query": "railway switch"}, {"X-API-Key": keys.own})
             beside = time.perf_counter() - began
             for connection in waiting:
                 connection.close()
-            healthy = status == 200 and {hit["dataset"] for hit in answer["results"]} == {OWN}
+            healthy = status == 200 and {hit["dataset"] for hit in answer["hits"]} == {OWN}
             errors = [line for line in served.lines() if line["level"] in {"error", "critical"}]
             console.print(f"{len(verdicts)} requests in {took:.1f} s; errors in the log: {len(errors)}")
             console.print(

@@ -76,7 +76,7 @@ def requests(documents: int, seconds: float, chance: random.Random) -> bool:
                     queries = ["".join(chance.choices(COMMON, k=size)) for _ in range(count)]
                     began = time.perf_counter()
                     status, answer = served.post(
-                        "/api/retrieval/search_many", {"queries": queries, "strategy": strategy, "refuse": False}
+                        "/api/search_many", {"queries": queries, "strategy": strategy, "refuse": False}
                     )
                     took = time.perf_counter() - began
                     if status != 200:

@@ -45,7 +45,7 @@ from server_kit import Served, ask
 from store import clustered, passages, queries
 
 NAME = "passages"
-PATH = "/api/retrieval/search"
+PATH = "/api/search"
 SEQUENTIAL = 400  # searches one after another, of each kind
 TURN = 25  # of them at a stretch by the library, then by the service; the first two of each do not count
 CLIENTS = 64

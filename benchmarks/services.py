@@ -49,8 +49,8 @@ class Clients:
     def ids(self, service: Served, dataset: str, text: str) -> set[str]:
         """The ids that a search through a service finds."""
         body = {"query": text, "datasets": [dataset], "refuse": False, "k": 5}
-        status, answer = self.send(service, "POST", "/api/retrieval/search", body)
-        return {hit["id"] for hit in answer["results"]} if status == 200 else set()
+        status, answer = self.send(service, "POST", "/api/search", body)
+        return {hit["id"] for hit in answer["hits"]} if status == 200 else set()
 
 
 def write(clients: Clients, chance: random.Random, number: int) -> None:

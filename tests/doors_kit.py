@@ -166,10 +166,10 @@ def of_context(context: Any) -> Outcome:
     return Outcome(hits, context.refused is not None, context.plan.strategy, context.query.text)
 
 
-def of_dict(answer: Mapping[str, Any], hits: str, strategy: str) -> Outcome:
-    """The outcome that an answer in plain values is, by the names of its members."""
-    results = tuple((hit["dataset"], hit["id"], hit["score"], hit["text"]) for hit in answer[hits])
-    return Outcome(results, answer["refused"] is not None, answer[strategy], answer["query"])
+def of_dict(answer: Mapping[str, Any]) -> Outcome:
+    """The outcome that an answer in plain values is: every door has the same names."""
+    results = tuple((hit["dataset"], hit["id"], hit["score"], hit["text"]) for hit in answer["hits"])
+    return Outcome(results, answer["refused"] is not None, answer["strategy"], answer["query"])
 
 
 def outcome(ask: Callable[[], Any]) -> Outcome:
@@ -270,10 +270,10 @@ class World:
         return outcome(lambda: self.here.search_many(queries, asked.k, **asked.options())[2])
 
     def by_http(self, asked: Asked) -> Outcome:
-        body = {"query": asked.query, "k": asked.k, "use_rerank": asked.rerank, **asked.options("rerank")}
-        reply = self.http.post("/api/retrieval/search", json=body)
+        body = {"query": asked.query, "k": asked.k, **asked.options()}
+        reply = self.http.post("/api/search", json=body)
         if reply.status_code == 200:
-            return of_dict(reply.json(), "results", "strategy_used")
+            return of_dict(reply.json())
         assert reply.status_code < 500, reply.text
         return Outcome(error=reply.json()["error"])
 
@@ -291,7 +291,7 @@ class World:
         answer = result.structured_content
         assert answer is not None
         results = [{**hit, "id": hit["id"].removeprefix(f"{hit['dataset']}/")} for hit in answer["results"]]
-        return of_dict({**answer, "results": results, "query": answer["query"] or asked.query}, "results", "strategy")
+        return of_dict({**answer, "hits": results, "query": answer["query"] or asked.query})
 
     def by_command(self, asked: Asked) -> Outcome | None:
         if self.llm is not None:
@@ -300,7 +300,7 @@ class World:
 
         done = CliRunner().invoke(app, command(asked), env=self.environ)
         if done.exit_code == 0:
-            return of_dict(json.loads(done.stdout), "hits", "strategy")
+            return of_dict(json.loads(done.stdout))
         assert isinstance(done.exception, PointsmanError), done.output
         return Outcome(error=type(done.exception).__name__)
 
@@ -309,7 +309,7 @@ class World:
         program = [sys.executable, "-m", "pointsman", *command(asked)]
         done = subprocess.run(program, env={**os.environ, **self.environ}, capture_output=True, text=True, check=False)
         assert done.returncode in {0, 2}, done.stderr
-        return of_dict(json.loads(done.stdout), "hits", "strategy") if not done.returncode else Outcome(error="?")
+        return of_dict(json.loads(done.stdout)) if not done.returncode else Outcome(error="?")
 
 
 def command(asked: Asked) -> list[str]:

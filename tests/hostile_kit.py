@@ -119,7 +119,7 @@ class Attacks:
 
     def search(self, body: Any, **more: Any) -> bytes:
         """A search with this body."""
-        return self.request("POST", "/api/retrieval/search", body, **more)
+        return self.request("POST", "/api/search", body, **more)
 
     def all(self) -> list[Attack]:
         """All of them, each with a name of its own within its kind."""
@@ -176,7 +176,7 @@ class Attacks:
             "query": [None, 5, True, [], {}, ["a"], "a" * 4001, "道" * 4001],
             "k": [None, "5", 5.5, True, [5], 0, -1, 201, 2**31, 2**63, 10**30],
             "strategy": [None, 5, "", "nothing", "../bm25", "__import__('os')", "a" * 65, "bm25\n"],
-            "use_rerank": ["true", 1, []],
+            "rerank": ["true", 1, []],
             "refuse": ["no", 0.5],
             "effort": ["most", "", 5, None],
             "timeout": ["1", 0, -1, 601, 1e308, True],
@@ -192,7 +192,7 @@ class Attacks:
                 yield Attack("shape", shown, self.search({"query": "railway", name: value}), (422,))
         for name in ("more", "__proto__", "constructor", "__class__", "llm", "workspace", "K", "query ", "embedder"):
             yield Attack("shape", f"unknown name {name!r}", self.search({"query": "railway", name: {}}), (422,))
-        many = "/api/retrieval/search_many"
+        many = "/api/search_many"
         for number, queries in enumerate(([], "railway", [5], [None], ["a"] * 101, ["a" * 4001])):
             yield Attack("shape", f"queries {number}", self.request("POST", many, {"queries": queries}), (422,))
         for name, value in {
@@ -260,14 +260,12 @@ class Attacks:
         yield Attack("size", "body of 8 MB", self.search(b" " * 8_000_000), (413,))
         chunk = b"%x\r\n" % len(large) + large + b"\r\n0\r\n\r\n"
         chunked = [("Transfer-Encoding", "chunked"), ("Content-Type", "application/json")]
-        yield Attack(
-            "size", "chunked body", self.request("POST", "/api/retrieval/search", more=chunked) + chunk, (413,)
-        )
+        yield Attack("size", "chunked body", self.request("POST", "/api/search", more=chunked) + chunk, (413,))
         small = b"10\r\n" + b" " * 16 + b"\r\n"
-        made = self.request("POST", "/api/retrieval/search", more=chunked) + small * 65_000 + b"0\r\n\r\n"
+        made = self.request("POST", "/api/search", more=chunked) + small * 65_000 + b"0\r\n\r\n"
         yield Attack("size", "body in chunks of 16 bytes", made, (400, 413))  # or it takes too long
         for length in ("1000001", "99999999999", "999999999999999999"):
-            made = self.request("POST", "/api/retrieval/search", more=[("Content-Length", length), chunked[1]])
+            made = self.request("POST", "/api/search", more=[("Content-Length", length), chunked[1]])
             yield Attack("size", f"announces {length}", made, (413,))
         yield Attack("size", "policy", self.request("PUT", "/api/policy", large), (413,))
         several = [{"id": str(n), "text": "a"} for n in range(1001)]
@@ -365,9 +363,7 @@ class Attacks:
             yield Attack("id", f"GET {id_[:40]}", made, (400, 404, 422))
         for id_ in ("theirs-1", "../own-1", "nobody\r\nX-Injected: 1", "a" * 5000):
             for place in (THEIRS, "nothing"):
-                made = self.request(
-                    "POST", "/api/retrieval/explain", {"query": "railway", "document_id": id_, "dataset": place}
-                )
+                made = self.request("POST", "/api/explain", {"query": "railway", "document_id": id_, "dataset": place})
                 yield Attack("id", f"explain {id_[:30]!r} in {place}", made, (404, 422))
         for number, ids in enumerate((5, "own-1", [5], [None], [""], [["own-1"]], {"own-1": 1})):
             made = self.request("DELETE", f"/api/datasets/{OWN}/documents", {"ids": ids})
@@ -433,9 +429,9 @@ class Attacks:
                 body = {"query": "railway", "datasets": datasets}
                 if path == "explain":
                     body["document_id"] = "theirs-1"
-                requests.append(("POST", f"/api/retrieval/{path}", body))
-        requests.append(("POST", "/api/retrieval/search_many", {"queries": ["railway"], "datasets": [THEIRS]}))
-        requests.append(("POST", "/api/retrieval/route", {"query": "railway", "datasets": [THEIRS]}))
+                requests.append(("POST", f"/api/{path}", body))
+        requests.append(("POST", "/api/search_many", {"queries": ["railway"], "datasets": [THEIRS]}))
+        requests.append(("POST", "/api/route", {"query": "railway", "datasets": [THEIRS]}))
         for number, (method, target, value) in enumerate(requests):
             made = self.request(method, target, value)
             yield Attack("tenant", f"{number}: {method} {target}", made, (403, 404))
@@ -480,7 +476,7 @@ class Attacks:
             "PURGE",
             "M" * 200,
         ):
-            made = self.request(method, "/api/retrieval/search")
+            made = self.request(method, "/api/search")
             yield Attack("method", f"{method[:20]} search", made, (404, 405))
         for method in ("POST", "PUT", "DELETE", "PATCH", "TRACE", "BREW"):
             yield Attack("method", f"{method} me", self.request(method, "/api/me"), (404, 405))
@@ -563,7 +559,7 @@ class Attacks:
 
     def bodies(self) -> Iterator[Attack]:
         """Bodies that do not come as announced."""
-        short = self.request("POST", "/api/retrieval/search", more=[("Content-Type", "application/json")])
+        short = self.request("POST", "/api/search", more=[("Content-Type", "application/json")])
         for name, headers, body in (
             ("never comes", [("Content-Length", "20")], b""),
             ("ends early", [("Content-Length", "20")], b'{"query":'),
@@ -592,7 +588,7 @@ class Attacks:
     def protocol(self) -> Iterator[Attack]:
         """What is no HTTP, or two requests in the shape of one."""
         key = f"Authorization: Bearer {self._keys.own}\r\n".encode()
-        search = b"POST /api/retrieval/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + key
+        search = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + key
         hidden = b"DELETE /api/datasets/own HTTP/1.1\r\nHost: localhost\r\n" + key + b"\r\n"
         body = b'{"query": "railway"}'
         chunk = b"%x\r\n" % len(body) + body + b"\r\n"
@@ -795,6 +791,6 @@ def half_open(address: tuple[str, int], count: int) -> list[socket.socket]:
     found = []
     for number in range(count):
         connection = socket.create_connection(address, timeout=10)
-        connection.sendall(b"POST /api/retrieval/search HTTP/1.1\r\nHost: localhost\r\nX-%d: " % number)
+        connection.sendall(b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nX-%d: " % number)
         found.append(connection)
     return found

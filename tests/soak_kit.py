@@ -182,12 +182,12 @@ class Soak:
             return
         token = texts[0].partition(" ")[0]
         body = {"query": token, "datasets": [dataset], "k": 50, "refuse": False, "strategy": "bm25"}
-        status, answer = self._send("POST", "/api/retrieval/search", body)
+        status, answer = self._send("POST", "/api/search", body)
         if status != 200:
             if status == 507:
                 self._note(f"a search is answered with 507: {answer}")
             return
-        hits = {hit["id"]: hit["text"] for hit in answer["results"]}
+        hits = {hit["id"]: hit["text"] for hit in answer["hits"]}
         for found, text in hits.items():
             if text.startswith(f"{token} ") and text not in client.state.get((dataset, found), frozenset()):
                 self._note(f"wrong: {dataset}/{found} is back as {text!r:.60}")

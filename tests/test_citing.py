@@ -74,7 +74,7 @@ def test_every_citation_resolves_through_python_http_and_the_client(world: World
     options: dict[str, Any] = {"datasets": ["files"], "filters": {"source": name}, "refuse": False}
     answer = world.workspace.search("switch стрелка поезд 道岔", 100, **options)
     body = {"query": "switch стрелка поезд 道岔", "k": 100, **options}
-    results = world.http.post("/api/retrieval/search", json=body).raise_for_status().json()["results"]
+    results = world.http.post("/api/search", json=body).raise_for_status().json()["hits"]
     assert len(answer) == len(results) == world.workspace.dataset("files").count({"source": name}) > 0
     here = world.workspace.dataset("files").text(name, hash=answer.hits[0].citation.hash)
     there = world.http.get("/api/datasets/files/text", params={"source": name}).raise_for_status().json()
@@ -173,7 +173,7 @@ def test_an_answer_is_looked_up_through_http_as_in_python(world: World) -> None:
     quote = context.hits[1].text[-60:-9].strip()
     hits = [{"dataset": hit.dataset, "id": hit.id} for hit in context]
     answer = f'It says "{quote}" [2], "as [1] does", and has 7341 stations.'
-    found = world.http.post("/api/retrieval/verify", json={"answer": answer, "hits": hits}).raise_for_status().json()
+    found = world.http.post("/api/verify", json={"answer": answer, "hits": hits}).raise_for_status().json()
     assert found == json.loads(json.dumps(context.verify(answer).to_dict()))
     assert found["supported"] is False
     first = found["claims"][0]
@@ -191,13 +191,13 @@ def test_an_answer_is_looked_up_through_http_as_in_python(world: World) -> None:
     ],
 )
 def test_answers_that_cannot_be_looked_up(world: World, body: dict[str, Any], status: int) -> None:
-    assert world.http.post("/api/retrieval/verify", json=body).status_code == status
+    assert world.http.post("/api/verify", json=body).status_code == status
 
 
 def test_looking_up_an_answer_takes_no_longer_than_a_search(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     hits = [{"dataset": hit.dataset, "id": hit.id} for hit in world.workspace.search("switch", 1, refuse=False)]
     monkeypatch.setattr("pointsman.citations.perf_counter", itertools.count(step=60.0).__next__)
-    refused = world.http.post("/api/retrieval/verify", json={"answer": "40 trains.", "hits": hits})
+    refused = world.http.post("/api/verify", json={"answer": "40 trains.", "hits": hits})
     assert refused.status_code == 422
     assert "within 30 s; check a part of it" in refused.json()["detail"]
 

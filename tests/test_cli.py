@@ -138,7 +138,9 @@ def test_passages_have_the_size_that_is_asked_for(cli: Cli) -> None:
 def test_filters_strategies_and_explanations(indexed: Cli) -> None:
     found = indexed.json("search", "track", "--filter", 'language = "en" and kind in ["md", "txt"]', "--explain")
     assert {hit["metadata"]["kind"] for hit in found["hits"]} == {"md"}
-    assert [span["stage"] for span in found["trace"]] == [*("plan", "transform", "retrieve", "fuse", "fetch", "refuse")]
+    assert [span["stage"] for span in found["trace"]["spans"]] == [
+        *("plan", "transform", "retrieve", "fuse", "fetch", "refuse")
+    ]
     assert found["hits"][0]["provenance"][0]["source"] == "bm25"
     for strategy in ("bm25", "vector", "rrf", "z_score"):
         assert indexed.json("search", "track", "--strategy", strategy)["strategy"] == strategy
@@ -201,11 +203,11 @@ def test_what_was_searched_for_instead_is_said(indexed: Cli) -> None:
 
 def test_route_shows_three_decisions_and_one_without_a_workspace(indexed: Cli) -> None:
     found = indexed.json("route", "новости channel:tech после:2024-01-01")
-    assert found["router_select"] == {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
+    assert found["heuristic"] == {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
     assert found["strategy"]["recommended"] == "hybrid"
     assert found["datasets"]["chosen"] == ["notes"]
     alone = indexed.json("route", "дата создания", "--workspace", "nowhere")
-    assert alone["router_select"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
+    assert alone["heuristic"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
     assert alone["strategy"] is None
     assert alone["datasets"] is None
     assert "filters_or_mixed_signals" in indexed("route", "новости channel:tech после:2024-01-01").stdout

@@ -56,7 +56,7 @@ from pointsman.server import Limits, create_app
 from pointsman.server.keys import KeyStore
 from pointsman.settings import Settings
 from pointsman.testing import DOCUMENTS, WorkspaceConformance
-from pointsman.types import AddResult, Message, Plan, Refusal, RetrievalContext, Trace
+from pointsman.types import AddResult, Hit, Message, Plan, Refusal, RetrievalContext, Trace
 from pointsman.workflow import RetrievalWorkflow
 from serving import serving
 from test_conformance import after, instead, looping
@@ -639,9 +639,9 @@ def test_a_pickled_answer(client: Client) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rerank": CalibratedReranker()}, "rerank is True, False or None for a service, not a CalibratedReranker"),
+        ({"rerank": CalibratedReranker()}, "rerank cannot be sent to a service as a CalibratedReranker"),
         ({"refuse": 0.5}, "refuse is True, False, None or a refiner"),
-        ({"effort": Spending(milliseconds=5)}, "effort is sent by its name, and a Limits has none"),
+        ({"effort": Spending(milliseconds=5)}, "effort cannot be sent to a service as a Limits"),
         ({"effort": lambda: "fast"}, "no effort named"),
         ({"strategy": object()}, "strategy is a name"),
         ({"trace": "all"}, "trace is one of none, stages, lists, not 'all'"),
@@ -1134,7 +1134,7 @@ def hang(handler: Handler) -> None:
 
 KEPT = {"max_batch": 100, "max_documents": 1000, "max_body_bytes": 10**6, "max_request_chars": 40_000}
 ANSWER = RetrievalContext(Query("rail"), (), Plan(("rails",), "bm25", "asked for"), Trace()).to_dict(trace="stages")
-HIT = {"rank": 1, "id": "a", "score": 1.0, "dataset": "d", "title": "", "text": "t", "metadata": {}, "provenance": []}
+HIT = Hit(Document("a", "t"), 1.0, "d").to_dict(1)
 CUT = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n" + b" " * 100
 ECHO = f"Authorization: Bearer {KEY} \x00\x1b[31m\u202e"
 
@@ -1168,10 +1168,8 @@ CASES = {
     "a list": Case(says([]), ServiceError, "the service sent an invalid answer"),
     "null": Case(says("null"), ServiceError, "the service sent an invalid answer"),
     "an empty object": Case(says({}), ServiceError, "the service sent an invalid answer"),
-    "results of another kind": Case(says({**ANSWER, "results": 7}), ServiceError, "this is not an answer"),
-    "a score that is none": Case(
-        says({**ANSWER, "results": [{**HIT, "score": "high"}]}), ServiceError, "the score of 'a' is 'high'"
-    ),
+    "results of another kind": Case(says({**ANSWER, "hits": 7}), ServiceError, "this is not an answer"),
+    "a score that is none": Case(says({**ANSWER, "hits": [{**HIT, "score": "high"}]}), ServiceError, "score is 'high'"),
     "a nearest without a score": Case(
         says(
             {
@@ -1180,10 +1178,10 @@ CASES = {
             }
         ),
         ServiceError,
-        "the score of 'a' is None",
+        "score is None",
     ),
     "a document without id": Case(
-        says({**ANSWER, "results": [{**HIT, "id": ""}]}), ServiceError, "the service sent an invalid answer"
+        says({**ANSWER, "hits": [{**HIT, "id": ""}]}), ServiceError, "the service sent an invalid answer"
     ),
     "500": Case(
         problem("internal", 500, "see the log"),
@@ -1243,7 +1241,7 @@ CASES = {
     "the key in a page": Case(says(" " * 80 + ECHO, 500, "text/html"), ServiceError, r"Bearer \[key\]"),
     "the key as JSON": Case(says(ECHO), ServiceError, r"Bearer \[key\]"),
     "the key as a score": Case(
-        says({**ANSWER, "results": [{**HIT, "score": ECHO}]}), ServiceError, r"\[key\]", in_data=True
+        says({**ANSWER, "hits": [{**HIT, "score": ECHO}]}), ServiceError, r"\[key\]", in_data=True
     ),
     "the key as an id": Case(says({}, 500, X_Request_Id=KEY), ServiceError, r"request \[key\]"),
 }
@@ -1346,9 +1344,12 @@ def test_deletions_are_not_repeated_blindly(hostile: Hostile, impatient: Client)
         ({"documents": 1, "in_keyword_index": 1, "in_vector_index": -1, "problems": []}, lambda c, r: r.verify()),
         ({"answers": []}, lambda client, rails: client.search_many(["rail"])),
         ({"answers": [7]}, lambda client, rails: client.search_many(["rail"])),
-        ({"strategy": None}, lambda client, rails: client.plan([rails])),
         (
-            {"strategy": {"recommended": "x", "reason": "y"}, "datasets": {"chosen": ["b"]}},
+            {"query": "x", "heuristic": {"route": "bm25", "reasons": []}, "plan": None, "decision": None},
+            lambda client, rails: client.plan([rails]),
+        ),
+        (
+            {"plan": {"strategy": "x", "reason": "y"}, "decision": {"datasets": ["b"]}},
             lambda c, r: c.route("x", [r]),
         ),
         ([], lambda client, rails: client.route("rail", [rails])),
@@ -1370,7 +1371,7 @@ def test_limits_and_explanations_are_checked_too(hostile: Hostile, impatient: Cl
             impatient.search_many(["rail"])
     hostile.will(says(ANSWER), says({"verdict": "it is"}))
     context = impatient.search("rail")
-    with pytest.raises(ServiceError, match="this is not an explanation"):
+    with pytest.raises(ServiceError, match="sent an invalid explanation"):
         context.explain("a")
 
 
@@ -1475,7 +1476,7 @@ def test_the_key_does_not_follow_a_redirect(hostile: Hostile) -> None:
     other = Hostile()
     try:
         other.will(says(ANSWER))
-        hostile.will(says("", 307, Location=f"{other.url}/api/retrieval/search"))
+        hostile.will(says("", 307, Location=f"{other.url}/api/search"))
         with Client(hostile.url, KEY) as client, pytest.raises(ServiceError, match="redirects"):
             client.search("rail")
         assert not other.asked
@@ -1496,7 +1497,7 @@ def test_an_address_with_a_path(hostile: Hostile) -> None:
     with Client(f"{hostile.url}/pointsman/") as client:
         client.search("rail")
     (asked,) = hostile.asked
-    assert asked.path == "/pointsman/api/retrieval/search"
+    assert asked.path == "/pointsman/api/search"
     assert "Authorization" not in asked.headers
     assert json.loads(asked.body)["trace"] == "stages"
 

@@ -385,13 +385,13 @@ def test_while_a_file_of_faiss_is_away_the_others_are_searched_and_the_answer_sa
         assert any("orders" in note for note in asked.degraded)
         with serving(create_app(workspace)) as address, httpx.Client(base_url=address, timeout=60) as client:
             answers = [
-                client.post("/api/retrieval/search", json={"query": "steam engine lamp", "refuse": False}),
+                client.post("/api/search", json={"query": "steam engine lamp", "refuse": False}),
                 client.get("/api/datasets"),
                 client.get("/api/datasets/orders"),
-                client.post("/api/retrieval/search", json={"query": "steam", "datasets": ["orders"]}),
+                client.post("/api/search", json={"query": "steam", "datasets": ["orders"]}),
             ]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 503]
-        assert {hit["dataset"] for hit in answers[0].json()["results"]} == {"rails"}
+        assert {hit["dataset"] for hit in answers[0].json()["hits"]} == {"rails"}
         assert [about["problem"] for about in answers[1].json()["datasets"]] == ["StoreUnavailableError", None]
         assert all(str(tmp_path) not in answer.text for answer in answers)
     for command in ("datasets", "status"):

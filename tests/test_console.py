@@ -712,7 +712,7 @@ def test_problems_are_told_with_their_request(
                 "instance": "urn:request:abc123"}  # fmt: skip
     shared.expected = {status}
     page.route(
-        "**/api/retrieval/stream",
+        "**/api/stream",
         lambda route: route.fulfill(status=status, json=document, content_type="application/problem+json"),
     )
     page.goto(site.url("ask", q="signal"))
@@ -723,7 +723,7 @@ def test_problems_are_told_with_their_request(
     assert "the log says more" in told
     assert "abc123" in told
     assert page.locator("svg.railway.phase-failed").count() == 1
-    page.unroute("**/api/retrieval/stream")
+    page.unroute("**/api/stream")
     page.click("text=Try again")
     page.locator(".hit").first.wait_for()
 
@@ -732,7 +732,7 @@ def test_too_many_requests_wait_as_long_as_asked(page: Page, shared: Watched, si
     document = {"type": "/problems/too-many-requests", "title": "x", "status": 429, "detail": "slower"}
     shared.expected = {429}
     page.route(
-        "**/api/retrieval/stream",
+        "**/api/stream",
         lambda route: route.fulfill(status=429, json=document, headers={"Retry-After": "1"}),
     )
     page.goto(site.url("ask", q="signal"))
@@ -740,25 +740,25 @@ def test_too_many_requests_wait_as_long_as_asked(page: Page, shared: Watched, si
     again.wait_for()
     assert again.is_disabled()
     page.locator("text=in 1 second").wait_for()
-    page.unroute("**/api/retrieval/stream")
+    page.unroute("**/api/stream")
     page.locator(".main .problem button:enabled").click()
     page.locator(".hit").first.wait_for()
 
 
 def test_strange_and_broken_answers_are_told(page: Page, shared: Watched, site: Site) -> None:
     shared.expected = {502}
-    page.route("**/api/retrieval/stream", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
+    page.route("**/api/stream", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
     page.goto(site.url("ask", q="signal"))
     page.locator(".problem[data-slug=strange]").wait_for()
-    page.unroute("**/api/retrieval/stream")
+    page.unroute("**/api/stream")
     torn = 'event: plan\ndata: {"strategy":"hybrid","datasets":["rails"],"reason":"asked for"}\n\nevent: bran'
-    page.route("**/api/retrieval/stream", lambda route: route.fulfill(body=torn, content_type="text/event-stream"))
+    page.route("**/api/stream", lambda route: route.fulfill(body=torn, content_type="text/event-stream"))
     page.click("text=Try again")
     page.locator(".problem[data-slug=interrupted]").wait_for()
     assert drawn(page).locator("[data-branch=rails].failed").count() == 1
-    page.unroute("**/api/retrieval/stream")
+    page.unroute("**/api/stream")
     problem = 'event: problem\ndata: {"type":"/problems/unavailable","title":"x","status":503,"detail":"later"}\n\n'
-    page.route("**/api/retrieval/stream", lambda route: route.fulfill(body=problem, content_type="text/event-stream"))
+    page.route("**/api/stream", lambda route: route.fulfill(body=problem, content_type="text/event-stream"))
     page.click("text=Try again")
     page.locator(".problem[data-slug=unavailable] >> text=later").wait_for()
 

@@ -287,7 +287,7 @@ def test_the_proxy_lets_through_what_the_service_takes() -> None:
     assert headers is not None
     assert int(headers[1]) * 1024 >= limits.max_url_bytes + 1000
     locations = dict(re.findall(r"location (?:[=~] )?(\S+) \{\n(.*?)\n    \}", NGINX, re.DOTALL))
-    stream, ingest = locations["/api/retrieval/stream"], locations["^/api/datasets/[^/]+/documents$"]
+    stream, ingest = locations["/api/stream"], locations["^/api/datasets/[^/]+/documents$"]
     assert "proxy_buffering off;" in stream
     for directive in ("client_max_body_size 0;", "proxy_request_buffering off;", "proxy_buffering off;"):
         assert directive in ingest
@@ -307,7 +307,7 @@ def test_paths_of_the_proxy_and_the_pages_are_routes(tmp_path: Path) -> None:
     with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as workspace:
         description = inner(create_app(workspace)).openapi()
     paths = {re.sub(r"\{\w+\}", "NAME", path) for path in description["paths"]} | {PATH}
-    for path in ("/api/retrieval/stream", "/api/datasets/NAME/documents", "/metrics", "/health", "/ready", "/api/me"):
+    for path in ("/api/stream", "/api/datasets/NAME/documents", "/metrics", "/health", "/ready", "/api/me"):
         assert path in paths
         assert path in PAGE
     for path in re.findall(r"`(/(?:api|mcp|health|ready|metrics)[\w/]*)`", PAGE):

@@ -95,7 +95,7 @@ class TestTheOfflineReranker:
     def test_it_is_not_said_to_have_reranked_what_it_leaves(self, workspace: Workspace, strategy: Any) -> None:
         answer = workspace.search("railway switch", 4, strategy=strategy)
         assert not answer.reranked
-        assert not answer.to_dict()["reranking_applied"]
+        assert not answer.to_dict()["reranked"]
         decision = next(one for one in answer.plan.decisions if one.what == "rerank")
         assert decision.value == "none"
         assert decision.reason

@@ -325,5 +325,7 @@ def test_m1_it_survives_the_wire(workspace: Workspace, text: str) -> None:
     assert again.hits == answer.hits
     assert again.refused == answer.refused
     assert again.confidence == answer.confidence
-    older = {**form, "results": [{k: v for k, v in hit.items() if k != "relevance"} for hit in form["results"]]}
-    assert {hit.relevance for hit in RetrievalContext.from_dict(older)} <= {None}
+    if form["hits"]:
+        incomplete = {**form, "hits": [{k: v for k, v in hit.items() if k != "relevance"} for hit in form["hits"]]}
+        with pytest.raises(InputError, match="relevance"):
+            RetrievalContext.from_dict(incomplete)

@@ -300,9 +300,9 @@ def test_a_search_finds_explains_and_says_why(workspace: pointsman.Workspace) ->
     assert why["rank"] == 1
     assert {"bm25", "vector"} <= {step["source"] for step in why["steps"]}
     where = answer(call(server, "route", query="switch tracks"))
-    assert "railway" in {choice["dataset"] for choice in where["datasets"]}
-    assert where["strategy"] == "hybrid"
-    assert where["look"] in {"bm25", "dense", "hybrid"}
+    assert "railway" in where["decision"]["datasets"]
+    assert where["plan"]["strategy"] == "hybrid"
+    assert where["heuristic"]["route"] in {"bm25", "dense", "hybrid"}
 
 
 def test_an_answer_in_which_nothing_is_relevant_says_so(workspace: pointsman.Workspace) -> None:
@@ -425,7 +425,7 @@ def test_numbers_are_those_that_json_has(score: float | None, sent: float | None
         ("search", {"query": "x", "k": "5"}, ["'k'", "integer", "not '5'"]),
         ("search", {"query": "x", "k": True}, ["'k'", "integer"]),
         ("search", {"query": "x", "max_chars": 10**9}, ["'max_chars'", str(MAX_CHARS)]),
-        ("search", {"query": "x", "dataset": "railway"}, ["'dataset' is not an argument of search", "datasets, k"]),
+        ("search", {"query": "x", "dataset": "railway"}, ["'dataset' is not an argument of search", "k, strategy"]),
         ("search", {"query": "x", "datasets": "railway"}, ["'datasets'", "list"]),
         ("search", {"query": "x", "datasets": []}, ["'datasets'", "at least 1"]),
         ("search", {"query": "x", "datasets": ["nope"]}, ["'nope'", "known: hostile, railway, secret"]),
@@ -494,8 +494,8 @@ def test_what_went_wrong_here_is_told_to_the_log_alone(
         server = create_server(opened)
         half = call(server, "search", query="train", datasets=["railway"])
         assert answer(half)["results"], "words are found without the embedder"
-        assert answer(half)["incomplete"]
-        assert answer(half)["incomplete"] == ["railway"]
+        assert answer(half)["degraded"]
+        assert answer(half)["degraded"] == ["railway"]
         none = told(call(server, "search", query="train", strategy="vector"))
 
         def fail(*_: Any, **__: Any) -> None:
@@ -576,7 +576,7 @@ def test_a_search_takes_no_longer_than_the_settings_say(folder: Path, caplog: py
     with slowly(folder) as here:
         server = create_server(here.workspace, settings=Settings(timeout=0.3))
         result = answer(call(server, "search", query="slow train", datasets=["railway"]))
-    assert result["incomplete"] == ["railway"]
+    assert result["degraded"] == ["railway"]
     assert "no answer within 0." in caplog.text
 
 

@@ -280,7 +280,7 @@ def test_a_grep_that_takes_too_long_says_so(server: Server[Any], monkeypatch: py
     monkeypatch.setattr("pointsman.integrations.mcp.reading.SECONDS", -1.0)
     cut_short = answer(call(server, "grep", pattern="one"))
     assert (cut_short["matches"], cut_short["more"]) == ([], True)
-    assert cut_short["incomplete"] == ["more", "notes"]
+    assert cut_short["degraded"] == ["more", "notes"]
 
 
 def test_a_grep_stops_within_a_document_whose_matches_are_all_empty(

@@ -91,7 +91,7 @@ def problem(answer: httpx.Response, status: int, slug: str) -> dict[str, Any]:
 # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_search_answers_in_the_seeds_shape(client: httpx.Client, workspace: pointsman.Workspace) -> None:
+def test_the_retrieval_api_answers_in_its_own_names(client: httpx.Client, workspace: pointsman.Workspace) -> None:
     """I7, to the letter."""
     asked = {"query": "railway switch", "k": 3, "strategy": "auto", "use_rerank": True, "filters": {"lang": "en"}}
     found = valid(client, client.post("/api/retrieval/search", json=asked))
@@ -107,32 +107,34 @@ def test_search_answers_in_the_seeds_shape(client: httpx.Client, workspace: poin
     assert found["strategy_used"] == same.plan.strategy
     assert found["results"][0]["text"] == same.hits[0].text
     assert found["trace"] is None
+    ours = client.post("/api/search", json={**asked, "use_rerank": None} | {"rerank": True}).json()
+    assert "use_rerank" in ours["detail"], "the names of the retrieval API are not ours"
 
 
 def test_search_without_reranking(client: httpx.Client) -> None:
-    asked = {"query": "railway", "use_rerank": False, "strategy": "rrf", "datasets": ["notes"]}
-    found = valid(client, client.post("/api/retrieval/search", json=asked))
-    assert (found["reranking_applied"], found["strategy_used"]) == (False, "rrf")
-    assert found["performance"]["strategy_confidence"] == 1.0  # nobody has chosen
+    asked = {"query": "railway", "rerank": False, "strategy": "rrf", "datasets": ["notes"]}
+    found = valid(client, client.post("/api/search", json=asked))
+    assert (found["reranked"], found["strategy"]) == (False, "rrf")
+    assert found["strategy_confidence"] == 1.0  # nobody has chosen
 
 
 @pytest.mark.parametrize("detail", ["none", "stages", "lists"])
 def test_a_trace_on_request(client: httpx.Client, detail: str) -> None:
     asked = {"query": "railway", "trace": detail, "datasets": ["notes"]}
-    trace = valid(client, client.post("/api/retrieval/search", json=asked))["trace"]
+    trace = valid(client, client.post("/api/search", json=asked))["trace"]
     if detail == "none":
         assert trace is None
     else:
         assert {"plan", "retrieve", "fuse"} <= {span["stage"] for span in trace["spans"]}
-        assert ("records" in trace) == (detail == "lists")
+        assert (trace["records"] is not None) == (detail == "lists")
 
 
 def test_a_refusal_names_the_nearest_and_can_be_passed_over(client: httpx.Client) -> None:
     asked = {"query": "xylophone zeppelin quartz", "datasets": ["words"]}
-    found = valid(client, client.post("/api/retrieval/search", json=asked))
-    assert found["results"] == []
-    other = valid(client, client.post("/api/retrieval/search", json={**asked, "query": "railway", "refuse": False}))
-    assert [hit["id"] for hit in other["results"]] == ["one"]
+    found = valid(client, client.post("/api/search", json=asked))
+    assert found["hits"] == []
+    other = valid(client, client.post("/api/search", json={**asked, "query": "railway", "refuse": False}))
+    assert [hit["id"] for hit in other["hits"]] == ["one"]
 
 
 @pytest.mark.parametrize(
@@ -159,22 +161,22 @@ def test_a_refusal_names_the_nearest_and_can_be_passed_over(client: httpx.Client
 def test_what_cannot_be_searched_is_said(
     client: httpx.Client, change: dict[str, Any], status: int, slug: str, told: str
 ) -> None:
-    answer = client.post("/api/retrieval/search", json={"query": "railway", **change})
+    answer = client.post("/api/search", json={"query": "railway", **change})
     assert told in problem(answer, status, slug)["detail"]
 
 
 def test_many_questions_get_an_answer_each(client: httpx.Client) -> None:
     asked = {"queries": ["railway", "tea", "道岔"], "k": 1, "datasets": ["notes"]}
-    found = valid(client, client.post("/api/retrieval/search_many", json=asked))
+    found = valid(client, client.post("/api/search_many", json=asked))
     assert [answer["query"] for answer in found["answers"]] == asked["queries"]
-    assert found["answers"][1]["results"][0]["id"] == "tea"
-    too_many = client.post("/api/retrieval/search_many", json={"queries": ["a"] * 5})
+    assert found["answers"][1]["hits"][0]["id"] == "tea"
+    too_many = client.post("/api/search_many", json={"queries": ["a"] * 5})
     assert "4" in problem(too_many, 422, "invalid-input")["detail"]
 
 
 def events(client: httpx.Client, asked: dict[str, Any]) -> list[tuple[str, Any]]:
     found = []
-    with client.stream("POST", "/api/retrieval/stream", json=asked) as answer:
+    with client.stream("POST", "/api/stream", json=asked) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         for part in "".join(answer.iter_text()).strip().split("\n\n"):
@@ -191,15 +193,15 @@ def test_a_streamed_search_tells_plan_branches_stages_and_the_answer(client: htt
     assert names.index("plan") < names.index("branch") < len(names) - 1
     branches = [data["detail"].partition(":")[0] for name, data in found if name == "branch"]
     assert sorted(branches) == ["notes", "words"]
-    whole = client.post("/api/retrieval/search", json=asked).json()
+    whole = client.post("/api/search", json=asked).json()
     last = found[-1][1]
-    assert last["results"] == whole["results"]
+    assert last["hits"] == whole["hits"]
     stages = [data["stage"] for name, data in found if name in {"stage", "branch"}]
     assert sorted(stages) == sorted(span["stage"] for span in last["trace"]["spans"])
 
 
 def test_a_streamed_search_that_cannot_be_done_has_its_own_status(client: httpx.Client) -> None:
-    problem(client.post("/api/retrieval/stream", json={"query": "x", "datasets": ["nowhere"]}), 404, "not-found")
+    problem(client.post("/api/stream", json={"query": "x", "datasets": ["nowhere"]}), 404, "not-found")
 
 
 @pytest.mark.parametrize(
@@ -231,26 +233,26 @@ def test_the_seeds_recommendation_where_there_is_a_model(tmp_path: Path) -> None
 
 def test_routing_tells_three_decisions(client: httpx.Client) -> None:
     """H5."""
-    found = valid(client, client.post("/api/retrieval/route", json={"query": "дата создания"}))
-    assert found["router_select"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
-    assert found["strategy"]["recommended"]
-    assert set(found["datasets"]["chosen"]) <= {"notes", "words"}
+    found = valid(client, client.post("/api/route", json={"query": "дата создания"}))
+    assert found["heuristic"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
+    assert found["plan"]["strategy"]
+    assert set(found["decision"]["datasets"]) <= {"notes", "words"}
 
 
 def test_explaining_a_hit_and_a_miss(client: httpx.Client) -> None:
     asked = {"query": "railway switch", "k": 1, "datasets": ["notes"]}
-    hit = valid(client, client.post("/api/retrieval/explain", json={**asked, "document_id": "switch"}))
+    hit = valid(client, client.post("/api/explain", json={**asked, "document_id": "switch"}))
     assert (hit["rank"], hit["dataset"]) == (1, "notes")
-    assert hit["answer"]["results"][0]["id"] == "switch"
-    miss = valid(client, client.post("/api/retrieval/explain", json={**asked, "document_id": "tea"}))
+    assert hit["answer"]["hits"][0]["id"] == "switch"
+    miss = valid(client, client.post("/api/explain", json={**asked, "document_id": "tea"}))
     assert miss["rank"] is None
     assert miss["verdict"]
-    unknown = client.post("/api/retrieval/explain", json={**asked, "document_id": "tea", "dataset": "nowhere"})
+    unknown = client.post("/api/explain", json={**asked, "document_id": "tea", "dataset": "nowhere"})
     problem(unknown, 404, "not-found")
 
 
 def test_strategies_say_what_they_lack(client: httpx.Client) -> None:
-    found = {one["name"]: one for one in valid(client, client.get("/api/retrieval/strategies"))["strategies"]}
+    found = {one["name"]: one for one in valid(client, client.get("/api/strategies"))["strategies"]}
     assert found["auto"]["usable"]
     assert "language model" in found["hyde"]["why_not"]
     assert found["sparse"]["usable"]  # by the weights of BM25
@@ -259,10 +261,10 @@ def test_strategies_say_what_they_lack(client: httpx.Client) -> None:
 
 def test_strategies_of_an_empty_workspace(tmp_path: Path) -> None:
     with serving(create_app(pointsman.open(tmp_path, embedder=HashingEmbedder()))) as address:
-        found = httpx.get(f"{address}/api/retrieval/strategies").json()["strategies"]
+        found = httpx.get(f"{address}/api/strategies").json()["strategies"]
         assert [one["name"] for one in found if one["usable"]] == ["auto"]
-        answer = httpx.post(f"{address}/api/retrieval/search", json={"query": "railway"})
-        assert (answer.status_code, answer.json()["results"]) == (200, [])
+        answer = httpx.post(f"{address}/api/search", json={"query": "railway"})
+        assert (answer.status_code, answer.json()["hits"]) == (200, [])
         asked = {"query": "compare tea and coffee"}
         answer = httpx.get(f"{address}/api/retrieval/recommend_strategy", params=asked)
         assert answer.json()["recommended_strategy"] == "decomposition"
@@ -275,7 +277,7 @@ def asked_with(tmp_path: Path, settings: Settings, asked: dict[str, Any]) -> dic
     space = pointsman.open(tmp_path, embedder=HashingEmbedder())
     space.dataset("notes").add(documents())
     with serving(create_app(space, settings=settings)) as address:
-        found: dict[str, Any] = httpx.post(f"{address}/api/retrieval/search", json=asked).json()
+        found: dict[str, Any] = httpx.post(f"{address}/api/search", json=asked).json()
     return found
 
 
@@ -283,14 +285,14 @@ def test_settings_say_what_a_request_leaves_open(tmp_path: Path) -> None:
     """I6."""
     settings = Settings(default_retrieval_strategy="bm25", enable_reranker_by_default=False)
     found = asked_with(tmp_path, settings, {"query": "railway switch"})
-    assert (found["strategy_used"], found["reranking_applied"]) == ("bm25", False)
+    assert (found["strategy"], found["reranked"]) == ("bm25", False)
 
 
 def test_the_look_of_the_query_decides_where_that_is_set(tmp_path: Path) -> None:
     """I5 over I7: a comparison is taken apart, with the rule's own confidence."""
     found = asked_with(tmp_path, Settings(policy="heuristic"), {"query": "compare tea and railway switch"})
-    assert found["strategy_used"] == "decomposition"
-    assert found["performance"]["strategy_confidence"] == 0.9
+    assert found["strategy"] == "decomposition"
+    assert found["strategy_confidence"] == 0.9
 
 
 # ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -471,10 +473,10 @@ def test_a_policy_is_kept_used_and_dropped(client: httpx.Client) -> None:
     kept = client.put("/api/policy", json={"name": "ours", "strategy": "vector"})
     assert valid(client, kept)["policy"]["strategy"] == "vector"
     asked = {"query": "railway", "datasets": ["notes"]}
-    assert client.post("/api/retrieval/search", json=asked).json()["strategy_used"] == "vector"
+    assert client.post("/api/search", json=asked).json()["strategy"] == "vector"
     problem(client.put("/api/policy", json={"vector_weight": -1}), 422, "invalid-input")
     assert valid(client, client.delete("/api/policy")) == {"policy": None}
-    assert client.post("/api/retrieval/search", json=asked).json()["strategy_used"] == "hybrid"
+    assert client.post("/api/search", json=asked).json()["strategy"] == "hybrid"
 
 
 @pytest.mark.parametrize(
@@ -515,8 +517,8 @@ def test_an_unknown_query_parameter_is_told_of(client: httpx.Client, path: str, 
     ("path", "field", "told"),
     [
         ("/api/retrieval/search", "rerank", "no field 'rerank' here; did you mean 'use_rerank'?"),
-        ("/api/retrieval/search_many", "filter", "no field 'filter' here; did you mean 'filters'?"),
-        ("/api/retrieval/search", "top_k", "no field 'top_k' here; known: k, strategy"),
+        ("/api/search_many", "filter", "no field 'filter' here; did you mean 'filters'?"),
+        ("/api/search", "top_k", "no field 'top_k' here; known: k, strategy"),
     ],
 )
 def test_an_unknown_field_is_told_of(client: httpx.Client, path: str, field: str, told: str) -> None:
@@ -533,7 +535,7 @@ def test_head_is_answered_as_get_without_the_body(client: httpx.Client, path: st
     assert head.headers["content-type"] == get.headers["content-type"]
     if path != "/metrics":
         assert head.headers["content-length"] == get.headers["content-length"] == str(len(get.content))
-    assert client.head("/api/retrieval/search").status_code == 405
+    assert client.head("/api/search").status_code == 405
     assert 'method="HEAD",route="/health",status="200"' in client.get("/metrics").text or path != "/health"
 
 
@@ -550,8 +552,8 @@ def test_one_damaged_dataset_does_not_hide_the_others(tmp_path: Path) -> None:
         found = {one["name"]: one for one in client.get("/api/datasets").json()["datasets"]}
         assert found["good"]["problem"] is None
         assert found["bad"]["problem"]
-        answer = client.post("/api/retrieval/search", json={"query": "railway switch", "datasets": ["good"]})
-        assert answer.json()["results"][0]["id"] == "switch"
+        answer = client.post("/api/search", json={"query": "railway switch", "datasets": ["good"]})
+        assert answer.json()["hits"][0]["id"] == "switch"
 
 
 # ── what does not leave the server ───────────────────────────────────────────────────────────────────────────────────
@@ -570,14 +572,14 @@ def test_no_answer_names_a_folder_of_the_server(tmp_path: Path) -> None:
     (folder / "work" / "datasets" / "broken" / "documents.sqlite").write_bytes(b"noise" * 1000)
     with serving(create_app(pointsman.open(folder / "work", embedder=HashingEmbedder()))) as address:
         asked = {"query": "railway switch", "refuse": False, "trace": "lists"}
-        answer = httpx.post(f"{address}/api/retrieval/search", json=asked)
-        assert {hit["id"] for hit in answer.json()["results"]} >= {"own"}
-        assert [hit["metadata"]["source"] for hit in answer.json()["results"] if hit["dataset"] == "files"]
+        answer = httpx.post(f"{address}/api/search", json=asked)
+        assert {hit["id"] for hit in answer.json()["hits"]} >= {"own"}
+        assert [hit["metadata"]["source"] for hit in answer.json()["hits"] if hit["dataset"] == "files"]
         assert "broken" in str(answer.json()["degraded"])
         pages = [httpx.get(f"{address}/api/datasets/{name}/documents") for name in ("files", "own", "broken")]
         pages += [
             httpx.get(f"{address}/api/datasets"),
-            httpx.post(f"{address}/api/retrieval/explain", json={**asked, "document_id": "b"}),
+            httpx.post(f"{address}/api/explain", json={**asked, "document_id": "b"}),
         ]
         for one in (answer, *pages):
             assert str(tmp_path) not in one.text
@@ -589,8 +591,8 @@ def test_an_empty_dataset_is_made_by_name_and_nothing_else_makes_one(client: htt
     """What only reads, or fails, makes nothing."""
     before = client.get("/api/datasets").json()
     for method, path, body in (
-        ("POST", "/api/retrieval/search", {"query": "x", "datasets": ["typo"]}),
-        ("POST", "/api/retrieval/route", {"query": "x", "datasets": ["typo"]}),
+        ("POST", "/api/search", {"query": "x", "datasets": ["typo"]}),
+        ("POST", "/api/route", {"query": "x", "datasets": ["typo"]}),
         ("GET", "/api/datasets/typo", None),
         ("GET", "/api/datasets/typo/documents", None),
         ("POST", "/api/datasets/typo/documents", {"documents": [{"id": "a", "text": "a"}]}),
@@ -648,12 +650,12 @@ def test_documents_are_counted_listed_and_deleted_by_filter(tmp_path: Path) -> N
 def test_a_request_has_a_budget(client: httpx.Client) -> None:
     """Characters of all queries and messages together."""
     asked = {"query": "railway", "history": [{"role": "user", "text": "道" * 200}] * 100}
-    assert client.post("/api/retrieval/search", json=asked).status_code == 200
+    assert client.post("/api/search", json=asked).status_code == 200
     with serving(create_app(pointsman.open("nowhere"), limits=Limits(max_request_chars=1000))) as address:
         for path, body in (("search_many", {"queries": ["道" * 500] * 3}), ("search", asked)):
-            found = problem(httpx.post(f"{address}/api/retrieval/{path}", json=body), 422, "invalid-input")
+            found = problem(httpx.post(f"{address}/api/{path}", json=body), 422, "invalid-input")
             assert "the limit is 1,000" in found["detail"]
-        assert httpx.post(f"{address}/api/retrieval/search_many", json={"queries": ["道" * 500] * 2}).status_code == 200
+        assert httpx.post(f"{address}/api/search_many", json={"queries": ["道" * 500] * 2}).status_code == 200
 
 
 class SlowEmbedder(HashingEmbedder):
@@ -675,15 +677,15 @@ def test_a_request_has_a_budget_of_time(tmp_path: Path) -> None:
     app = create_app(space, limits=Limits(search_seconds=0.5))
     asked = {"queries": [f"railway switch {number}" for number in range(100)], "refuse": False}
     with serving(app) as address, httpx.Client(base_url=address, timeout=60) as client:
-        answers = client.post("/api/retrieval/search_many", json=asked).json()["answers"]
+        answers = client.post("/api/search_many", json=asked).json()["answers"]
         assert embedder.embedded < 100
         late = [any("ask it again" in cause for cause in answer["degraded"]) for answer in answers]
         assert late == sorted(late), "the first ones are answered first"
         assert not late[0]
-        assert answers[0]["results"][0]["id"] == "switch"
+        assert answers[0]["hits"][0]["id"] == "switch"
         assert late[-1]
         assert [answer["query"] for answer in answers] == asked["queries"]
-        assert all(not answer["results"] for answer, is_late in zip(answers, late, strict=True) if is_late)
+        assert all(not answer["hits"] for answer, is_late in zip(answers, late, strict=True) if is_late)
 
 
 @pytest.mark.parametrize("file", ["documents.sqlite", "manifest.json"])
@@ -715,8 +717,8 @@ def test_a_dataset_that_is_dropped_meanwhile_does_not_keep_others_from_answering
     monkeypatch.setattr(space, "names", lambda: ["gone", "good"])
     with serving(create_app(space)) as address, httpx.Client(base_url=address) as client:
         for path in ("search", "route"):
-            assert client.post(f"/api/retrieval/{path}", json={"query": "railway"}).status_code == 200
-        gone = client.post("/api/retrieval/search", json={"query": "railway", "datasets": ["gone"]})
+            assert client.post(f"/api/{path}", json={"query": "railway"}).status_code == 200
+        gone = client.post("/api/search", json={"query": "railway", "datasets": ["gone"]})
         assert problem(gone, 404, "not-found")["detail"] == "there is no dataset named 'gone'"
 
 
@@ -728,11 +730,11 @@ def test_a_damaged_dataset_does_not_keep_others_from_answering(tmp_path: Path, f
         space.dataset("good").add(documents())
     (tmp_path / "datasets" / "bad" / file).write_bytes(b"noise" * 500)
     with serving(create_app(pointsman.open(tmp_path, embedder=HashingEmbedder()))) as address:
-        answer = httpx.post(f"{address}/api/retrieval/search", json={"query": "railway", "refuse": False})
-        assert {hit["dataset"] for hit in answer.json()["results"]} == {"good"}
+        answer = httpx.post(f"{address}/api/search", json={"query": "railway", "refuse": False})
+        assert {hit["dataset"] for hit in answer.json()["hits"]} == {"good"}
         (note,) = answer.json()["degraded"]
         assert note.startswith(f"bad: CorruptStoreError: …/{file}")
-        refused = httpx.post(f"{address}/api/retrieval/search", json={"query": "railway", "datasets": ["bad"]})
+        refused = httpx.post(f"{address}/api/search", json={"query": "railway", "datasets": ["bad"]})
         problem(refused, 503, "unavailable")
         listed = httpx.get(f"{address}/api/datasets")
         assert [one["name"] for one in listed.json()["datasets"]] == ["bad", "good"]

@@ -46,9 +46,9 @@ class Target:
         assert self.served.process.poll() is None
         assert self.served.get("/health") == (200, {"status": "ok"})
         for key, name in (("own", OWN), ("theirs", THEIRS)):
-            status, answer = self.ask("POST", "/api/retrieval/search", {"query": "railway switch"}, key=key)
+            status, answer = self.ask("POST", "/api/search", {"query": "railway switch"}, key=key)
             assert status == 200
-            assert {hit["dataset"] for hit in answer["results"]} == {name}
+            assert {hit["dataset"] for hit in answer["hits"]} == {name}
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_a_smuggled_request_is_none(target: Target) -> None:
     hidden = f"DELETE /api/datasets/{OWN} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {target.keys.own}\r\n\r\n"
     body = json.dumps({"query": hidden}).encode()
     head = (
-        f"POST /api/retrieval/search HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {target.keys.own}\r\n"
+        f"POST /api/search HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {target.keys.own}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     last = f"GET /api/nothing HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {target.keys.own}\r\nConnection: close\r\n\r\n"
@@ -141,8 +141,8 @@ def test_one_connection_survives_what_was_refused_on_it(target: Target) -> None:
     try:
         for _ in range(3):
             assert ask(connection, "GET", "/api/datasets/nothing", headers=key)[0] == 404
-            assert ask(connection, "POST", "/api/retrieval/search", {"query": 5}, key)[0] == 422
-            assert ask(connection, "POST", "/api/retrieval/search", {"query": "railway"}, key)[0] == 200
+            assert ask(connection, "POST", "/api/search", {"query": 5}, key)[0] == 422
+            assert ask(connection, "POST", "/api/search", {"query": "railway"}, key)[0] == 200
     finally:
         connection.close()
 
@@ -151,5 +151,5 @@ def test_whoever_sends_too_much_is_told_so(target: Target) -> None:
     """The answer arrives although the client goes on sending: the connection is not reset under it."""
     large = {"query": "a" * 6_000_000}
     for key, status in (("own", 413), ("revoked", 401)):
-        found, problem = target.ask("POST", "/api/retrieval/search", large, key=key)
+        found, problem = target.ask("POST", "/api/search", large, key=key)
         assert (found, problem["status"]) == (status, status)

@@ -164,7 +164,7 @@ def bodies() -> list[dict[str, Any]]:
     found += [{"query": QUERY, "datasets": one, "trace": "lists"} for one in PLACES]
     found += [{"query": QUERY, "strategy": one, "trace": "lists"} for one in STRATEGIES]
     found += [{"query": QUERIES[1], "effort": one, "trace": "lists"} for one in ("fast", "balanced", "thorough")]
-    found += [{"query": QUERY, "k": 200, "refuse": False, "use_rerank": one} for one in (True, False)]
+    found += [{"query": QUERY, "k": 200, "refuse": False, "rerank": one} for one in (True, False)]
     found += [{"query": QUERY, "history": [{"role": "user", "text": "Zanzibar"}], "trace": "stages"}]
     return found
 
@@ -184,14 +184,14 @@ def document(id_: str) -> dict[str, Any]:
 
 def requests() -> dict[tuple[str, str], list[Request]]:
     """What is asked of each route. A route that is missing here fails the test: add it, with what might leak."""
-    search, many = "/api/retrieval/search", "/api/retrieval/search_many"
+    search, many = "/api/search", "/api/search_many"
     one, documents = "/api/datasets/{name}", "/api/datasets/{name}/documents"
     stores, store = "/v1/vector_stores", "/v1/vector_stores/{name}"
     lines = {"content-type": "application/x-ndjson"}
     policy = {"chosen": "default"}
     made = {
         ("POST", search): [Request("POST", search, body) for body in bodies()],
-        ("POST", "/api/retrieval/stream"): [Request("POST", "/api/retrieval/stream", body) for body in bodies()],
+        ("POST", "/api/stream"): [Request("POST", "/api/stream", body) for body in bodies()],
         ("POST", many): [
             Request(
                 "POST", many, {name: value for name, value in body.items() if name != "query"} | {"queries": QUERIES}
@@ -201,18 +201,16 @@ def requests() -> dict[tuple[str, str], list[Request]]:
         ("GET", "/api/retrieval/recommend_strategy"): [
             Request("GET", "/api/retrieval/recommend_strategy", params={"query": query}) for query in QUERIES
         ],
-        ("POST", "/api/retrieval/route"): [
-            Request("POST", "/api/retrieval/route", {"query": query, "datasets": place})
-            for query in QUERIES
-            for place in PLACES
+        ("POST", "/api/route"): [
+            Request("POST", "/api/route", {"query": query, "datasets": place}) for query in QUERIES for place in PLACES
         ],
-        ("POST", "/api/retrieval/explain"): [
-            Request("POST", "/api/retrieval/explain", {"query": QUERY, "document_id": id_, **place, **inside})
+        ("POST", "/api/explain"): [
+            Request("POST", "/api/explain", {"query": QUERY, "document_id": id_, **place, **inside})
             for id_ in ("own-1", "quokka-1", "nobody")
             for place in ({}, {"dataset": OWN}, {"dataset": THEIRS}, {"dataset": ABSENT})
             for inside in ({}, {"datasets": [THEIRS]}, {"datasets": [OWN], "filters": {"ledger": "zanzibar"}})
         ],
-        ("GET", "/api/retrieval/strategies"): [Request("GET", "/api/retrieval/strategies")],
+        ("GET", "/api/strategies"): [Request("GET", "/api/strategies")],
         ("GET", "/api/datasets"): [Request("GET", "/api/datasets")],
         ("POST", "/api/datasets"): [
             Request("POST", "/api/datasets", {"name": name, **more})
@@ -239,8 +237,8 @@ def requests() -> dict[tuple[str, str], list[Request]]:
             for source in ("own-1", "quokka-1", "nobody")
             for request in named("GET", "/api/datasets/{name}/text", params={"source": source})
         ],
-        ("POST", "/api/retrieval/verify"): [
-            Request("POST", "/api/retrieval/verify", {"answer": '"Zanzibar ledger 7341" [1].', "hits": hits})
+        ("POST", "/api/verify"): [
+            Request("POST", "/api/verify", {"answer": '"Zanzibar ledger 7341" [1].', "hits": hits})
             for dataset in (OWN, THEIRS, ABSENT)
             for hits in ([], [{"dataset": dataset, "id": "own-1"}], [{"dataset": dataset, "id": "quokka-1"}])
         ],
@@ -436,9 +434,9 @@ def test_the_other_tenants_documents_are_as_they_were_and_theirs_to_see(worlds: 
     assert all(one["text"].startswith("Zanzibar ledger") for one in kept)
     listed = worlds[0].ask("theirs", Request("GET", "/api/datasets")).json()["datasets"]
     assert [(one["name"], one["documents"]) for one in listed] == [(THEIRS, COUNT), ("quokka-words", 1)]
-    search = Request("POST", "/api/retrieval/search", {"query": QUERY, "k": 200, "refuse": False})
+    search = Request("POST", "/api/search", {"query": QUERY, "k": 200, "refuse": False})
     for key, seen, hidden in (("theirs", THEIRS, OWN), ("own", OWN, THEIRS), ("all", THEIRS, ABSENT), ("all", OWN, "")):
-        found = {hit["dataset"] for hit in worlds[0].ask(key, search).json()["results"]}
+        found = {hit["dataset"] for hit in worlds[0].ask(key, search).json()["hits"]}
         assert seen in found
         assert hidden not in found
     assert told(worlds[0].ask("all", search)) != told(worlds[1].ask("all", search))
@@ -457,14 +455,14 @@ def test_what_concerns_all_needs_a_key_for_all(worlds: tuple[World, World]) -> N
 def test_scopes(worlds: tuple[World, World]) -> None:
     """Of its own dataset a reader may change nothing, and a writer read nothing."""
     reads = {
-        ("POST", "/api/retrieval/search"), ("POST", "/api/retrieval/stream"), ("POST", "/api/retrieval/search_many"),
-        ("POST", "/api/retrieval/route"), ("POST", "/api/retrieval/explain"), ("GET", "/api/datasets"),
-        ("GET", "/api/retrieval/recommend_strategy"), ("GET", "/api/retrieval/strategies"),
+        ("POST", "/api/search"), ("POST", "/api/stream"), ("POST", "/api/search_many"),
+        ("POST", "/api/route"), ("POST", "/api/explain"), ("GET", "/api/datasets"),
+        ("GET", "/api/retrieval/recommend_strategy"), ("GET", "/api/strategies"),
         ("GET", "/api/datasets/{name}"), ("GET", "/api/datasets/{name}/documents"),
         ("GET", "/api/datasets/{name}/document"), ("GET", "/api/datasets/{name}/ids"),
         ("GET", "/api/datasets/{name}/count"), ("GET", "/api/datasets/{name}/text"),
         ("POST", "/api/datasets/{name}/nearest"),
-        ("POST", "/api/datasets/{name}/verify"), ("POST", "/api/retrieval/verify"),
+        ("POST", "/api/datasets/{name}/verify"), ("POST", "/api/verify"),
         ("POST", "/retrieval"), ("GET", "/v1/vector_stores"), ("GET", "/v1/vector_stores/{name}"),
         ("POST", "/v1/vector_stores/{name}/search"), ("GET", "/v1/vector_stores/{name}/files"),
         ("GET", "/v1/vector_stores/{name}/files/{file_id}"),
@@ -508,6 +506,6 @@ def test_z_deleting_ones_own_leaves_the_others(worlds: tuple[World, World]) -> N
         for key in ("own", "writer"):
             same(worlds, key, ROUTES[route])
     assert worlds[0].ask("own", Request("GET", "/api/datasets")).json() == {"datasets": []}
-    assert worlds[0].ask("own", Request("POST", "/api/retrieval/search", {"query": QUERY})).status_code == 200
+    assert worlds[0].ask("own", Request("POST", "/api/search", {"query": QUERY})).status_code == 200
     found = worlds[0].ask("theirs", Request("GET", f"/api/datasets/{THEIRS}")).json()
     assert found["documents"] == COUNT

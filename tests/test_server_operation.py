@@ -651,7 +651,7 @@ class TestService:
             return "/api/datasets/notes/documents", {"documents": [{"id": id_, "text": f"rail signal {id_}"}]}
 
         def searching(id_: str) -> tuple[str, dict[str, Any]]:
-            return "/api/retrieval/search", {"query": f"rail signal {id_}", "refuse": False}
+            return "/api/search", {"query": f"rail signal {id_}", "refuse": False}
 
         def use(served: Served, name: str) -> None:
             number = 0
@@ -710,16 +710,14 @@ class TestService:
             served.process.send_signal(signal.SIGHUP)
             told_of(served, "SIGHUP")
             headers = {"X-Request-Id": "mine", "Authorization": f"Bearer {KEY}"}
-            status, answer = served.request(
-                "POST", "/api/retrieval/search", {"query": "confidential question"}, headers
-            )
+            status, answer = served.request("POST", "/api/search", {"query": "confidential question"}, headers)
             assert status == 200, answer
             status, text = served.get("/metrics")
             assert status == 200
-            assert 'route="/api/retrieval/search"' in text
+            assert 'route="/api/search"' in text
             served.stop()
         lines = [line for line in served.lines() if line.get("request_id") == "mine"]
-        assert [(line["route"], line["status"]) for line in lines] == [("/api/retrieval/search", 200)]
+        assert [(line["route"], line["status"]) for line in lines] == [("/api/search", 200)]
         everything = "".join(served.log) + text
         assert "confidential" not in everything
         assert SECRET not in everything

@@ -64,9 +64,9 @@ def add(connection: http.client.HTTPConnection, dataset: str, *ids: str) -> dict
 
 def found(connection: http.client.HTTPConnection, dataset: str, k: int = 100) -> set[str]:
     body = {"query": "rail signal", "k": k, "datasets": [dataset], "refuse": False, "strategy": "hybrid"}
-    status, answer = ask(connection, "POST", "/api/retrieval/search", body)
+    status, answer = ask(connection, "POST", "/api/search", body)
     assert status == 200, answer
-    return {hit["id"] for hit in answer["results"]}
+    return {hit["id"] for hit in answer["hits"]}
 
 
 class TestTwoWorkers:

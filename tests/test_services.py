@@ -148,10 +148,8 @@ def services(url: str) -> Iterator[tuple[Served, Served]]:
 
 
 def ids(served: Served, query: str, dataset: str) -> list[str]:
-    status, answer = served.post(
-        "/api/retrieval/search", {"query": query, "datasets": [dataset], "k": 5, "refuse": False}
-    )
-    return [hit["id"] for hit in answer["results"]] if status == 200 else []
+    status, answer = served.post("/api/search", {"query": query, "datasets": [dataset], "k": 5, "refuse": False})
+    return [hit["id"] for hit in answer["hits"]] if status == 200 else []
 
 
 def test_b6_what_one_service_writes_the_other_answers_with(services: tuple[Served, Served]) -> None:
@@ -178,7 +176,7 @@ def test_b6_a_dataset_made_described_dropped_and_remade_is_seen_by_all(services:
     assert within(SEEN, lambda: listed(other)["yards"]["description"] == "second")
     assert one.request("DELETE", "/api/datasets/yards")[0] == 200
     assert within(SEEN, lambda: "yards" not in listed(other))
-    assert other.post("/api/retrieval/search", {"query": "lever", "datasets": ["yards"]})[0] == 404
+    assert other.post("/api/search", {"query": "lever", "datasets": ["yards"]})[0] == 404
     assert other.post("/api/datasets", {"name": "yards"})[0] == 201
     assert other.add("yards", [{"id": "y2", "text": "another lever in the yard"}])[0] == 200
     assert within(SEEN, lambda: ids(one, "lever", "yards") == ["y2"])
@@ -191,9 +189,9 @@ def test_b6_a_policy_that_one_keeps_the_other_decides_by(services: tuple[Served,
     policy = json.loads(Policy(name="tuned", strategy="bm25").to_json())
     assert one.request("PUT", "/api/policy", policy)[0] == 200
     assert other.get("/api/policy")[1]["policy"]["name"] == "tuned"
-    assert within(3.0, lambda: other.post("/api/retrieval/search", query)[1]["strategy_used"] == "bm25")
+    assert within(3.0, lambda: other.post("/api/search", query)[1]["strategy"] == "bm25")
     assert other.request("DELETE", "/api/policy")[0] == 200
-    assert within(3.0, lambda: one.post("/api/retrieval/search", query)[1]["strategy_used"] != "bm25")
+    assert within(3.0, lambda: one.post("/api/search", query)[1]["strategy"] != "bm25")
 
 
 def test_b6_a_revoked_key_is_refused_everywhere_within_a_second(services: tuple[Served, Served], url: str) -> None:
@@ -221,12 +219,12 @@ def test_while_the_store_is_away_services_are_not_ready_and_answer_503(postgres:
         served.ready()
         postgres.kill()
         try:
-            assert served.post("/api/retrieval/search", {"query": "rail"})[0] == 503
+            assert served.post("/api/search", {"query": "rail"})[0] == 503
             assert within(10.0, lambda: served.get("/ready")[0] == 503)
             assert served.get("/health")[0] == 200
             assert not [line for line in served.log if "Traceback" in line]
         finally:
             postgres.start()
         assert within(15.0, lambda: served.get("/ready")[0] == 200)
-        assert within(5.0, lambda: served.post("/api/retrieval/search", {"query": "rail"})[0] == 200)
+        assert within(5.0, lambda: served.post("/api/search", {"query": "rail"})[0] == 200)
         served.stop()

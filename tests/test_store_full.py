@@ -112,7 +112,7 @@ def test_a_service_says_that_the_disk_is_full_and_goes_on_searching(disk: Path) 
     with serving(app) as address, Client(address) as client:
         notes = client.dataset("notes")
         notes.add(texts)
-        expected = httpx.post(f"{address}/api/retrieval/search", json=asked).json()["results"]
+        expected = httpx.post(f"{address}/api/search", json=asked).json()["hits"]
         filler = fill(disk, 0)
         refused = 0
         for number in range(5):
@@ -128,9 +128,9 @@ def test_a_service_says_that_the_disk_is_full_and_goes_on_searching(disk: Path) 
         with pytest.raises(StorageFullError, match="no room is left"):  # noqa: PT012  (a few may still find room)
             for number in range(20):
                 notes.add([{"id": f"c{number}-{one['id']}", "text": one["text"]} for one in texts])
-        found = httpx.post(f"{address}/api/retrieval/search", json=asked)
+        found = httpx.post(f"{address}/api/search", json=asked)
         assert found.status_code == 200
-        assert len(found.json()["results"]) == len(expected) == 10
+        assert len(found.json()["hits"]) == len(expected) == 10
         filler.unlink()
         assert notes.add([{"id": "after", "text": "the tunnel after it"}]).added == 1
         assert notes.verify().problems == ()

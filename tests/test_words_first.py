@@ -352,7 +352,7 @@ def test_every_door_says_how_many_vectors_are_to_come(doors: World) -> None:
         doors.client.search("switch number 3"),
     ):
         assert answer.degraded == (notice,)
-    reply = doors.http.post("/api/retrieval/search", json={"query": "switch number 3"})
+    reply = doors.http.post("/api/search", json={"query": "switch number 3"})
     assert reply.json()["degraded"] == [notice]
     assert doors.http.get("/api/datasets").json()["datasets"][0]["vectors_due"] == 30
     result = doors.portal.call(doors.mcp.call_tool, "search", {"query": "switch number 3"})

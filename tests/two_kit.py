@@ -283,7 +283,7 @@ def _request(operation: str, id_: str) -> tuple[str, str, Any]:
         "add": ("POST", f"{dataset}/documents", {"documents": [{"id": id_, "text": f"rail signal {id_}"}]}),
         "describe": ("POST", "/api/datasets", {"name": NAME, "description": id_}),
         "drop": ("DELETE", dataset, None),
-        "search": ("POST", "/api/retrieval/search", {"query": "rail", "datasets": [NAME], "refuse": False}),
+        "search": ("POST", "/api/search", {"query": "rail", "datasets": [NAME], "refuse": False}),
     }[operation]
 
 

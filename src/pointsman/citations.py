@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
+from pointsman._forms import form_of
 from pointsman._quantities import Date, Quantity, quantities
 from pointsman.errors import InputError
 from pointsman.text import detect, sentences
@@ -101,6 +102,13 @@ class Citation:
     id: str
     dataset: str | None
 
+    FORM: ClassVar = ("place", "source", "hash", "page", "lines", "start", "end")
+
+    @property
+    def place(self) -> str:
+        """The place in words, such as ``guide.md, lines 12-18``."""
+        return str(self)
+
     def __str__(self) -> str:
         """Return a text such as ``guide.md, lines 12-18`` or ``book.pdf, page 3``."""
         place = [f"page {self.page}"] if self.page is not None else []
@@ -111,13 +119,12 @@ class Citation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON form."""
-        return {**asdict(self), **self.where()}
+        own = ("quote", "title", "id", "dataset")
+        return {**self.where(), **{name: getattr(self, name) for name in own}}
 
     def where(self) -> dict[str, Any]:
         """Return what it adds to its hit, in JSON form: itself on one line, source, hash, page, lines and offsets."""
-        lines = list(self.lines) if self.lines else None
-        about = {"place": str(self), "source": self.source, "hash": self.hash, "page": self.page, "lines": lines}
-        return {**about, "start": self.start, "end": self.end}
+        return form_of(self)
 
 
 def cite(hit: Hit) -> Citation:
@@ -273,6 +280,8 @@ class Claim:
     similarity: float = 0.0
     named: tuple[int, ...] = ()
 
+    FORM: ClassVar = ("kind", "text", "start", "end", "status", "hit", "span", "similarity", "named", "misattributed")
+
     @property
     def misattributed(self) -> bool:
         """Whether a hit supports the claim, but none of those that the answer cites for it."""
@@ -288,6 +297,8 @@ class AnswerCheck:
 
     claims: tuple[Claim, ...]
 
+    FORM: ClassVar = ("supported", "claims")
+
     @property
     def supported(self) -> bool:
         """Whether the hits support every quote and number, exactly or nearly."""
@@ -300,8 +311,7 @@ class AnswerCheck:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON form."""
-        claims = [asdict(claim) | {"misattributed": claim.misattributed} for claim in self.claims]
-        return {"supported": self.supported, "claims": claims}
+        return form_of(self)
 
 
 MAX_ANSWER = 200_000

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 from urllib.parse import quote, urlencode
 
-from pointsman import wire
+from pointsman._forms import of_form
 from pointsman._remote import (
     LINES,
     Failure,
@@ -41,7 +41,7 @@ from pointsman._values import plain
 from pointsman.errors import FilterError, InputError, PointsmanError, ServiceError, UnknownNameError, UnmetNeedError
 from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_optional
 from pointsman.passages import SourceText
-from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions, of_one_dataset
+from pointsman.request import OPTIONS, SearchOptions, SearchRequest, WorkspaceOptions, of_one_dataset
 from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
 from pointsman.types import (
     TRACE_DETAILS,
@@ -439,7 +439,6 @@ class Client:
         self, mode: Mode, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None, strategy: str
     ) -> Routing:
         from pointsman.retrieval.routing.router import RouteDecision
-        from pointsman.selector.base import Fallback
         from pointsman.workspace import Routing
 
         by_name: dict[str, Any] = _by_name(datasets)
@@ -447,20 +446,14 @@ class Client:
             there = {dataset.name: dataset for dataset in await self._datasets(mode)}
             by_name = there if datasets is None else {name: by_name[name] or there.get(name) for name in by_name}
         body = as_json({"query": sendable(Query.of(query).text), "datasets": list(by_name), "strategy": strategy})
-        reply = await self._service.ask(mode, Request("POST", "/api/retrieval/route", body), self._service.timeout)
+        reply = await self._service.ask(mode, Request("POST", "/api/route", body), self._service.timeout)
         with self._service.reading("route"):
-            about, look, decision = reply["datasets"], reply["router_select"], None
-            if about is not None:
-                fallback = about["fallback"]
-                decision = RouteDecision(
-                    tuple(by_name[name] for name in about["chosen"]),
-                    about["reason"],
-                    dict(about["scores"]),
-                    about["confidence"],
-                    fallback and Fallback(fallback["why"], fallback["policy"]),
-                )
-            heuristic: Any = {"route": look["route"], "reasons": list(look["reasons"])}
-            return Routing(reply["query"], heuristic, wire.plan_from_dict(reply["strategy"], tuple(by_name)), decision)
+            decision = reply["decision"]
+            if decision is not None:
+                chosen = tuple(by_name[name] for name in decision["datasets"])
+                decision = of_form(RouteDecision, {**decision, "datasets": chosen})
+            heuristic: Any = {"route": reply["heuristic"]["route"], "reasons": list(reply["heuristic"]["reasons"])}
+            return Routing(str(reply["query"]), heuristic, of_form(Plan, reply["plan"]), decision)
 
     async def _datasets(self, mode: Mode) -> list[RemoteDataset]:
         reply = await self._service.ask(mode, Request("GET", "/api/datasets"), self._service.timeout)
@@ -469,7 +462,7 @@ class Client:
 
     async def _search(self, mode: Mode, query: Query, options: dict[str, Any]) -> RetrievalContext:
         body = {**options, **_with_history(query), "query": sendable(query.text)}
-        request = Request("POST", "/api/retrieval/search", as_json(body))
+        request = Request("POST", "/api/search", as_json(body))
         return self._context(await self._service.ask(mode, request, self._time_for(options)), query, body)
 
     async def _search_many(
@@ -490,7 +483,7 @@ class Client:
             room_left = limits["max_request_chars"] - sum(len(turn["text"]) for turn in common["history"])
             for start, end in _parts(limits["max_batch"], (sizes, room), ([*map(len, texts)], room_left)):
                 body = as_json({**common, "queries": texts[start:end]})
-                request = Request("POST", "/api/retrieval/search_many", body)
+                request = Request("POST", "/api/search_many", body)
                 seconds = self._time_for(options) * math.ceil((end - start) / _QUESTIONS)
                 answer = await self._service.ask(mode, request, seconds)
                 with self._service.reading("list of answers"):
@@ -507,13 +500,6 @@ class Client:
         """Return the answer; if rankings were not sent, the service is asked to explain."""
         with self._service.reading("answer"):
             context = RetrievalContext.from_dict(value, query)
-            refused = context.refused
-            others = () if refused is None else (refused.nearest, *refused.near_misses)
-            for hit in (*context.hits, *(other for other in others if other is not None)):
-                numbers = {"score": hit.score, "relevance": 0.0 if hit.relevance is None else hit.relevance}
-                for what, number in numbers.items():
-                    if isinstance(number, bool) or not isinstance(number, int | float):
-                        raise TypeError(f"the {what} of {hit.id!r:.80} is {number!r:.80}")
         if body["trace"] == "lists":
             return context
         keys = [hit.key for hit in context.hits]
@@ -525,10 +511,10 @@ class Client:
     ) -> Explanation:
         """Make the service search again and explain; the answer may have changed since."""
         payload = {**body, "trace": "none", "document_id": document_id, "dataset": dataset}
-        request = Request("POST", "/api/retrieval/explain", as_json(payload))
+        request = Request("POST", "/api/explain", as_json(payload))
         answer = run(self._service.ask(Threads(), request, self._time_for(body)))
         with self._service.reading("explanation"):
-            explanation = wire.explanation_from_dict(answer)
+            explanation = of_form(Explanation, answer)
             now = RetrievalContext.from_dict(answer["answer"])
         if [hit.key for hit in now.hits] != list(keys):
             verdict = f"{explanation.verdict}; this explains a new search, whose answer differs from the original"
@@ -953,10 +939,9 @@ class RemoteDataset:
 
         answer = self._service.call(self._request("POST", "/verify"), self._quiet)
         with self._service.reading("verification"):
-            documents, words, vectors = (
-                number_of(answer[name]) for name in ("documents", "in_keyword_index", "in_vector_index")
-            )
-            return Verification(documents, words, vectors, tuple(map(str, answer["problems"])))
+            for name in ("documents", "in_keyword_index", "in_vector_index"):
+                number_of(answer[name])
+            return of_form(Verification, answer)
 
     averify = async_twin(verify)
 
@@ -1146,33 +1131,18 @@ def _sent_options(request: SearchRequest, trace: TraceDetail) -> dict[str, Any]:
     Raises:
         InputError: an option cannot be sent.
     """
-    for name in ("rerank", "refuse"):
-        value = getattr(request, name)
-        if value is not None and not isinstance(value, bool):
+    sent = {name: getattr(request, name) for name in OPTIONS if name != "filters"}  # those go with each query
+    for name, value in sent.items():
+        if value is not None and not isinstance(value, (str, int, float, tuple)):
             raise InputError(
-                f"{name} is True, False or None for a service, not a {type(value).__name__}: objects are not sent; "
-                "have the service use it, or open the workspace itself"
+                f"{name} cannot be sent to a service as a {type(value).__name__}: objects are not sent; have the "
+                "service use it, or open the workspace itself"
             )
-    if not isinstance(request.effort, str):
-        raise InputError(
-            f"effort is sent by its name, and a {type(request.effort).__name__} has none that a service knows; "
-            "give a name, or open the workspace itself"
-        )
     if trace not in TRACE_DETAILS:
         raise InputError(f"trace is one of {', '.join(TRACE_DETAILS)}, not {trace!r:.80}")
-    return {
-        "k": request.k,
-        "strategy": request.strategy,
-        "use_rerank": request.rerank,
-        "datasets": None if request.datasets is None else list(request.datasets),
-        "refuse": request.refuse,
-        "min_relevance": request.min_relevance,
-        "coverage": request.coverage,
-        "spelling": request.spelling,
-        "effort": request.effort,
-        "timeout": None if request.timeout is None else time_limit(request.timeout),
-        "trace": trace,
-    }
+    if request.timeout is not None:
+        time_limit(request.timeout)
+    return {**sent, "trace": trace}
 
 
 def _by_name(datasets: str | Sequence[str | RemoteDataset] | None) -> dict[str, RemoteDataset | None]:

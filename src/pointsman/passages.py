@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pointsman._batched import batched
+from pointsman._forms import form_of
 from pointsman.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class SourceText:
     length: int
     text: str
 
+    FORM: ClassVar = ("source", "hash", "start", "end", "length", "text")
+
     @property
     def end(self) -> int:
         """Offset after the last character of ``text`` in the whole text."""
@@ -50,8 +53,7 @@ class SourceText:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON form."""
-        about = {"source": self.source, "hash": self.hash, "start": self.start, "end": self.end}
-        return {**about, "length": self.length, "text": self.text}
+        return form_of(self)
 
 
 class _Piece(NamedTuple):

@@ -1,14 +1,15 @@
-"""`SearchRequest`: the options that every interface accepts, checked in one place.
+"""`SearchRequest`: the options that every interface accepts, declared and checked in one place.
 
 Python, the command line, HTTP, MCP and the client build the same request; `pointsman.engine.resolve` turns it into a
-recipe.
+recipe. All of them derive their options from `OPTIONS`, so a new one needs a field here and the code that obeys it.
 """
 
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, Final, Literal, NewType, Self, TypedDict
 
 from pointsman.errors import InputError, UnknownNameError
@@ -104,6 +105,28 @@ class ServiceOptions(_CommonOptions, total=False):
     datasets: str | Sequence[str] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a search, as interfaces declare it.
+
+    Attributes:
+        kind: the type of the values that can be sent.
+        default: the value without the option.
+        help: what it does, in a sentence or two of Markdown.
+        bounds: limits of the value: ``ge``, ``gt``, ``le``, ``lt`` of a number, ``min_length`` and ``max_length`` of a
+            text.
+    """
+
+    kind: Any
+    default: Any
+    help: str
+    bounds: Mapping[str, float] = field(default_factory=dict)
+
+
+def _option(kind: Any, default: Any, help: str, **bounds: float) -> Any:  # noqa: A002  (the field's word)
+    return field(default=default, metadata={"option": Option(kind, default, help, bounds)})
+
+
 def of_one_dataset(options: SearchOptions) -> SearchOptions:
     """Return the options of a search of a single dataset, which has no choice of datasets.
 
@@ -127,16 +150,35 @@ class SearchRequest:
     """
 
     queries: tuple[Query, ...]
-    k: int = 5
-    datasets: tuple[str, ...] | None = None
-    strategy: str = "auto"
-    rerank: bool | BaseRefiner | None = None
-    refuse: bool | BaseRefiner | None = None
-    min_relevance: float | None = None
-    coverage: float | None = None
-    spelling: bool = True
-    effort: EffortName | Limits = "balanced"
-    timeout: float | None = None
+    k: int = _option(int, 5, "Maximum number of hits.", ge=1)
+    strategy: str = _option(
+        str,
+        "auto",
+        "`auto`, a list (`bm25`, `vector` or `dense`, `hybrid`), a fusion method (`rrf`, `z_score` …) or a strategy "
+        "(`hyde`, `query2doc`, `decomposition`, `multi_query`, `compression` …).",
+        min_length=1,
+        max_length=64,
+    )
+    datasets: tuple[str, ...] | None = _option(list[str] | None, None, "Only these datasets; default: all.")
+    rerank: bool | BaseRefiner | None = _option(
+        bool | None, None, "True: rerank, whatever was measured; false: never; default: as configured."
+    )
+    refuse: bool | BaseRefiner | None = _option(bool | None, None, "False: also return hits of low relevance.")
+    min_relevance: float | None = _option(
+        float | None, None, "Leave out hits whose relevance is below this, 0 to 1.", ge=0, le=1
+    )
+    coverage: float | None = _option(
+        float | None,
+        None,
+        "Return the fewest hits that contain an answer with this probability, instead of `k`; needs a calibration.",
+        gt=0,
+        lt=1,
+    )
+    spelling: bool = _option(bool, True, "False: search for the question exactly as written.")
+    effort: EffortName | Limits = _option(EffortName, "balanced", "For `auto`: `fast`, `balanced` or `thorough`.")
+    timeout: float | None = _option(
+        float | None, None, "Time limit in seconds; the hits found by then are returned.", gt=0
+    )
 
     @classmethod
     def of(
@@ -174,16 +216,10 @@ class SearchRequest:
                 raise InputError(
                     f"{name} is True, False, None or a refiner (see BaseRefiner, BaseReranker), not {value!r:.80}"
                 )
-        least = self.min_relevance
-        if least is not None and not (
-            isinstance(least, int | float) and not isinstance(least, bool) and 0 <= least <= 1
-        ):
-            raise InputError(f"min_relevance is a probability from 0 to 1, or None, not {least!r:.80}")
-        coverage = self.coverage
-        if coverage is not None and not (
-            isinstance(coverage, int | float) and not isinstance(coverage, bool) and 0 < coverage < 1
-        ):
-            raise InputError(f"coverage is a probability above 0 and below 1, or None, not {coverage!r:.80}")
+        for name, option in _PROBABILITIES.items():
+            if (value := getattr(self, name)) is not None and not _within(value, option.bounds):
+                bounds = " ".join(f"{_BOUNDS[bound]} {limit:g}" for bound, limit in option.bounds.items())
+                raise InputError(f"{name} is a probability {bounds}, or None, not {value!r:.80}")
         if not isinstance(self.spelling, bool):
             raise InputError(f"spelling is True or False, not {self.spelling!r:.80}")
         if not isinstance(self.effort, Limits) and self.effort not in EFFORTS:
@@ -202,7 +238,37 @@ class SearchRequest:
         return self.queries[0]
 
 
-_NAMES: Final = frozenset(field.name for field in fields(SearchRequest)) - {"queries", "k"}
+def declared(fields: Sequence[Field[Any]]) -> dict[str, Option]:
+    """Return the options that the fields of a class declare, by name."""
+    return {field.name: field.metadata["option"] for field in fields if "option" in field.metadata}
+
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    **declared(fields(SearchRequest)),
+    "filters": Option(  # each query carries its own
+        str | dict[str, Any] | None,
+        None,
+        'Metadata filter: `{"lang": "ru", "year": {"gte": 2020}}` or `year >= 2020 and lang = ru`; also `title '
+        'contains "signal"` or `{"title": {"contains": "signal"}}`, `startswith`, `endswith`, each with a leading '
+        "`i` to ignore case; null; paths such as `author.name`; `_id` and `_text` for the document's id and text.",
+    ),
+}
+"""The options of a search by name, as every interface offers them."""
+
+_NAMES: Final = OPTIONS.keys() - {"k", "filters"}
+_PROBABILITIES: Final = {
+    name: option for name, option in OPTIONS.items() if "lt" in option.bounds or "le" in option.bounds
+}
+
+
+_BOUNDS: Final = {"ge": "from", "gt": "above", "le": "to", "lt": "and below"}
+
+
+def _within(value: Any, bounds: Mapping[str, float]) -> bool:
+    """Whether a value is a number within bounds."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return all(getattr(operator, bound)(value, limit) for bound, limit in bounds.items())
 
 
 def _names(names: Any) -> tuple[str, ...]:

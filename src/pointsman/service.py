@@ -121,8 +121,7 @@ class EnhancedRetrievalService:
                 else the result of `recommend_strategy` if ``policy`` is ``"heuristic"``, or if there is a language
                 model and no policy was chosen or fitted; else hybrid if both lists are available.
             use_rerank: whether to rerank; by default ``enable_reranker_by_default``.
-            options: those of `pointsman.Workspace.search`: ``datasets``, ``filters``, ``refuse``, ``min_relevance``,
-                ``coverage``, ``spelling``, ``effort``, ``timeout``; see `pointsman.request.SearchOptions`.
+            options: the others of `pointsman.Workspace.search`; see `pointsman.request.ServiceOptions`.
 
         Raises:
             InputError: an argument is invalid, or the strategy lacks a requirement, such as a language model.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pointsman._forms import form_of, of_form
 from pointsman.errors import InputError
 
 HitKey = tuple[str | None, str]
@@ -38,14 +39,7 @@ class Span:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; times are in milliseconds, to the microsecond."""
-        return {
-            "stage": self.stage,
-            "detail": self.detail,
-            "milliseconds": round(self.milliseconds, 3),
-            "count": self.count,
-            "error": self.error,
-            "started": round(self.started, 3),
-        }
+        return form_of(self, milliseconds=round(self.milliseconds, 3), started=round(self.started, 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +161,7 @@ class Trace:
         """Return the trace as plain JSON values; ``lists`` adds every ranking."""
         spans = [span.to_dict() for span in self.spans]
         if not lists:
-            return {"spans": spans}
+            return {"spans": spans, "records": None}
         records = [
             {
                 "stage": record.stage,
@@ -187,7 +181,7 @@ class Trace:
             InputError: the value is invalid.
         """
         try:
-            spans = tuple(Span(**span) for span in value["spans"])
+            spans = tuple(of_form(Span, span) for span in value["spans"])
             records = tuple(
                 Record(
                     record["stage"],
@@ -196,7 +190,7 @@ class Trace:
                     list,
                     {(dataset, id_): reason for dataset, id_, reason in record["dropped"]},
                 )
-                for record in value.get("records", ())
+                for record in value.get("records") or ()
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is not a trace as to_dict writes it: {type(error).__name__}: {error}") from None

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self, overload
 
+from pointsman._forms import form_of, of_form, plain_form
 from pointsman._values import ID, TEXT
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, parse_filter
@@ -258,6 +259,11 @@ class Hit:
     excerpt: Excerpt | None = None
     relevance: float | None = None
 
+    FORM: ClassVar = (
+        *("rank", "id", "score", "relevance", "dataset", "title", "text", "citation", "metadata", "provenance"),
+        "excerpt",
+    )
+
     @property
     def id(self) -> str:
         """The document's id."""
@@ -267,6 +273,11 @@ class Hit:
     def node(self) -> Document:
         """The document, under LlamaIndex's name for it: ``hit.node.node_id``."""
         return self.document
+
+    @property
+    def title(self) -> str:
+        """The document's title, or an empty string."""
+        return self.document.title
 
     @property
     def text(self) -> str:
@@ -292,34 +303,26 @@ class Hit:
 
     def to_dict(self, rank: int | None = None) -> dict[str, Any]:
         """Return the hit as plain values; ``text`` is the excerpt if there is one, else the document's text."""
-        excerpt = self.excerpt
-        return {
-            "rank": rank,
-            "id": self.id,
-            "score": float(self.score),
-            "relevance": self.relevance,
-            "dataset": self.dataset,
-            "title": self.document.title,
-            "text": self.text,
-            "citation": self.citation.where(),
-            "metadata": dict(self.metadata),
-            "provenance": [way._asdict() for way in self.provenance],
-            "excerpt": excerpt and {"spans": [list(span) for span in excerpt.spans], "full_text": self.document.text},
-        }
+        excerpt = self.excerpt and {"spans": plain_form(self.excerpt.spans), "full_text": self.document.text}
+        return form_of(self, rank=rank, score=float(self.score), citation=self.citation.where(), excerpt=excerpt)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Build a hit from the output of `to_dict`."""
-        excerpt = value.get("excerpt")
+        """Build a hit from the output of `to_dict`.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: the value is invalid.
+        """
+        excerpt = value["excerpt"]
         text = value["text"] if excerpt is None else excerpt["full_text"]
-        return cls(
-            Document(value["id"], text, value["metadata"]),
-            value["score"],
-            value["dataset"],
-            tuple(Provenance(**way) for way in value["provenance"]),
-            excerpt and Excerpt(value["text"], tuple((start, end) for start, end in excerpt["spans"])),
-            value.get("relevance"),
-        )
+        kept = excerpt and {"text": value["text"], "spans": excerpt["spans"]}
+        document = Document(value["id"], text, value["metadata"])
+        return of_form(cls, {**value, "document": document, "excerpt": kept})
+
+
+def _ranked(hits: Iterable[Hit]) -> list[dict[str, Any]]:
+    """Return the forms of hits with their ranks."""
+    return [hit.to_dict(rank) for rank, hit in enumerate(hits, 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,27 +350,18 @@ class Refusal:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the refusal as plain values, with the nearest hit."""
-        return {
-            "reason": self.reason,
-            "nearest": self.nearest and self.nearest.to_dict(1),
-            "score": self.score,
-            "threshold": self.threshold,
-            "scale": self.scale,
-            "near_misses": [hit.to_dict(rank) for rank, hit in enumerate(self.near_misses, 1)],
-        }
+        return form_of(self, nearest=self.nearest and self.nearest.to_dict(1), near_misses=_ranked(self.near_misses))
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Build a refusal from the output of `to_dict`."""
-        nearest = value["nearest"]
-        return cls(
-            value["reason"],
-            nearest and Hit.from_dict(nearest),
-            value["score"],
-            value["threshold"],
-            value["scale"],
-            tuple(Hit.from_dict(hit) for hit in value.get("near_misses", ())),
-        )
+        """Build a refusal from the output of `to_dict`.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: the value is invalid.
+        """
+        nearest = value["nearest"] and Hit.from_dict(value["nearest"])
+        near_misses = tuple(map(Hit.from_dict, value["near_misses"]))
+        return of_form(cls, {**value, "nearest": nearest, "near_misses": near_misses})
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,10 +377,6 @@ class Spelling:
     text: str
     instead: str
     both: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the spelling as plain values."""
-        return {"text": self.text, "instead": self.instead, "both": self.both}
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,12 +473,52 @@ class RetrievalContext:
     spelling: Spelling | None = None
     coverage: float | None = None
 
+    FORM: ClassVar = (
+        *("query", "asked", "hits", "refused", "confidence", "coverage", "spelling", "strategy", "strategy_confidence"),
+        *("reranked", "milliseconds", "reason", "datasets", "weights", "decisions", "degraded", "trace"),
+    )
+
     def __repr__(self) -> str:
         """Return a short text: a document may be long, and a log line must not be."""
         ids = ", ".join(repr(hit.id) for hit in self.hits[:5])
         more = f", … {len(self.hits) - 5} more" if len(self.hits) > 5 else ""
         state = f", refused={self.refused.reason!r}" if self.refused else ""
         return f"RetrievalContext({self.query.text!r:.80}, [{ids}{more}], strategy={self.plan.strategy!r}{state})"
+
+    @property
+    def strategy(self) -> str:
+        """The strategy used."""
+        return self.plan.strategy
+
+    @property
+    def strategy_confidence(self) -> float | None:
+        """The confidence in the choice of strategy, 0 to 1; 1 if the request named it, None if unknown."""
+        return self.plan.confidence
+
+    @property
+    def reason(self) -> str:
+        """Why these datasets and this strategy were chosen."""
+        return self.plan.reason
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Names of the datasets searched."""
+        return self.plan.datasets
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Weights of the lists in the fusion, by list name; 1 for those not named."""
+        return self.plan.weights
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The decisions about the search, with their origins."""
+        return self.plan.decisions
+
+    @property
+    def milliseconds(self) -> float:
+        """Duration of the search, to the microsecond."""
+        return round(self.trace.milliseconds, 3)
 
     @property
     def reranked(self) -> bool:
@@ -527,9 +557,9 @@ class RetrievalContext:
         return verify(answer, self.hits, timeout=timeout)
 
     def to_dict(self, *, trace: TraceDetail = "none") -> dict[str, Any]:
-        """Return the answer as plain JSON values, under the names of ``POST /api/retrieval/search`` and some more.
+        """Return the answer as plain JSON values, under the names of its attributes.
 
-        The HTTP service sends this form, and a web framework can return it.
+        Every interface answers in this form, and a web framework can return it.
 
         Args:
             trace: how much of the trace is included: nothing, every stage with its time, or every ranking too.
@@ -539,25 +569,13 @@ class RetrievalContext:
         """
         if trace not in TRACE_DETAILS:
             raise UnknownNameError("detail of a trace", str(trace), TRACE_DETAILS)
-        plan = self.plan
-        return {
-            "results": [hit.to_dict(rank) for rank, hit in enumerate(self.hits, 1)],
-            "confidence": self.confidence,
-            "coverage": self.coverage,
-            "spelling": self.spelling and self.spelling.to_dict(),
-            "strategy_used": plan.strategy,
-            "reranking_applied": self.reranked,
-            "performance": {"latency_ms": round(self.trace.milliseconds, 3), "strategy_confidence": plan.confidence},
-            "query": self.query.text,
-            "asked": self.query.text if self.asked is None else self.asked.text,
-            "reason": plan.reason,
-            "datasets": list(plan.datasets),
-            "weights": {name: float(weight) for name, weight in plan.weights.items()},
-            "decisions": [decision._asdict() for decision in plan.decisions],
-            "refused": self.refused and self.refused.to_dict(),
-            "degraded": list(self.degraded),
-            "trace": None if trace == "none" else self.trace.to_dict(lists=trace == "lists"),
-        }
+        return form_of(
+            self,
+            query=self.query.text,
+            asked=self.query.text if self.asked is None else self.asked.text,
+            hits=_ranked(self.hits),
+            trace=None if trace == "none" else self.trace.to_dict(lists=trace == "lists"),
+        )
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any], query: Query | None = None) -> Self:
@@ -571,28 +589,17 @@ class RetrievalContext:
             InputError: the value is invalid.
         """
         try:
-            question = query or Query(value.get("asked") or value["query"])
-            refused, spelling = value["refused"], value.get("spelling")
-            decisions = tuple(Decision(**decision) for decision in value.get("decisions", ()))
-            return cls(
-                Query(value["query"], question.filters, question.history),
-                tuple(Hit.from_dict(hit) for hit in value["results"]),
-                Plan(
-                    tuple(value["datasets"]),
-                    value["strategy_used"],
-                    value["reason"],
-                    dict(value["weights"]),
-                    decisions,
-                    value["performance"]["strategy_confidence"],
-                ),
-                Trace.from_dict(value["trace"] or {"spans": ()}),
-                refused and Refusal.from_dict(refused),
-                tuple(value["degraded"]),
-                question,
-                value.get("confidence"),
-                spelling and Spelling(**spelling),
-                value.get("coverage"),
-            )
+            question = query or Query(value["asked"])
+            form = {
+                **value,
+                "query": Query(value["query"], question.filters, question.history),
+                "hits": tuple(map(Hit.from_dict, value["hits"])),
+                "plan": of_form(Plan, {**value, "confidence": value["strategy_confidence"]}),
+                "trace": Trace.from_dict(value["trace"] or {"spans": ()}),
+                "refused": value["refused"] and Refusal.from_dict(value["refused"]),
+                "asked": question,
+            }
+            return of_form(cls, form)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is not an answer as to_dict writes it: {type(error).__name__}: {error}") from None
 

@@ -1,24 +1,15 @@
-"""The plain form of decisions and explanations that the HTTP service sends and its client reads.
-
-For answers it is `pointsman.types.RetrievalContext.to_dict`; nothing sent reveals the file system of this machine.
-"""
+"""Answers to send: `pointsman.types.RetrievalContext.to_dict` without what reveals the file system of this machine."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
-
-from pointsman.errors import InputError
-from pointsman.trace import Explanation, Step
-from pointsman.types import Decision, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pointsman.types import RetrievalContext, TraceDetail
-    from pointsman.workspace import Routing
 
 _PATH: Final = re.compile(r"(?<![\w:/.~\-])/(?:[^\s/:;,'\"()<>]+/)+([^\s/:;,'\"()<>]*)")
 """An absolute path that is not the path of a URL; the group is its last part."""
@@ -38,7 +29,7 @@ def answer_to_dict(context: RetrievalContext, place: str, *, trace: TraceDetail 
     answer = context.to_dict(trace=trace)
     refused = answer["refused"] or {"nearest": None, "near_misses": []}
     nearest = refused["nearest"]
-    for hit in (*answer["results"], *refused["near_misses"], *([nearest] if nearest else [])):
+    for hit in (*answer["hits"], *refused["near_misses"], *([nearest] if nearest else [])):
         hit["metadata"] = public_metadata(hit["metadata"])
     answer["degraded"] = [without_paths(note, place) for note in answer["degraded"]]
     for span in answer["trace"]["spans"] if answer["trace"] else ():
@@ -70,62 +61,3 @@ def without_paths(text: str, place: str) -> str:
         text = text.replace(path, "/workspace") if PurePath(path).is_absolute() else text
     text = _PEER.sub("the store", _SERVER.sub("the store", text))
     return _PATH.sub(r"…/\1", text)
-
-
-def route_to_dict(route: Routing) -> dict[str, Any]:
-    """Return three decisions about a query; those that need a workspace are null without one."""
-    plan, decision = route.plan, route.decision
-    return {
-        "query": route.query,
-        "router_select": route.heuristic,
-        "strategy": plan and plan_to_dict(plan),
-        "datasets": decision
-        and {
-            "chosen": [dataset.name for dataset in decision.datasets],
-            "reason": decision.reason,
-            "confidence": decision.confidence,
-            "scores": {name: float(score) for name, score in decision.scores.items()},
-            "fallback": decision.fallback and {"why": decision.fallback.why, "policy": decision.fallback.policy},
-        },
-    }
-
-
-def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """Return what a search would do, and why."""
-    return {
-        "recommended": plan.strategy,
-        "reason": plan.reason,
-        "confidence": plan.confidence,
-        "decisions": [decision._asdict() for decision in plan.decisions],
-    }
-
-
-def plan_from_dict(value: Mapping[str, Any], datasets: tuple[str, ...]) -> Plan:
-    """Build the plan for these datasets from the output of `plan_to_dict`.
-
-    Raises:
-        KeyError, TypeError: the value is invalid.
-    """
-    decisions = tuple(Decision(**decision) for decision in value["decisions"])
-    confidence = value["confidence"]
-    return Plan(datasets, value["recommended"], value["reason"], decisions=decisions, confidence=confidence)
-
-
-def explanation_to_dict(explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation as plain values."""
-    return asdict(explanation)
-
-
-def explanation_from_dict(value: Mapping[str, Any]) -> Explanation:
-    """Build an explanation from the output of `explanation_to_dict`.
-
-    Raises:
-        InputError: the value is invalid.
-    """
-    try:
-        steps = tuple(Step(**step) for step in value["steps"])
-        return Explanation(value["id"], value["dataset"], value["rank"], value["verdict"], steps)
-    except (KeyError, TypeError) as error:
-        raise InputError(
-            f"this is not an explanation as explanation_to_dict writes it: {type(error).__name__}: {error}"
-        ) from None

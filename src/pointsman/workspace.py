@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
+from pointsman._forms import form_of
 from pointsman._open_datasets import OpenDatasets
 from pointsman._twins import async_twin, in_thread
 from pointsman.dataset import Dataset, check_name
@@ -749,6 +750,10 @@ class Routing:
     heuristic: RouteChoice
     plan: Plan | None = None
     decision: RouteDecision | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decisions as plain JSON values; datasets are given by their names."""
+        return form_of(self)
 
 
 def _spread_of(store: Store) -> tuple[float, float] | None:

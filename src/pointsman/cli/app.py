@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -31,6 +31,7 @@ from pointsman.cli.common import (
     WorkspaceOption,
     check_no_service,
     of_each,
+    with_search_options,
     workspace_at,
 )
 from pointsman.cli.copy import copy
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from pointsman.citations import Style
     from pointsman.dataset import Dataset
     from pointsman.indexing import IndexReport
-    from pointsman.request import WorkspaceOptions
     from pointsman.retrieval.source import IndexingTechnique
     from pointsman.store.local.collection import Verification
 
@@ -131,45 +131,9 @@ def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -
 
 
 @app.command()
+@with_search_options
 def search(
     query: Annotated[str, typer.Argument(help="The question or keywords.", show_default=False)],
-    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Number of hits.")] = 5,
-    dataset: DatasetsOption = None,
-    strategy: Annotated[
-        str, typer.Option(help="auto, bm25, vector, hybrid, decomposition, multi_query …, or a fusion: rrf, z_score …")
-    ] = "auto",
-    filter: Annotated[  # noqa: A002  (the option's name)
-        str | None, typer.Option(metavar="EXPR", help='Such as: year >= 2020 and lang = "ru"', show_default=False)
-    ] = None,
-    rerank: Annotated[
-        bool | None,
-        typer.Option(
-            "--rerank/--no-rerank", help="Rerank whatever was measured, or never.", show_default="as configured"
-        ),
-    ] = None,
-    effort: Annotated[str, typer.Option(help="For auto: fast, balanced or thorough.")] = "balanced",
-    refuse: Annotated[
-        bool, typer.Option("--refuse/--no-refuse", help="Return no results rather than irrelevant ones.")
-    ] = True,
-    min_relevance: Annotated[
-        float | None,
-        typer.Option(metavar="0…1", min=0, max=1, help="Leave out hits below this relevance.", show_default=False),
-    ] = None,
-    coverage: Annotated[
-        float | None,
-        typer.Option(
-            metavar="0…1",
-            help="The fewest hits that contain an answer with this probability; see calibrate.",
-            show_default=False,
-        ),
-    ] = None,
-    spelling: Annotated[
-        bool, typer.Option("--spelling/--no-spelling", help="Correct probable typos, or search as written.")
-    ] = True,
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Return the hits found within this time.", show_default=False),
-    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how each hit was ranked and what each stage took.")
     ] = False,
@@ -190,22 +154,11 @@ def search(
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
+    **options: Any,
 ) -> None:
     """Search one, several or all datasets."""
     with workspace_at(workspace, embedder) as opened:
-        options: dict[str, object] = {
-            "datasets": dataset,
-            "strategy": strategy,
-            "filters": filter,
-            "rerank": rerank,
-            "refuse": refuse,
-            "min_relevance": min_relevance,
-            "coverage": coverage,
-            "spelling": spelling,
-            "effort": effort,
-            "timeout": timeout,
-        }
-        context = opened.search(query, k, **cast("WorkspaceOptions", options))  # checked there
+        context = opened.search(query, **options)
         if prompt is not None:
             sources = context.to_prompt(max_tokens, cast("Style", prompt))  # checked there
             output.say({"prompt": sources}, sources, as_json=as_json)

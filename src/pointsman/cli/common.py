@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import typer
 
 from pointsman._places import is_service, is_url, path_of, redacted
 from pointsman.errors import InputError, ServiceError, StoreError
+from pointsman.request import OPTIONS, Option
 
 if TYPE_CHECKING:
     from pointsman.workspace import Workspace
@@ -60,6 +62,44 @@ EmbedderOption = Annotated[
         help="default, onnx:DIR, sentence-transformers:NAME or openai:MODEL@URL; fixed once a dataset has vectors.",
     ),
 ]
+
+
+_SEARCHING: Final[Mapping[str, tuple[tuple[str, ...], dict[str, Any]]]] = {
+    "k": (("-k",), {"max": 1000}),
+    "datasets": (("--dataset", "-d"), {"metavar": "NAME", "help": "Only this dataset; may be repeated."}),
+    "filters": (("--filter",), {"metavar": "EXPR", "help": 'Such as: year >= 2020 and lang = "ru"'}),
+    "refuse": ((), {"help": "Return no results rather than irrelevant ones."}),
+    "spelling": ((), {"help": "Correct probable typos, or search as written."}),
+}
+"""Flags and texts of options that are written otherwise on the command line than elsewhere."""
+
+
+def with_search_options(command: Callable[..., None], options: Mapping[str, Option] = OPTIONS) -> Callable[..., None]:
+    """Give a command the options of a search, which it receives by keyword."""
+    parameters = list(signature(command, eval_str=True).parameters.values())
+    query, *others = (parameter for parameter in parameters if parameter.kind is not Parameter.VAR_KEYWORD)
+    named = {name: _written(name, option) for name, option in options.items()}
+    added = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=options[name].default, annotation=kind)
+        for name, kind in named.items()
+    ]
+    others = [other.replace(kind=Parameter.KEYWORD_ONLY) for other in others]
+    command.__signature__ = Signature([query, *added, *others])  # type: ignore[attr-defined]  # what typer reads
+    command.__annotations__.update(named)
+    return command
+
+
+def _written(name: str, option: Option) -> Any:
+    """Return an option as typer has it."""
+    kinds = [kind for kind in get_args(option.kind) if kind is not type(None)] or [option.kind]
+    optional = type(None) in get_args(option.kind)
+    kind = next((kind for kind in kinds if kind in {bool, int, float} or get_origin(kind) is list), str)
+    flag = name.replace("_", "-")
+    flags = (f"--{flag}/--no-{flag}",) if kind is bool else (f"--{flag}",)
+    own, more = _SEARCHING.get(name, ((), {}))
+    about: dict[str, Any] = {"help": option.help.replace("`", ""), "show_default": not optional}
+    about |= {short: option.bounds[bound] for short, bound in (("min", "ge"), ("max", "le")) if bound in option.bounds}
+    return Annotated[kind | None if optional else kind, typer.Option(*(own or flags), **{**about, **more})]
 
 
 @contextmanager

@@ -15,11 +15,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pointsman._forms import plain_form
 from pointsman._places import is_url
 from pointsman._printable import UNSAFE, printable
 from pointsman.cli.common import UNREADABLE, of_each
 from pointsman.errors import InputError
-from pointsman.wire import route_to_dict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -199,7 +199,8 @@ def index_report(
 def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[str] = (), as_json: bool = False) -> None:
     """Print the results of `pointsman search`."""
     if as_json:
-        print_json(search_json(context, explain=explain, why=why))
+        form = context.to_dict(trace="stages" if explain else "none")
+        print_json({**form, "why": [plain_form(context.explain(name)) for name in why]} if why else form)
         return
     out = console()
     if (spelling := context.spelling) is not None:
@@ -261,40 +262,6 @@ def _print_refusal(out: Console, refusal: Refusal) -> None:
         )
         out.print(Text.assemble(("Closest: ", "dim"), (name, "cyan"), (f"; {remedy}.", "dim")))
     out.print()
-
-
-def search_json(context: RetrievalContext, *, explain: bool, why: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a search for ``--json``, with names that are older than those of `RetrievalContext.to_dict`.
-
-    ``trace`` and ``why`` are included only if requested.
-    """
-    form = context.to_dict(trace="stages")
-    same = (
-        "query",
-        "asked",
-        "spelling",
-        "coverage",
-        "reason",
-        "datasets",
-        "weights",
-        "decisions",
-        "refused",
-        "degraded",
-    )
-    answer: dict[str, Any] = {
-        "strategy": form["strategy_used"],
-        "confidence": form["confidence"],
-        "strategy_confidence": form["performance"]["strategy_confidence"],
-        "reranked": form["reranking_applied"],
-        "milliseconds": form["performance"]["latency_ms"],
-        "hits": form["results"],
-        **{name: form[name] for name in same},
-    }
-    if explain:
-        answer["trace"] = form["trace"]["spans"]
-    if why:
-        answer["why"] = [asdict(context.explain(name)) for name in why]
-    return answer
 
 
 def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -> None:
@@ -414,15 +381,7 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
 def verification(verifications: Mapping[str, Verification], unread: Mapping[str, str], *, as_json: bool) -> None:
     """Print whether the three stores of each dataset agree, and which datasets cannot be read."""
     if as_json:
-        checked = {
-            name: {
-                "documents": result.documents,
-                "in_keyword_index": result.in_keyword_index,
-                "in_vector_index": result.in_vector_index,
-                "problems": list(result.problems),
-            }
-            for name, result in verifications.items()
-        }
+        checked = plain_form(verifications)
         unknown = dict.fromkeys(("documents", "in_keyword_index", "in_vector_index"))
         print_json({**checked, **{name: {**unknown, "problems": [problem]} for name, problem in unread.items()}})
         return
@@ -535,7 +494,7 @@ def selection(reports: Sequence[SelectorReport], *, as_json: bool) -> None:
 def routes(route: Routing, *, as_json: bool) -> None:
     """Print the three decisions of `pointsman route`; those that need a workspace are null without one."""
     if as_json:
-        print_json(route_to_dict(route))
+        print_json(route.to_dict())
         return
     heuristic, plan, decision = route.heuristic, route.plan, route.decision
     rows = [["heuristic route", heuristic["route"], ", ".join(heuristic["reasons"])]]

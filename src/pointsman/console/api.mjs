@@ -77,7 +77,7 @@ export async function post(path, body, { signal } = {}) {
  * @throws {Problem} also on the event `problem`, and if the answer ends early
  */
 export async function* search(body, { signal } = {}) {
-  const response = await request("retrieval/stream", posting(body, signal));
+  const response = await request("stream", posting(body, signal));
   const id = response.headers.get("x-request-id");
   try {
     for await (const { event, data } of events(response.body)) {

@@ -119,7 +119,7 @@ export class AskView extends HTMLElement {
     this.#explainAgain = () => why.show(this.#why);
     why.show(this.#why);
     const told = answer.refused ? "ask.refused" : "ask.answered";
-    announce(t(told, { n: answer.results.length, time: milliseconds(answer.performance.latency_ms) }));
+    announce(t(told, { n: answer.hits.length, time: milliseconds(answer.milliseconds) }));
   }
 }
 
@@ -140,7 +140,7 @@ function body(params) {
     datasets: params.get("d") ? params.get("d").split(",") : null,
     filters: params.get("f") || null,
     effort: ["fast", "thorough"].includes(params.get("e")) ? params.get("e") : "balanced",
-    use_rerank: new Map([["0", false], ["1", true]]).get(params.get("r")) ?? null,
+    rerank: new Map([["0", false], ["1", true]]).get(params.get("r")) ?? null,
     refuse: params.get("n") === "0" ? false : null,
     spelling: params.get("w") !== "1", // as written
   };
@@ -338,10 +338,10 @@ class Result {
   }
 
   answer(answer, insist, asIs) {
-    const { query, results, refused, degraded, trace, spelling } = answer;
+    const { query, hits, refused, degraded, trace, spelling } = answer;
     const steps = trace ? stepsOf(answer) : null;
     const headline = h("p.headline", {}, () => t(refused ? "ask.refused" : "ask.answered",
-      { n: results.length, time: milliseconds(answer.performance.latency_ms) }));
+      { n: hits.length, time: milliseconds(answer.milliseconds) }));
     this.#main.replaceChildren(h("h2.unseen", {}, () => t("ask.hits")), headline);
     if (spelling) {
       const quote = (text) => h("q", { "data-content": true }, plain(text));
@@ -351,13 +351,13 @@ class Result {
     }
     if (degraded.length) this.#notes.append(degradation(degraded));
     if (refused) this.#main.append(refusal(refused, this.#asked, insist));
-    else if (results.length) this.#main.append(hitList(results, query, steps));
+    else if (hits.length) this.#main.append(hitList(hits, query, steps));
     else this.#main.append(h("p.muted", {}, () => t("ask.nothing")));
     this.#choice(answer);
   }
 
   /** Shows the strategy chosen, and why. */
-  #choice({ strategy_used: strategy, reason, results, confidence: sure, reranking_applied: reranked }) {
+  #choice({ strategy, reason, hits, confidence: sure, reranked }) {
     const told = h("span.reason", {});
     live(told, () => {
       const { text, lang } = said(reason);
@@ -367,7 +367,7 @@ class Result {
     });
     this.#under.prepend(h("p.choice", {},
       h("span", {}, () => t("choice.strategy"), " ", h("code.strategy", {}, strategy)),
-      typeof sure === "number" && results.length
+      typeof sure === "number" && hits.length
         ? h("span.tag", {}, () => t("choice.confidence", { sure: percent(sure) })) : null,
       reranked ? h("span.tag", {}, () => t("choice.reranked")) : null, told));
   }
@@ -466,7 +466,7 @@ class Why {
     if (!why?.id) return this.#found.replaceChildren();
     await filled(this.#found, async () => {
       const wish = { ...this.#asked, document_id: why.id, dataset: why.dataset || null };
-      const { answer: _, ...explanation } = await post("retrieval/explain", wish);
+      const { answer: _, ...explanation } = await post("explain", wish);
       const told = h("p.verdict", {});
       live(told, () => told.replaceChildren(verdict(explanation)));
       const { steps, id, dataset } = explanation;

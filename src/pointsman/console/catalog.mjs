@@ -24,7 +24,7 @@ export async function datasets({ fresh = false } = {}) {
 
 /** @returns {Promise<any[]>} the strategies */
 export async function strategies() {
-  return (await once("retrieval/strategies")).strategies;
+  return (await once("strategies")).strategies;
 }
 
 /** @returns {Promise<any>} what the key allows */

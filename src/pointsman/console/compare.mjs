@@ -111,7 +111,7 @@ export class CompareView extends HTMLElement {
       for (let one = waiting.shift(); one && !signal.aborted; one = waiting.shift()) {
         try {
           const body = { query, k, strategy: one.name, refuse: false };
-          one.answer = await post("retrieval/search", body, { signal });
+          one.answer = await post("search", body, { signal });
         } catch (error) {
           if (signal.aborted) return;
           if (!("slug" in error)) throw error;
@@ -139,7 +139,7 @@ customElements.define("pm-compare", CompareView);
 function drawn(query, columns, k) {
   if (!columns.length) return [h("p.muted", {}, () => t("compare.none"))];
   const ranks = columns.map(({ answer }) =>
-    new Map((answer?.results ?? []).map((hit) => [`${hit.dataset}\n${hit.id}`, hit])));
+    new Map((answer?.hits ?? []).map((hit) => [`${hit.dataset}\n${hit.id}`, hit])));
   const documents = new Map();
   for (const found of ranks) for (const [at, hit] of found) documents.set(at, documents.get(at) ?? hit);
   const best = (at) => Math.min(...ranks.map((found) => found.get(at)?.rank ?? Infinity));
@@ -166,10 +166,10 @@ function head(query, { name, answer, problem }) {
     state.className = problem ? "state bad" : "state";
     state.textContent = problem
       ? `⚠ ${has(`problem.${problem.slug}`) ? t(`problem.${problem.slug}`) : problem.title}`
-      : answer ? milliseconds(answer.performance.latency_ms) : "…";
+      : answer ? milliseconds(answer.milliseconds) : "…";
     state.title = problem?.detail ?? "";
   });
-  const used = answer && answer.strategy_used !== name ? h("code.muted", {}, ` → ${answer.strategy_used}`) : null;
+  const used = answer && answer.strategy !== name ? h("code.muted", {}, ` → ${answer.strategy}`) : null;
   const worse = answer?.degraded.length
     ? h("span.bad", { title: answer.degraded.join("\n"), role: "img", "aria-label": () => t("degraded.title") }, " ⚠")
     : null;
@@ -195,7 +195,7 @@ function cell(rank, base, column, { answer, problem }, k) {
 
 /** The share of common hits for each pair of strategies. */
 function agreement(columns) {
-  const sets = columns.map(({ answer }) => new Set(answer.results.map((hit) => `${hit.dataset}\n${hit.id}`)));
+  const sets = columns.map(({ answer }) => new Set(answer.hits.map((hit) => `${hit.dataset}\n${hit.id}`)));
   const share = (a, b) => {
     const most = Math.max(a.size, b.size);
     return most ? [...a].filter((one) => b.has(one)).length / most : 1;

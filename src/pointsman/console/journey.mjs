@@ -50,7 +50,7 @@ export function advance(journey, event, data) {
  * @returns {Journey}
  */
 export function fromAnswer(query, answer) {
-  const { datasets, reason, weights, strategy_used: strategy } = answer;
+  const { datasets, reason, weights, strategy } = answer;
   let journey = { ...begin(query), plan: { strategy, reason, datasets, weights } };
   for (const span of answer.trace?.spans ?? []) {
     if (span.stage === "retrieve")
@@ -60,8 +60,8 @@ export function fromAnswer(query, answer) {
   return {
     ...journey,
     phase: answer.refused ? "refused" : "done",
-    hits: answer.results.length,
-    total: answer.performance.latency_ms,
+    hits: answer.hits.length,
+    total: answer.milliseconds,
   };
 }
 

@@ -8,7 +8,7 @@ import { scored, sourceName, stageName } from "./railway.mjs";
 
 /**
  * @typedef {{stage: string, source: string, rank: number | null, score: number | null, count: number,
- *   lowest: number | null, reason: string | null}} Step as in `POST /api/retrieval/explain`
+ *   lowest: number | null, reason: string | null}} Step as in `POST /api/explain`
  */
 
 /**

@@ -34,7 +34,7 @@ from pointsman.server.limits import Gate, Limits, secure
 from pointsman.server.metrics import Metrics, Observed
 from pointsman.server.problems import Problem
 from pointsman.server.reload import Reloader
-from pointsman.server.routes import console, datasets, operation, protocols, retrieval
+from pointsman.server.routes import console, datasets, operation, protocols, retrieval, search
 from pointsman.server.schemas import DocumentsRequest, ProblemDocument, Progress
 from pointsman.server.state import State
 from pointsman.server.strict import unknown
@@ -110,7 +110,7 @@ OPTIONS: Final[dict[str, Any]] = {
 }
 
 
-_ROUTERS: Final = (retrieval.router, datasets.router, operation.router, protocols.router)
+_ROUTERS: Final = (search.router, retrieval.router, datasets.router, operation.router, protocols.router)
 
 
 def describe(app: FastAPI) -> FastAPI:

@@ -1,14 +1,22 @@
 """The shapes of requests and answers, from which the OpenAPI description is made.
 
 Requests are strict: a number in quotes is not a number, and unknown names are errors rather than ignored.
-Answers are described here; `pointsman.types` and `pointsman.wire` make them.
+Answers that the library makes are described by their classes; see `pointsman.server.forms`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, create_model
+
+from pointsman import citations, passages, types
+from pointsman.request import OPTIONS
+from pointsman.retrieval.routing import router
+from pointsman.selector.heuristic import RouteChoice
+from pointsman.server.forms import Forms, option_fields
+from pointsman.store.local import collection
+from pointsman.workspace import Routing
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 NAME = r"^[\w\-]([\w.\-]{0,62}[\w\-])?$"
@@ -16,6 +24,7 @@ NAME = r"^[\w\-]([\w.\-]{0,62}[\w\-])?$"
 
 Name = Annotated[str, StringConstraints(max_length=64, pattern=NAME)]
 Object = dict[str, JsonValue]
+Filters = Annotated[Object | str | None, Field(description=OPTIONS["filters"].help)]
 
 
 class _Request(BaseModel):
@@ -48,52 +57,42 @@ class Message(_Request):
     text: str
 
 
-class SearchOptions(_Request):
-    """Search options; all are optional."""
+_History = Annotated[list[Message], Field(max_length=100, description="Earlier turns of the conversation.")]
+_Trace = Annotated[
+    Literal["none", "stages", "lists"],
+    Field(description="Contents of `trace`: nothing, every stage, or every stage and list."),
+]
+_Datasets = Annotated[
+    list[Name] | None, Field(max_length=1000, description="Only these datasets; default: all that the key allows.")
+]
 
-    k: Annotated[int, Field(ge=1, description="Maximum number of hits.")] = 5
-    strategy: Annotated[
-        str,
-        Field(
-            min_length=1,
-            max_length=64,
-            description="`auto`, a list (`bm25`, `vector` or `dense`, `hybrid`), a fusion method (`rrf`, "
-            "`z_score` …) or a strategy (`hyde`, `query2doc`, `decomposition`, `multi_query`, `compression` …).",
-        ),
-    ] = "auto"
-    use_rerank: Annotated[bool | None, Field(description="Whether to rerank; default: as configured.")] = None
-    filters: Annotated[
-        Object | str | None,
-        Field(
-            description='Metadata filter: `{"lang": "ru", "year": {"gte": 2020}}` or `year >= 2020 and lang = ru`; '
-            'also `title contains "signal"` or `{"title": {"contains": "signal"}}`, `startswith`, `endswith`, each '
-            "with a leading `i` to ignore case; null; paths such as `author.name`; `_id` and `_text` for the "
-            "document's id and text."
-        ),
-    ] = None
-    datasets: Annotated[
-        list[Name] | None, Field(max_length=1000, description="Only these datasets; default: all that the key allows.")
-    ] = None
-    refuse: Annotated[bool | None, Field(description="False: also return hits of low relevance.")] = None
-    min_relevance: Annotated[float | None, Field(ge=0, le=1, description="Leave out hits below this relevance.")] = None
-    coverage: Annotated[
-        float | None,
-        Field(
-            gt=0,
-            lt=1,
-            description="Return the fewest hits that contain an answer with this probability, instead of `k`.",
-        ),
-    ] = None
-    spelling: Annotated[bool, Field(description="False: search for the question exactly as written.")] = True
-    effort: Annotated[Literal["fast", "balanced", "thorough"], Field(description="Applies to `auto`.")] = "balanced"
-    timeout: Annotated[
-        float | None, Field(ge=0.001, le=600, description="Time limit in seconds; the hits found by then are returned.")
-    ] = None
-    history: Annotated[list[Message], Field(max_length=100, description="Earlier turns of the conversation.")] = []
-    trace: Annotated[
-        Literal["none", "stages", "lists"],
-        Field(description="Contents of `trace`: nothing, every stage, or every stage and list."),
-    ] = "none"
+_Timeout = Annotated[float | None, Field(gt=0, le=600, description=OPTIONS["timeout"].help)]
+
+if TYPE_CHECKING:  # the options are declared in `pointsman.request`
+
+    class SearchOptions(_Request):
+        """What the type checker sees of the model below."""
+
+        def __init__(self, **options: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+    RetrievalRequest: TypeAlias = SearchOptions
+else:
+    _options = {
+        **option_fields(OPTIONS, datasets=_Datasets, filters=Filters, timeout=_Timeout),
+        "history": (_History, []),
+        "trace": (_Trace, "none"),
+    }
+    SearchOptions = create_model(
+        "SearchOptions", __base__=_Request, __doc__="Search options; all are optional.", **_options
+    )
+    RetrievalRequest = create_model(
+        "RetrievalRequest",
+        __base__=_Request,
+        __doc__="A question and search options, with the names of the retrieval API.",
+        query=Annotated[str, Field(description="The question or keywords.")],
+        **{"use_rerank" if name == "rerank" else name: field for name, field in _options.items()},
+    )
 
 
 class SearchRequest(SearchOptions):
@@ -156,46 +155,6 @@ class CheckRequest(_Request):
     hits: Annotated[list[HitKey], Field(max_length=1000)]
 
 
-class Claim(Open):
-    """A quote or number in the answer, and its place in the hits."""
-
-    kind: Annotated[str, Field(description="`quote`, `number`, `date` or `name`.")]
-    text: str
-    start: int
-    end: int
-    status: Annotated[str, Field(description="`exact`, `near` or `unsupported`.")]
-    hit: Annotated[int | None, Field(description="Number of the hit that contains it, from 1.")]
-    span: Annotated[list[int] | None, Field(description="Its position in that document's text; null: in the title.")]
-    similarity: float
-    named: Annotated[list[int], Field(description="Numbers of the sources that the answer cites for it.")]
-    misattributed: bool
-
-
-class AnswerCheck(Open):
-    """Which of an answer's quotes and numbers are in the hits."""
-
-    supported: Annotated[bool, Field(description="Whether all quotes and numbers are in the hits.")]
-    claims: list[Claim]
-
-
-class Decision(Open):
-    """One decision about the search."""
-
-    what: str
-    value: str
-    by: Annotated[str, Field(description="`request`, `settings`, `policy`, `calibration`, `workflow` or `default`.")]
-    reason: str
-
-
-class Provenance(Open):
-    """How one list, or one stage, ranked a hit."""
-
-    source: str
-    rank: int | None
-    score: float | None
-    normalised: float | None
-
-
 class Excerpt(Open):
     """Positions of an excerpt's parts in the full text."""
 
@@ -203,106 +162,36 @@ class Excerpt(Open):
     full_text: str
 
 
-class Citation(Open):
-    """The place of a hit in its source; offsets refer to the text from `GET /api/datasets/{name}/text`."""
+class HeuristicRoute(Open):
+    """The route suggested by the form of the query alone."""
 
-    place: Annotated[str, Field(description="The place in words, such as `guide.md, lines 12-18`.")]
-    source: Annotated[str, Field(description="The file, or the document's id if it is not from a file.")]
-    hash: Annotated[str | None, Field(description="SHA-256 of the file's bytes when it was indexed.")]
-    page: int | None
-    lines: Annotated[list[int] | None, Field(description="First and last line, from 1.")]
-    start: Annotated[int | None, Field(description="Offset of its first character in the text of the source.")]
-    end: int | None
+    route: str
+    reasons: list[str]
 
 
-class Hit(Open):
-    """A document found by a search; `text` is its excerpt, or the full text if there is none."""
+_forms = Forms(Open)
+_forms.put(types.Metadata, dict[str, Any])
+_forms.put(types.Excerpt, Excerpt)
+_forms.put(RouteChoice, HeuristicRoute)
 
-    rank: int
-    id: str
-    score: float
-    relevance: Annotated[
-        float | None,
-        Field(description="Probability that it is relevant; null: no calibration fits its scores."),
-    ]
-    dataset: str | None
-    title: str
-    text: str
-    citation: Citation
-    metadata: dict[str, Any]
-    provenance: list[Provenance]
-    excerpt: Excerpt | None
-
-
-class Refusal(Open):
-    """Why there are no hits: none is relevant enough."""
-
-    reason: str
-    nearest: Hit | None
-    score: float | None
-    threshold: float | None
-    scale: str | None
-    near_misses: Annotated[list[Hit], Field(description="The refused hits, best first.")]
-
-
-class Performance(Open):
-    """Duration of the search, and confidence in the choice of strategy."""
-
-    latency_ms: float
-    strategy_confidence: Annotated[float | None, Field(description="0 to 1; null: unknown.")]
-
-
-class Span(Open):
-    """A stage of the search; `started` is in milliseconds since the search began."""
-
-    stage: str
-    detail: str
-    milliseconds: float
-    count: int | None
-    error: str | None
-    started: float
-
-
-class Trace(Open):
-    """All stages, and all rankings if requested."""
-
-    spans: list[Span]
-    records: list[dict[str, Any]] | None = None
-
-
-class Spelling(Open):
-    """A question with probable spelling mistakes."""
-
-    text: Annotated[str, Field(description="The corrected question; the answer is for this.")]
-    instead: Annotated[str, Field(description="The question as written; `spelling: false` searches only for this.")]
-    both: Annotated[bool, Field(description="Whether the question as written was searched too.")]
-
-
-class Answer(Open):
-    """Hits, best first, and details of the search."""
-
-    results: list[Hit]
-    confidence: Annotated[
-        float | None,
-        Field(description="Probability that one of the hits is relevant; null: not calibrated."),
-    ]
-    coverage: Annotated[
-        float | None,
-        Field(description="The requested `coverage`, if it can be guaranteed; otherwise `degraded` says why not."),
-    ]
-    spelling: Annotated[Spelling | None, Field(description="Set if words of the question were corrected.")]
-    strategy_used: str
-    reranking_applied: bool
-    performance: Performance
-    query: Annotated[str, Field(description="The question searched: `asked` with typos corrected and gaps filled in.")]
-    asked: Annotated[str, Field(description="The original question.")]
-    reason: Annotated[str, Field(description="Why these datasets and this strategy were chosen.")]
-    datasets: list[str]
-    weights: dict[str, float]
-    decisions: Annotated[list[Decision], Field(description="Decisions about the search, and who made them.")]
-    refused: Refusal | None
-    degraded: Annotated[list[str], Field(description="Failures, and what was done instead.")]
-    trace: Trace | None
+if TYPE_CHECKING:  # the models of forms are made at run time
+    Hit: TypeAlias = Open
+    Answer: TypeAlias = Open
+    Explanation: TypeAlias = Open
+    Route: TypeAlias = Open
+    AnswerCheck: TypeAlias = Open
+    SourceText: TypeAlias = Open
+    Verification: TypeAlias = Open
+else:
+    Hit = _forms.model(types.Hit, rank=int)
+    Trace = _forms.model(types.Trace, records=list[dict[str, Any]] | None)
+    Answer = _forms.model(types.RetrievalContext, "Answer", query=str, asked=str, trace=Trace | None)
+    Explanation = _forms.model(types.Explanation)
+    RouteDecision = _forms.model(router.RouteDecision, datasets=list[str])
+    Route = _forms.model(Routing, "Route")
+    AnswerCheck = _forms.model(citations.AnswerCheck)
+    SourceText = _forms.model(passages.SourceText)
+    Verification = _forms.model(collection.Verification)
 
 
 class Answers(Open):
@@ -343,68 +232,25 @@ class Recommendation(Open):
     alternatives: list[Alternative]
 
 
-class HeuristicRoute(Open):
-    """The route suggested by the form of the query alone."""
+class Performance(Open):
+    """Duration of the search, and confidence in the choice of strategy."""
 
-    route: str
-    reasons: list[str]
-
-
-class StrategyChoice(Open):
-    """The strategy that a search would use."""
-
-    recommended: str
-    reason: str
-    confidence: Annotated[float | None, Field(description="0 to 1; null: unknown.")]
-    decisions: list[Decision]
+    latency_ms: float
+    strategy_confidence: Annotated[float | None, Field(description="0 to 1; null: unknown.")]
 
 
-class Fallback(Open):
-    """Why no choice was possible, and the policy used instead."""
+class RetrievalAnswer(Open):
+    """Hits, best first, in the form of the retrieval API; all other members are those of an answer to a search."""
 
-    why: str
-    policy: str
-
-
-class DatasetChoice(Open):
-    """The datasets whose content is relevant to the question."""
-
-    chosen: list[str]
-    reason: str
-    confidence: float | None
-    scores: dict[str, float]
-    fallback: Fallback | None
+    results: list[Hit]
+    strategy_used: str
+    reranking_applied: bool
+    performance: Performance
 
 
-class Route(Open):
-    """Where and how a question would be searched, and why."""
+class ExplainedAnswer(Explanation):
+    """Why a document is, or is not, among the hits of an answer."""
 
-    query: str
-    router_select: HeuristicRoute
-    strategy: StrategyChoice | None
-    datasets: DatasetChoice | None
-
-
-class Step(Open):
-    """A document's rank in one list or after one stage."""
-
-    stage: str
-    source: str
-    rank: int | None
-    score: float | None
-    count: int
-    lowest: float | None
-    reason: str | None
-
-
-class Explanation(Open):
-    """Why a document is, or is not, among the hits."""
-
-    id: str
-    dataset: str | None
-    rank: int | None
-    verdict: str
-    steps: list[Step]
     answer: Answer
 
 
@@ -492,17 +338,6 @@ class DocumentAnswer(Open):
     metadata: dict[str, Any]
 
 
-class SourceText(Open):
-    """The text that citations refer to, or a part of it."""
-
-    source: str
-    hash: str | None
-    start: int
-    end: int
-    length: Annotated[int, Field(description="Length of the whole text; if `end` is less, more follows.")]
-    text: str
-
-
 class DocumentPage(Open):
     """A page of documents; `next` is the cursor of the next page."""
 
@@ -587,15 +422,6 @@ class Dropped(Deleted):
     """A deleted dataset, and its number of documents."""
 
     dataset: str
-
-
-class Verification(Open):
-    """Whether documents and indexes agree; if they do, `problems` is empty."""
-
-    documents: int
-    in_keyword_index: int
-    in_vector_index: int
-    problems: list[str]
 
 
 # ── the service ──────────────────────────────────────────────────────────────────────────────────────────────────────

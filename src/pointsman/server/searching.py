@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError, RetrievalError
-from pointsman.filters import parse_optional
 from pointsman.registry import STRATEGIES
-from pointsman.request import SearchRequest
+from pointsman.request import OPTIONS, SearchRequest
 from pointsman.retrieval.fusion import METHODS
 from pointsman.server.problems import Problem
 from pointsman.server.state import check_text
@@ -90,30 +89,19 @@ def prepared(state: State, access: Access, texts: Sequence[str], options: Search
     if total > limits.max_request_chars:
         most = limits.max_request_chars
         raise Problem("invalid-input", f"queries and messages have {total:,} characters, the limit is {most:,}")
-    if options.k > limits.max_k:
-        raise Problem("invalid-input", f"k is {options.k}, the limit is {limits.max_k}")
-    filters = parse_optional(options.filters)
+    values = {name: getattr(options, name) for name in OPTIONS}
+    k, names, timeout = (values.pop(name) for name in ("k", "datasets", "timeout"))
+    if k > limits.max_k:
+        raise Problem("invalid-input", f"k is {k}, the limit is {limits.max_k}")
     history = tuple(Message(message.role, message.text) for message in options.history)
-    usual, timeout = workspace.workflow.timeout, options.timeout
+    usual = workspace.workflow.timeout
     longest = limits.search_seconds if usual is None else min(usual, limits.search_seconds)
     hurried = timeout is not None and timeout < longest
     if not hurried:
         timeout = None if longest == usual else longest
-    request = SearchRequest.of(
-        [Query(text, filters, history) for text in texts],
-        options.k,
-        {
-            "strategy": options.strategy,
-            "rerank": options.use_rerank,
-            "refuse": options.refuse,
-            "min_relevance": options.min_relevance,
-            "coverage": options.coverage,
-            "spelling": options.spelling,
-            "effort": options.effort,
-            "timeout": timeout,
-        },
-    )
-    return Search(workspace.engine, request, state.datasets(access, options.datasets), limits.search_seconds, hurried)
+    queries = [Query(text, history=history) for text in texts]
+    request = SearchRequest.of(queries, k, {**values, "timeout": timeout})
+    return Search(workspace.engine, request, state.datasets(access, names), limits.search_seconds, hurried)
 
 
 def described(state: State, access: Access) -> list[dict[str, Any]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError
 from pointsman.integrations.mcp.grep import ALL_BYTES, TextIndex
 from pointsman.integrations.mcp.latest import Latest
 from pointsman.integrations.mcp.plain import sound
 from pointsman.registry import STRATEGY_ALIASES
+from pointsman.request import OPTIONS
 from pointsman.server.problems import Problem
 from pointsman.types import Message, Query
 from pointsman.workspace import existing
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from pointsman.dataset import Dataset
     from pointsman.integrations.mcp.shapes import Entry, Key, Searching
-    from pointsman.request import WorkspaceOptions
     from pointsman.server.access import Access
     from pointsman.types import Document, RetrievalContext
     from pointsman.workspace import Workspace
@@ -127,19 +127,10 @@ class Library:
         name, engine = STRATEGY_ALIASES.get(arguments.strategy, arguments.strategy), self.workspace.engine
         if name not in self.strategies and engine.lack(name, ()) is not None:  # fusion methods are only not offered
             raise InputError(f"there is no strategy {name!r:.80} here; use one of {', '.join(self.strategies)}")
-        longest = self.workspace.workflow.timeout
-        hurried = arguments.timeout is not None and (longest is None or arguments.timeout < longest)
-        options: dict[str, object] = {
-            "datasets": names,
-            "strategy": arguments.strategy,
-            "filters": arguments.filters,
-            "rerank": arguments.rerank,
-            "refuse": arguments.refuse,
-            "min_relevance": arguments.min_relevance,
-            "coverage": arguments.coverage,
-            "spelling": arguments.spelling,
-            "effort": arguments.effort,
-            "timeout": arguments.timeout if hurried else None,
-        }
+        values = {option: getattr(arguments, option) for option in OPTIONS}
+        longest, timeout = self.workspace.workflow.timeout, values["timeout"]
+        if timeout is not None and longest is not None and timeout >= longest:
+            values["timeout"] = None  # the usual one is shorter
         query = Query(arguments.query, history=tuple(Message(turn.role, turn.text) for turn in arguments.history))
-        return self.workspace.search(query, arguments.k, **cast("WorkspaceOptions", options))  # checked there
+        options: Any = {**values, "datasets": names}  # checked by the request
+        return self.workspace.search(query, options.pop("k"), **options)

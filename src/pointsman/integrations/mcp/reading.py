@@ -215,7 +215,7 @@ def grep(library: Library, access: Access, arguments: shapes.GrepArguments) -> s
         if len(matches) > arguments.k:
             more = True
             break
-    return shapes.GrepAnswer(matches=matches[: arguments.k], more=more or bool(incomplete), incomplete=incomplete)
+    return shapes.GrepAnswer(matches=matches[: arguments.k], more=more or bool(incomplete), degraded=incomplete)
 
 
 def _match(dataset: str, document: Document, match: Found, context: int) -> shapes.Match:

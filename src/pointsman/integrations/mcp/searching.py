@@ -5,15 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pointsman._forms import plain_form
 from pointsman.errors import InputError
 from pointsman.filters import typed_values
 from pointsman.integrations.mcp import plain, shapes
 from pointsman.integrations.mcp.library import id_of
 from pointsman.store.base import Capability
-from pointsman.wire import answer_to_dict, explanation_to_dict, route_to_dict
+from pointsman.wire import answer_to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from pydantic import BaseModel
 
     from pointsman.dataset import Dataset
     from pointsman.integrations.mcp.library import Library
@@ -35,7 +38,7 @@ def search(library: Library, access: Access, arguments: shapes.SearchArguments) 
     refused = answer["refused"]
     nearest = refused and refused["nearest"]
     return shapes.SearchAnswer(
-        results=[result_of(hit, arguments.max_chars) for hit in answer["results"]],
+        results=[result_of(hit, arguments.max_chars) for hit in answer["hits"]],
         confidence=plain.rounded(answer["confidence"]),
         coverage=plain.rounded(answer["coverage"]),
         refused=refused
@@ -49,10 +52,10 @@ def search(library: Library, access: Access, arguments: shapes.SearchArguments) 
             ),
         ),
         query=None if answer["query"] == answer["asked"] else plain.cut(answer["query"], shapes.QUERY_CHARS),
-        strategy=answer["strategy_used"],
+        strategy=answer["strategy"],
         reason=plain.cut(answer["reason"], plain.REASON_CHARS),
         datasets=answer["datasets"][: shapes.MAX_DATASETS],
-        incomplete=plain.parts(context.degraded),
+        degraded=plain.parts(context.degraded),
     )
 
 
@@ -74,25 +77,19 @@ def result_of(hit: Mapping[str, Any], most: int) -> shapes.Result:
     )
 
 
-def route(library: Library, access: Access, arguments: shapes.RouteArguments) -> shapes.RouteAnswer:
+def route(library: Library, access: Access, arguments: shapes.RouteArguments) -> BaseModel:
     """Return where and how a search would look."""
-    decided = route_to_dict(library.workspace.route(arguments.query, library.chosen(access, arguments.datasets)))
-    strategy, where, look = decided["strategy"] or {}, decided["datasets"] or {}, decided["router_select"]
-    scores = where.get("scores", {})
-    return shapes.RouteAnswer(
-        strategy=strategy.get("recommended"),
-        strategy_reason=plain.cut(strategy.get("reason", ""), plain.REASON_CHARS) or None,
-        look=look["route"],
-        look_reasons=look["reasons"],
-        datasets=[
-            shapes.Choice(dataset=name, score=plain.rounded(scores.get(name)))
-            for name in where.get("chosen", ())[: shapes.MAX_DATASETS]
-        ],
-        datasets_reason=None
-        if where.get("fallback")
-        else plain.cut(where.get("reason", ""), plain.REASON_CHARS) or None,
-        confidence=plain.rounded(where.get("confidence")),
-    )
+    routing = library.workspace.route(arguments.query, library.chosen(access, arguments.datasets))
+    form = routing.to_dict()
+    for reasoned in (form["plan"], form["decision"]):
+        if reasoned is not None:
+            reasoned["reason"] = plain.cut(reasoned["reason"], plain.REASON_CHARS)
+            reasoned["datasets"] = reasoned["datasets"][: shapes.MAX_DATASETS]
+            reasoned["confidence"] = plain.rounded(reasoned["confidence"])
+    if (decision := form["decision"]) is not None:
+        scores = ((name, plain.rounded(decision["scores"].get(name))) for name in decision["datasets"])
+        decision["scores"] = {name: score for name, score in scores if score is not None}
+    return shapes.RouteAnswer(**form)
 
 
 def list_datasets(library: Library, access: Access, arguments: shapes.ListArguments) -> shapes.ListAnswer:
@@ -157,24 +154,16 @@ def _example(value: str | float) -> str | int | float:
     return str(value) if abs(value) >= 2**53 else value
 
 
-def explain(library: Library, access: Access, arguments: shapes.ExplainArguments) -> shapes.ExplainAnswer:
+def explain(library: Library, access: Access, arguments: shapes.ExplainArguments) -> BaseModel:
     """Explain why a document is, or is not, among the results."""
     where, own = library.split(access, arguments.id)
     if where is not None and arguments.datasets is not None and where not in arguments.datasets:
         raise InputError(f"{arguments.id!r:.80} is not in one of the datasets to search; add {where!r} there")
-    steps_and_verdict = explanation_to_dict(library.search(access, arguments).explain(own, where))
-    name = steps_and_verdict["dataset"]
-    steps = [
-        {**step, "score": plain.rounded(step["score"]), "lowest": plain.rounded(step["lowest"])}
-        for step in steps_and_verdict["steps"]
-    ]
-    return shapes.ExplainAnswer(
-        id=plain.sound(own) if name is None else id_of(name, own),
-        dataset=name,
-        rank=steps_and_verdict["rank"],
-        verdict=plain.cut(steps_and_verdict["verdict"], plain.REASON_CHARS),
-        steps=[
-            shapes.Step(**{**step, "reason": plain.cut(step["reason"] or "", plain.REASON_CHARS) or None})
-            for step in steps[:_STEPS]
-        ],
-    )
+    form = plain_form(library.search(access, arguments).explain(own, where))
+    for step in form["steps"]:
+        step.update({name: plain.rounded(step[name]) for name in ("score", "lowest")})
+        step["reason"] = plain.cut(step["reason"] or "", plain.REASON_CHARS) or None
+    name = form["dataset"]
+    id_ = plain.sound(own) if name is None else id_of(name, own)
+    verdict = plain.cut(form["verdict"], plain.REASON_CHARS)
+    return shapes.ExplainAnswer(**{**form, "id": id_, "verdict": verdict, "steps": form["steps"][:_STEPS]})

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
-from pointsman.retrieval.policy import EffortName  # noqa: TC001  (pydantic reads it)
+from pointsman.request import OPTIONS
+from pointsman.retrieval.policy import EffortName
+from pointsman.retrieval.routing import router
+from pointsman.selector.heuristic import RouteChoice
+from pointsman.server.forms import Forms, option_fields
 from pointsman.server.limits import Limits
+from pointsman.trace import Explanation
+from pointsman.workspace import Routing
 
 MAX_K: Final = 20
 """Hits of one search."""
@@ -82,13 +88,15 @@ class Message(Arguments):
     text: Annotated[str, StringConstraints(max_length=QUERY_CHARS)]
 
 
-class Searching(Arguments):
-    """Arguments of a search."""
-
-    query: _Question
-    datasets: _Datasets = None
-    k: Annotated[int, Field(ge=1, le=MAX_K, description="Maximum number of results.")] = 5
-    strategy: Annotated[
+_History = Annotated[
+    list[Message],
+    Field(max_length=_TURNS, description="Earlier turns of the conversation. Prefer a query that needs none of them."),
+]
+_FOR_MODELS: Final = {
+    "k": Annotated[int, Field(ge=1, le=MAX_K, description="Maximum number of results.")],
+    "datasets": _Datasets,
+    "filters": _Filters,
+    "strategy": Annotated[
         str,
         Field(
             max_length=64,
@@ -96,36 +104,33 @@ class Searching(Arguments):
             "identifiers, 'vector' for meaning and across languages, 'hybrid' for both, 'decomposition' for questions "
             "that need several facts.",
         ),
-    ] = "auto"
-    filters: _Filters = None
-    refuse: Annotated[bool, Field(description="false: also return results of low relevance.")] = True
-    min_relevance: Annotated[
-        float | None, Field(ge=0, le=1, description="Leave out results whose relevance is below this.")
-    ] = None
-    coverage: Annotated[
-        float | None,
-        Field(
-            gt=0,
-            lt=1,
-            description="Return the fewest results that contain an answer with this probability, instead of k.",
-        ),
-    ] = None
-    spelling: Annotated[bool, Field(description="false: search for the question exactly as written.")] = True
-    rerank: Annotated[bool | None, Field(description="Omit, unless the order itself is in question.")] = None
-    effort: Annotated[
+    ],
+    "rerank": Annotated[bool | None, Field(description="Omit, unless the order itself is in question.")],
+    "effort": Annotated[
         EffortName, Field(description="'thorough' for questions with several parts; 'fast' keeps words as written.")
-    ] = "balanced"
-    timeout: Annotated[
-        float | None,
-        Field(ge=0.001, le=600, description="Time limit in seconds; the results found by then are returned."),
-    ] = None
-    history: Annotated[
-        list[Message],
-        Field(
-            max_length=_TURNS,
-            description="Earlier turns of the conversation. Prefer a query that needs none of them.",
-        ),
-    ] = []
+    ],
+}
+"""Options that a model is told otherwise than people."""
+
+if TYPE_CHECKING:  # the options are declared in `pointsman.request`
+
+    class Searching(Arguments):
+        """What the type checker sees of the model below."""
+
+        query: str
+        history: list[Message]
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    Searching = create_model(
+        "Searching",
+        __base__=Arguments,
+        __doc__="Arguments of a search.",
+        query=_Question,
+        **option_fields(OPTIONS, **_FOR_MODELS),
+        history=(_History, []),
+    )
 
 
 class SearchArguments(Searching):
@@ -294,31 +299,28 @@ class SearchAnswer(Noticed):
     strategy: Annotated[str, Field(description="The strategy used.")]
     reason: Annotated[str, Field(description="Why this strategy and these datasets.")]
     datasets: Annotated[list[str], Field(description="The datasets searched.")]
-    incomplete: Annotated[
+    degraded: Annotated[
         list[str],
         Field(description="Parts of the search that failed, and datasets with vectors still missing; normally empty."),
     ]
 
 
-class Choice(Answer):
-    """A dataset relevant to a question."""
+class HeuristicRoute(Answer):
+    """The route suggested by the form of the query alone."""
 
-    dataset: str
-    score: float | None
+    route: Annotated[str, Field(description="bm25, dense or hybrid.")]
+    reasons: list[str]
 
 
-class RouteAnswer(Answer):
-    """Answer of `route`."""
+_forms = Forms(Answer)
+_forms.put(RouteChoice, HeuristicRoute)
 
-    strategy: Annotated[str | None, Field(description="What 'auto' would choose.")]
-    strategy_reason: str | None
-    look: Annotated[str, Field(description="The route suggested by the query's form: bm25, dense or hybrid.")]
-    look_reasons: list[str]
-    datasets: Annotated[list[Choice], Field(description="Datasets relevant to the query, best first.")]
-    datasets_reason: str | None
-    confidence: Annotated[
-        float | None, Field(description="Confidence, 0 to 1, that the first dataset is the right one.")
-    ]
+if TYPE_CHECKING:  # the models of forms are made at run time
+    RouteAnswer = ExplainAnswer = Answer
+else:
+    RouteDecision = _forms.model(router.RouteDecision, datasets=list[str])
+    RouteAnswer = _forms.model(Routing, "RouteAnswer")
+    ExplainAnswer = _forms.model(Explanation, "ExplainAnswer")
 
 
 class Key(Answer):
@@ -346,28 +348,6 @@ class ListAnswer(Noticed):
     total: Annotated[
         int, Field(description="Number of matching datasets; if not all are listed, narrow the list with 'contains'.")
     ]
-
-
-class Step(Answer):
-    """A document's rank in a list or after a stage."""
-
-    stage: str
-    source: str
-    rank: int | None
-    score: float | None
-    count: int
-    lowest: float | None
-    reason: str | None
-
-
-class ExplainAnswer(Answer):
-    """Answer of `explain`."""
-
-    id: str
-    dataset: str | None
-    rank: Annotated[int | None, Field(description="Rank in the answer; null if it is not among the k results.")]
-    verdict: str
-    steps: Annotated[list[Step], Field(description="Its rank in each list and after each stage.")]
 
 
 class FetchAnswer(Answer):
@@ -436,7 +416,7 @@ class GrepAnswer(Noticed):
 
     matches: Annotated[list[Match], Field(description="In the order the documents were added.")]
     more: Annotated[bool, Field(description="Whether more documents may match: k was reached, or time ran out.")]
-    incomplete: Annotated[list[str], Field(description="Datasets not read completely; normally empty.")]
+    degraded: Annotated[list[str], Field(description="Datasets not read completely; normally empty.")]
 
 
 class ClaimCheck(Answer):

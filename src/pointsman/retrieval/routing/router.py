@@ -13,12 +13,14 @@ provides the others. Routers err on the side of searching too widely: a router t
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from pointsman._forms import form_of
 from pointsman._twins import Twins, in_thread, wait_for
 from pointsman.errors import InputError, StoreError
 from pointsman.retrieval.fusion import CosineSpread
@@ -27,7 +29,7 @@ from pointsman.selector.base import BaseSelector, Fallback, SelectorResult, Tool
 from pointsman.types import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from numpy.typing import NDArray
 
@@ -56,6 +58,10 @@ class RouteDecision:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "datasets", tuple(self.datasets))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decision as plain JSON values; datasets are given by their names."""
+        return form_of(self, datasets=[dataset.name for dataset in self.datasets])
 
 
 _Ways = ("decide", "adecide", "route", "aroute")

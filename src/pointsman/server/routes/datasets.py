@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from pointsman._forms import plain_form
 from pointsman.errors import (
     CorruptStoreError,
     FormatVersionError,
@@ -399,14 +400,7 @@ async def verify_dataset(state: Shared, access: Reader, name: Name) -> Response:
     dataset = await in_thread(state.dataset, access, name)
     async with state.gate:
         result = await in_thread(dataset.verify)
-    return Json(
-        {
-            "documents": result.documents,
-            "in_keyword_index": result.in_keyword_index,
-            "in_vector_index": result.in_vector_index,
-            "problems": result.problems,
-        }
-    )
+    return Json(plain_form(result))
 
 
 def _check_number(state: State, documents: int, remedy: str = "") -> None:
@@ -443,7 +437,7 @@ async def _add(state: State, dataset: Dataset, documents: list[DocumentRequest],
 
 def _added(result: AddResult, access: Access) -> dict[str, int | None]:
     """Describe the result of an add; a write-only key does not learn which texts were stored already."""
-    counts: dict[str, int | None] = {"added": result.added, "updated": result.updated, "unchanged": result.unchanged}
+    counts: dict[str, int | None] = plain_form(result)
     return counts if access.read else dict.fromkeys(counts, None)
 
 

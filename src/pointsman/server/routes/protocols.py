@@ -438,7 +438,7 @@ async def _searched(
     """Search a dataset, with the same results as by any other interface."""
     access.chosen([name], state.workspace.names())
     filters = None if condition is None else str(condition)
-    options = schemas.SearchOptions(k=k, datasets=[name], filters=filters, use_rerank=rerank)
+    options = schemas.SearchOptions(k=k, datasets=[name], filters=filters, rerank=rerank)
     async with state.gate:
         contexts = await in_thread(lambda: prepared(state, access, texts, options).run_all())
     for context in contexts:

@@ -1,129 +1,42 @@
-"""Search, and everything that explains how a search is or would be done."""
+"""Two endpoints under ``/api/retrieval`` for programs written for that API, in its names."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from pointsman import wire
-from pointsman.citations import verify
-from pointsman.retrieval.journal import listening
-from pointsman.server import problems, schemas
-from pointsman.server.answers import Json, event
-from pointsman.server.schemas import CheckRequest, ExplainRequest, Name, RouteRequest, SearchManyRequest, SearchRequest
-from pointsman.server.searching import described, prepared
+from pointsman.server import schemas
+from pointsman.server.answers import Json
+from pointsman.server.routes.search import answer_of
+from pointsman.server.schemas import Name, RetrievalRequest, SearchOptions
+from pointsman.server.searching import prepared
 from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
 from pointsman.server.strict import StrictRoute
-from pointsman.types import Hit, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from pointsman.citations import AnswerCheck
     from pointsman.retrieval.routing.recommend import Recommendation
-    from pointsman.server.searching import Search
-    from pointsman.server.state import State
-    from pointsman.types import Explanation, RetrievalContext, Span, TraceDetail
 
 router = APIRouter(prefix="/api/retrieval", route_class=StrictRoute, tags=["retrieval"])
 
-_EVENT = {
-    "type": "object",
-    "required": ["event", "data"],
-    "properties": {
-        "event": {"enum": ["plan", "branch", "stage", "result", "problem"]},
-        "data": {"type": "string", "contentMediaType": "application/json"},
-    },
-}
 _SEARCHES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
 _READS = problem_responses("not-found", "invalid-input")
 
 
-@router.post("/search", response_model=schemas.Answer, responses=_SEARCHES, operation_id="search")
-async def search(state: Shared, access: Reader, body: SearchRequest) -> Response:
-    """Search, and return the best hits of all datasets."""
-
-    def run() -> RetrievalContext:
-        return prepared(state, access, [body.query], body).run()
-
+@router.post("/search", response_model=schemas.RetrievalAnswer, responses=_SEARCHES, operation_id="retrieval_search")
+async def search(state: Shared, access: Reader, body: RetrievalRequest) -> Response:
+    """Search as `POST /api/search` does, with the options and names of the retrieval API."""
+    options = body.model_dump()
+    query, rerank = options.pop("query"), options.pop("use_rerank")
+    ready = SearchOptions(**options, rerank=rerank)
     async with state.gate:
-        context = await in_thread(run)
-    return Json(_answer(state, context, body.trace))
-
-
-@router.post("/search_many", response_model=schemas.Answers, responses=_SEARCHES, operation_id="search_many")
-async def search_many(state: Shared, access: Reader, body: SearchManyRequest) -> Response:
-    """Search for several questions, embedded and reranked in shared batches; one answer each, in order."""
-    if len(body.queries) > state.limits.max_batch:
-        detail = f"{len(body.queries)} queries at once, the limit is {state.limits.max_batch}"
-        raise problems.Problem("invalid-input", detail)
-
-    def run() -> list[RetrievalContext]:
-        return prepared(state, access, body.queries, body).run_all()
-
-    async with state.gate:
-        contexts = await in_thread(run)
-    return Json({"answers": [_answer(state, context, body.trace) for context in contexts]})
-
-
-@router.post(
-    "/stream",
-    response_model=None,
-    responses={
-        **_SEARCHES,
-        200: {
-            "description": "Events: `plan`, a `branch` as each branch ends, a `stage` for everything else, and finally "
-            "`result` with the answer, or `problem` with the problem document.",
-            "content": {"text/event-stream": {"schema": _EVENT}},
-        },
-    },
-    operation_id="stream",
-)
-async def stream(state: Shared, access: Reader, body: SearchRequest) -> Response:
-    """Search, and report progress as server-sent events."""
-    ready = await in_thread(prepared, state, access, [body.query], body)  # errors here are sent with their own status
-    return StreamingResponse(
-        _events(state, ready, body.trace), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
-    )
-
-
-_under_way: set[asyncio.Task[None]] = set()
-
-
-async def _events(state: State, ready: Search, detail: TraceDetail) -> AsyncIterator[bytes]:
-    """Yield the events of a search, which runs separately: a slow or disconnected client does not hold it up."""
-    loop = asyncio.get_running_loop()
-    events: asyncio.Queue[bytes | None] = asyncio.Queue()  # a search has some dozen stages
-
-    def tell(news: Plan | Span) -> None:
-        if isinstance(news, Plan):
-            message = event("plan", {"strategy": news.strategy, "datasets": news.datasets, "reason": news.reason})
-        else:
-            message = event("branch" if news.stage == "retrieve" else "stage", news.to_dict())
-        loop.call_soon_threadsafe(events.put_nowait, message)
-
-    def run() -> RetrievalContext:
-        with listening(tell):
-            return ready.run()
-
-    async def search() -> None:
-        try:
-            async with state.gate:
-                context = await in_thread(run)
-            events.put_nowait(event("result", _answer(state, context, detail)))
-        except Exception as error:  # noqa: BLE001  (the status has been sent: it becomes the last event, or is logged)
-            events.put_nowait(event("problem", problems.of_error(error).document()))
-        finally:
-            events.put_nowait(None)
-
-    task = asyncio.create_task(search())
-    _under_way.add(task)
-    task.add_done_callback(_under_way.discard)
-    while (item := await events.get()) is not None:
-        yield item
+        context = await in_thread(lambda: prepared(state, access, [query], ready).run())
+    answer = answer_of(state, context, body.trace)
+    results, strategy, reranked = (answer.pop(name) for name in ("hits", "strategy", "reranked"))
+    took, sure = (answer.pop(name) for name in ("milliseconds", "strategy_confidence"))
+    names = {"results": results, "strategy_used": strategy, "reranking_applied": reranked}
+    return Json({**names, "performance": {"latency_ms": took, "strategy_confidence": sure}, **answer})
 
 
 @router.get(
@@ -147,58 +60,3 @@ async def recommend_strategy(
         return state.workspace.engine.recommend(query, state.datasets(access, datasets))
 
     return Json((await in_thread(recommendation)).to_dict())
-
-
-@router.post("/route", response_model=schemas.Route, responses=_SEARCHES, operation_id="route")
-async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
-    """Show where and how a question would be searched, and why: by its form, by strategy, by the datasets' content."""
-    check_text(state, body.query)
-    selection = await in_thread(state.datasets, access, body.datasets)
-    async with state.gate:
-        return Json(wire.route_to_dict(await in_thread(state.workspace.route, body.query, selection, body.strategy)))
-
-
-@router.post("/explain", response_model=schemas.Explanation, responses=_SEARCHES, operation_id="explain")
-async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Response:
-    """Search, and say why a document is, or is not, among the hits: its rank in each list and after each stage."""
-
-    def run() -> tuple[RetrievalContext, Explanation]:
-        if body.dataset is not None:
-            access.chosen([body.dataset], state.workspace.names())
-        context = prepared(state, access, [body.query], body).run()
-        return context, context.explain(body.document_id, body.dataset)
-
-    async with state.gate:
-        context, explanation = await in_thread(run)
-    return Json({**wire.explanation_to_dict(explanation), "answer": _answer(state, context, body.trace)})
-
-
-@router.post("/verify", response_model=schemas.AnswerCheck, responses=_SEARCHES, operation_id="verify_answer")
-async def verify_answer(state: Shared, access: Reader, body: CheckRequest) -> Response:
-    """Look up every quote and number of a language model's answer in its sources, without a model."""
-
-    def check() -> AnswerCheck:
-        names = sorted({hit.dataset for hit in body.hits})
-        datasets = dict(zip(names, state.datasets(access, names) if names else (), strict=True))
-        hits = []
-        for claim in body.hits:
-            document = datasets[claim.dataset].get(claim.id)
-            if document is None:
-                detail = f"there is no document {claim.id!r:.80} in dataset {claim.dataset!r}"
-                raise problems.Problem("not-found", detail, kind="document")
-            hits.append(Hit(document, 0.0, claim.dataset))
-        return verify(body.answer, hits, timeout=state.limits.search_seconds)
-
-    async with state.gate:
-        return Json((await in_thread(check)).to_dict())
-
-
-@router.get("/strategies", response_model=schemas.Strategies, responses=_READS, operation_id="strategies")
-async def strategies(state: Shared, access: Reader) -> Response:
-    """List the strategies, and why any of them is unavailable here."""
-    return Json({"strategies": await in_thread(described, state, access)})
-
-
-def _answer(state: State, context: RetrievalContext, trace: TraceDetail) -> dict[str, Any]:
-    state.metrics.searched(context)
-    return wire.answer_to_dict(context, state.workspace.place, trace=trace)
