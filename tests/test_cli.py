@@ -204,12 +204,12 @@ def test_what_was_searched_for_instead_is_said(indexed: Cli) -> None:
 def test_route_shows_three_decisions_and_one_without_a_workspace(indexed: Cli) -> None:
     found = indexed.json("route", "новости channel:tech после:2024-01-01")
     assert found["heuristic"] == {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
-    assert found["strategy"]["recommended"] == "hybrid"
-    assert found["datasets"]["chosen"] == ["notes"]
+    assert found["plan"]["strategy"] == "hybrid"
+    assert found["decision"]["datasets"] == ["notes"]
     alone = indexed.json("route", "дата создания", "--workspace", "nowhere")
     assert alone["heuristic"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
-    assert alone["strategy"] is None
-    assert alone["datasets"] is None
+    assert alone["plan"] is None
+    assert alone["decision"] is None
     assert "filters_or_mixed_signals" in indexed("route", "новости channel:tech после:2024-01-01").stdout
 
 
