@@ -77,3 +77,11 @@ def test_headings_too_long_for_a_title_are_in_the_text() -> None:
     headings = [f"{level} " + "switch " * 20 for level in range(6)]
     text = "\n\n".join(f"{'#' * (level + 1)} {heading}" for level, heading in enumerate(headings)) + "\n\nTrains.\n"
     assert losses("a.md", text.encode(), 64, 0) == []
+
+
+def test_a_heading_in_the_text_is_not_divided_between_passages() -> None:
+    heading = " ".join(f"道岔 API_KEY 4.1.{number}" for number in range(6))
+    source = parsed("a.md", f"# {heading}\n\n" + "A switch guides trains. " * 60)
+    first, *others = chunk(source, max_tokens=64, overlap=16)
+    assert heading in first.searchable
+    assert others

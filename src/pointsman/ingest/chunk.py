@@ -266,10 +266,11 @@ def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cu
         if index == len(sections) == 1 and not names and (end - start + len(source.title)) * _DEAREST <= max_tokens:
             yield _Cut(0, names, start, end)  # most records: short, with nothing to join
             return
-        title = _title(source.title, names)
+        title, heading_end = _title(source.title, names), start
         limit = min(max_tokens, HARD_LIMIT - estimate_tokens(title))
         own_names, heading_start = names[len(names) - first.own_headings :], min(first.begin, start)
         if len(first.heading_path) > _HEADING_COUNT or title != _whole_title(source.title, names):
+            heading_end = _strip(text, heading_start, start)[1]
             start, own_names = heading_start, ()  # the title does not hold all headings, so the text does
         number, size = index - 1, _cost_up_to(text, start, end, limit)
         while size < TINY and index < len(sections):
@@ -286,7 +287,7 @@ def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cu
         if size <= limit + 0.5:
             yield _Cut(number, names, start, end, own_names)
         else:
-            for low, high in _pack(source, start, end, limit, 0 if source.is_code else overlap):
+            for low, high in _pack(source, start, end, limit, 0 if source.is_code else overlap, heading_end):
                 yield _Cut(number, names, low, high, own_names)
                 own_names = ()
 
@@ -323,13 +324,21 @@ class _Unit(NamedTuple):
     cost: float
 
 
-def _pack(source: ParsedDocument, start: int, end: int, limit: float, overlap: int) -> Iterator[Span]:
-    """Fill passages with units up to ``limit``, each repeating up to ``overlap`` tokens of the previous one."""
+def _pack(
+    source: ParsedDocument, start: int, end: int, limit: float, overlap: int, heading_end: int
+) -> Iterator[Span]:
+    """Fill passages with units up to ``limit``, each repeating up to ``overlap`` tokens of the previous one.
+
+    A heading in front, up to ``heading_end``, is not split if it fits into a passage.
+    """
     text, room = source.text, limit - overlap
-    units = _units(source, start, end, room)
     ahead: list[_Unit] = []  # not in a passage yet: what fits into the next one, and one more
+    if heading_end > start and (cost := _cost_up_to(text, start, heading_end, limit)) <= limit:
+        ahead.append(_Unit(start, heading_end, cost))
+        start = heading_end
+    units = _units(source, start, end, room)
     behind: list[_Unit] = []  # the end of the previous passage
-    total = 0.0
+    total = sum(unit.cost for unit in ahead)
     while True:
         while total <= room + 0.5 and (unit := next(units, None)):
             ahead.append(unit)
