@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 import zlib
@@ -324,19 +325,16 @@ class _Unit(NamedTuple):
     cost: float
 
 
-def _pack(
-    source: ParsedDocument, start: int, end: int, limit: float, overlap: int, heading_end: int
-) -> Iterator[Span]:
+def _pack(source: ParsedDocument, start: int, end: int, limit: float, overlap: int, heading_end: int) -> Iterator[Span]:
     """Fill passages with units up to ``limit``, each repeating up to ``overlap`` tokens of the previous one.
 
     A heading in front, up to ``heading_end``, is not split if it fits into a passage.
     """
     text, room = source.text, limit - overlap
-    ahead: list[_Unit] = []  # not in a passage yet: what fits into the next one, and one more
-    if heading_end > start and (cost := _cost_up_to(text, start, heading_end, limit)) <= limit:
-        ahead.append(_Unit(start, heading_end, cost))
-        start = heading_end
-    units = _units(source, start, end, room)
+    ahead = _heading_unit(
+        text, start, heading_end, limit
+    )  # not in a passage yet: what fits into the next, and one more
+    units = _units(source, heading_end if ahead else start, end, room)
     behind: list[_Unit] = []  # the end of the previous passage
     total = sum(unit.cost for unit in ahead)
     while True:
@@ -365,6 +363,12 @@ def _pack(
         behind = ahead[:count]
         ahead = ahead[count:]
         total = sum(unit.cost for unit in ahead)
+
+
+def _heading_unit(text: str, start: int, end: int, limit: float) -> list[_Unit]:
+    """Return a heading as one unit; nothing if there is none, or if it does not fit into a passage."""
+    cost = _cost_up_to(text, start, end, limit) if end > start else math.inf
+    return [_Unit(start, end, cost)] if cost <= limit else []
 
 
 def _rank(text: str, before: _Unit, after: _Unit) -> tuple[bool, int]:
