@@ -32,9 +32,10 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.dev  ## write the help pages, the table of settings and the OpenAPI description into docs
+docs: $(VENV)/.dev  ## write the help pages, the settings, the OpenAPI description and the layers into docs
 	$(BIN)/python tests/test_docs.py
 	$(BIN)/python tests/test_openapi.py
+	$(BIN)/python tests/test_architecture.py
 
 # The console is tested in a real browser; where none can be installed those tests are skipped, and say so.
 $(VENV)/.browser: $(VENV)/bin/python

@@ -33,7 +33,7 @@ from pointsman.retrieval.background import (
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.pool import DEPTH
-from pointsman.retrieval.reading import BACKGROUND_NOTE, USUAL_SIGMA, Reading
+from pointsman.retrieval.reading import BACKGROUND_NOTE, USUAL_SIGMA, Reading, spread_of
 from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.relevance import shipped
 from pointsman.retrieval.retrievers.base import BaseRetriever
@@ -543,6 +543,11 @@ class Dataset(Source):
 
             self._embedder = default_embedder()
         return self._embedder
+
+    @property
+    def cosine_spread(self) -> CosineSpread | None:
+        """The distribution of cosines between queries and random documents: the scale of the calibrated sum."""
+        return spread_of(self)
 
     # ── lifecycle ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -698,8 +698,9 @@ def _affordable(effort: EffortName | Limits) -> float:
 
 def _shared_spread(sources: Sequence[Source]) -> Any:
     from pointsman.retrieval.fusion import CosineSpread
+    from pointsman.retrieval.reading import spread_of
 
-    return CosineSpread.shared([source.cosine_spread for source in sources])
+    return CosineSpread.shared([spread_of(source) for source in sources])
 
 
 def _within(budget: Budget | None, timeout: float | None) -> Budget:

@@ -220,6 +220,17 @@ class Reading:
         return measured(self.store, self.source.embedder, self.spread)
 
 
+def spread_of(source: Source) -> CosineSpread | None:
+    """The distribution of cosines between queries and random documents; None while no vector is stored.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    reading = Reading(source)
+    reading.read()
+    return reading.spread
+
+
 def _lock_of(source: Source) -> threading.Lock:
     with _measuring:
         if source.measuring is None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pointsman.models.queries import QueryVectors
     from pointsman.protocols import Embedder
-    from pointsman.retrieval.fusion import CosineSpread
     from pointsman.retrieval.relevance import Background
     from pointsman.store.base import Statistics, Store
     from pointsman.types import Document
@@ -112,15 +111,6 @@ class Source(ABC):
             raise UnknownNameError("strategy", method, ("auto", *LISTS))
         words, near = LISTS[method]
         return self.indexing_technique == "hybrid" or (not near if self.indexing_technique == "keyword" else not words)
-
-    @property
-    def cosine_spread(self) -> CosineSpread | None:
-        """The distribution of cosines between queries and random documents: the scale of the calibrated sum."""
-        from pointsman.retrieval.reading import Reading
-
-        reading = Reading(self)
-        reading.read()
-        return reading.spread
 
 
 def words_in(text: str, statistics: Statistics, least: float, store: Store) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pointsman.retrieval.fusion import CosineSpread
+from pointsman.retrieval.reading import spread_of
 from pointsman.store.base import WORDS, Capability, Look, Scale
 from pointsman.store.bm25 import idf
 
@@ -52,7 +53,7 @@ class Sketch:
         store = dataset.store
         sequence = store.statistics().sequence  # first: a concurrent write makes the sketch stale, never wrong
         vectors, embedder, spread = np.empty((0, 0), np.float32), None, CosineSpread(0.0, 1.0)
-        info, measured = store.info, dataset.cosine_spread
+        info, measured = store.info, spread_of(dataset)
         if measured is not None and info.can(Capability.VECTORS) and info.embedder == dataset.embedder.name:
             vectors = store.vectors(sample=size)
             embedder, spread = (dataset.embedder, measured) if len(vectors) else (None, spread)
