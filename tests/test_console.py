@@ -137,10 +137,10 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def watching(browser: Browser, base: str, *, axe: bool = False, lang: str = "en-US", theme: str = "light",
-             width: int = 1280, expected: tuple[int, ...] = ()) -> Iterator[Page]:  # fmt: skip
+             width: int = 1280, height: int = 800, expected: tuple[int, ...] = ()) -> Iterator[Page]:  # fmt: skip
     """A page on which nothing may happen that should not."""
     context = browser.new_context(
-        locale=lang, color_scheme=theme, viewport={"width": width, "height": 800}, bypass_csp=axe  # type: ignore[arg-type]
+        locale=lang, color_scheme=theme, viewport={"width": width, "height": height}, bypass_csp=axe  # type: ignore[arg-type]
     )  # fmt: skip
     try:
         watched = Watched(context.new_page(), base)
@@ -182,8 +182,15 @@ def asked(page: Page, url: str) -> None:
     page.locator(".main .headline").wait_for()
 
 
+def unfold(page: Page) -> None:
+    """Show the path of the query, which is folded until somebody wants it."""
+    page.locator("details.route").wait_for()
+    page.evaluate("document.querySelector('details.route').open = true")
+
+
 def drawn(page: Page) -> Any:
     """The railway when it has been drawn to the end."""
+    unfold(page)
     railway = page.locator("svg.railway:not(.phase-running)")
     railway.wait_for()
     return railway
@@ -447,6 +454,43 @@ def test_the_address_holds_the_question_and_back_leads_back(page: Page, site: Si
     assert page.input_value("#q") == "red signal"
 
 
+@pytest.mark.parametrize(("width", "height", "most"), [(1440, 900, 330), (390, 844, 420)])
+def test_the_answer_comes_first(browser: Browser, site: Site, width: int, height: int, most: int) -> None:
+    with watching(browser, site.base, width=width, height=height) as page:
+        for query, first in (("which signal stops a train?", ".hit"), ("railway swtich", ".hit"),
+                             ("best pizza recipe in Naples with buffalo mozzarella", "section.refused")):  # fmt: skip
+            asked(page, site.url("ask", q=query))
+            page.locator(".chip").first.wait_for()
+            assert page.locator(first).first.bounding_box()["y"] <= most, query
+            assert not page.locator("svg.railway").is_visible()
+        page.goto(site.url("ask", q="red signal", s="bm25", f="year >= 2020", n=0, k=3))
+        page.locator(".hit").first.wait_for()
+        tags = page.locator(".options .set .tag").all_inner_texts()
+        assert tags == ["bm25", "3 hits", "year >= 2020", "never refuse"]
+
+
+def test_the_railway_shows_stages_in_the_order_in_which_they_ran(page: Page, site: Site) -> None:
+    query = "what is a switch and what is a signal"
+    spans = site.workspace.search(query, strategy="decomposition", datasets=["rails"]).trace.spans
+    ran = [span.stage for span in sorted(spans, key=lambda span: span.started) if span.stage != "retrieve"]
+    assert ran.index("plan") < ran.index("transform") < ran.index("fuse")
+    asked(page, site.url("ask", q=query, s="decomposition", d="rails"))
+    stages = drawn(page).locator(".station").evaluate_all("all => all.map((one) => one.dataset.stage)")
+    assert stages == ["query", *ran, "answer"]
+    across = page.evaluate(
+        """async () => {
+          const { begin, advance } = await import("/console/journey.mjs");
+          const span = (stage) => ({ stage, detail: "a", milliseconds: 1, started: 0, count: null, error: null });
+          let journey = advance(begin("q"), "plan", { strategy: "hyde", datasets: ["a"], reason: "requested" });
+          for (const stage of ["plan", "transform"]) journey = advance(journey, "stage", span(stage));
+          journey = advance(journey, "branch", span("retrieve"));
+          journey = advance(journey, "stage", span("fuse"));
+          return [journey.before, journey.after].map((stages) => stages.map(({ stage }) => stage));
+        }"""
+    )
+    assert across == [["plan", "transform"], ["fuse"]]  # also while it is under way
+
+
 def test_the_railway_shows_stages_and_branches(page: Page, site: Site) -> None:
     asked(page, site.url("ask", q="switch"))
     railway = drawn(page)
@@ -460,7 +504,7 @@ def test_the_railway_shows_stages_and_branches(page: Page, site: Site) -> None:
     assert "BM25" in railway.locator("[data-branch=rails]").text_content()
     assert re.search(r"\d ms", railway.locator("[data-branch=rails]").text_content())
     assert "Answered with 5 hits" in (railway.get_attribute("aria-label") or "")
-    assert "hybrid" in page.locator(".choice").inner_text()
+    assert "hybrid" in page.locator(".route summary .choice").inner_text()
     page.click("text=Show as a table")
     rows = page.locator(".as-table tbody tr").all_inner_texts()
     assert sum(row.startswith("Retrieve") for row in rows) == len(NAMES)
@@ -471,6 +515,7 @@ def test_the_railway_shows_stages_and_branches(page: Page, site: Site) -> None:
 def test_the_railway_is_drawn_while_the_search_is_under_way(page: Page, site: Site) -> None:
     site.go_on.clear()
     page.goto(site.url("ask", q=f"{SLOW} switch"))
+    unfold(page)
     try:
         page.locator("svg.phase-running [data-branch=rails].done").wait_for()
         late = page.locator("svg.phase-running [data-branch=город]")
@@ -487,6 +532,7 @@ def test_the_railway_is_drawn_while_the_search_is_under_way(page: Page, site: Si
 def test_a_search_can_be_stopped_and_asked_again(page: Page, site: Site) -> None:
     site.go_on.clear()
     page.goto(site.url("ask", q=f"{SLOW} signal"))
+    unfold(page)
     try:
         page.locator("svg.phase-running [data-branch=rails].done").wait_for()
         page.keyboard.press("Escape")
@@ -537,6 +583,7 @@ def test_a_branch_that_failed_ends_at_a_buffer_stop(page: Page, site: Site) -> N
     assert "Some parts of the search did not work" in told
     assert "город" in told
     assert page.locator(".hit").count() == 5
+    unfold(page)
     page.click("text=Show as a table")
     assert page.locator(".as-table .bad").count() == 1
 
@@ -547,14 +594,14 @@ def test_a_branch_that_worked_in_part_bears_a_sign(page: Page, site: Site) -> No
     assert "only words were searched" in page.locator("section.degraded").inner_text()
 
 
-@pytest.mark.parametrize(("width", "lang", "upright"), [(1280, "en-US", False), (360, "ru-RU", True)])
-def test_the_page_fits_its_width(browser: Browser, site: Site, width: int, lang: str, upright: bool) -> None:
+@pytest.mark.parametrize(("width", "lang"), [(1280, "en-US"), (360, "ru-RU")])
+def test_the_page_fits_its_width(browser: Browser, site: Site, width: int, lang: str) -> None:
     with watching(browser, site.base, width=width, lang=lang) as page:
         asked(
             page, site.url("ask", q="what is a switch and what is a signal", s="decomposition", why="r2", f="year > 1")
         )
         box = drawn(page).bounding_box()
-        assert (box["height"] > box["width"]) == upright
+        assert box["height"] > box["width"]  # it is narrow in both: beside the hits, or below them
         page.locator(".why .verdict").wait_for()
         page.locator("[data-hit='1']").click()
         page.locator(".under button").click()
@@ -722,7 +769,8 @@ def test_problems_are_told_with_their_request(
     assert title in told
     assert "the log says more" in told
     assert "abc123" in told
-    assert page.locator("svg.railway.phase-failed").count() == 1
+    unfold(page)
+    page.locator("svg.railway.phase-failed").wait_for()
     page.unroute("**/api/stream")
     page.click("text=Try again")
     page.locator(".hit").first.wait_for()
@@ -834,7 +882,10 @@ def test_the_keyboard_is_enough(browser: Browser, site: Site) -> None:
 
 def keyboard(page: Page, site: Site) -> None:
     page.goto(site.base)
-    page.locator(".welcome").wait_for()
+    page.locator("#q:focus").wait_for()  # at the start there is nothing else to do
+    page.goto(site.url("evaluation"))
+    page.reload()
+    page.locator("svg.chart").first.wait_for()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
@@ -905,7 +956,9 @@ def test_nothing_is_left_in_english(browser: Browser, site: Site, lang: str, cod
         asked(page, site.url("ask", q="which signal stops a train?", why="r2", f="year > 1"))
         page.locator(".why .verdict").wait_for()
         page.locator("[data-hit='1']").click()
+        unfold(page)
         page.click("text=Show as a table")
+        page.click(".options > summary")
         page.click("text=What each strategy does")
         page.click("text=/Where .* went/")
         page.select_option("#language", name)
@@ -977,7 +1030,9 @@ def scenes(page: Page, site: Site) -> Iterator[str]:
     asked(page, site.url("ask", q="which signal stops a train?", why="r2", f="year > 1"))
     page.locator(".why .verdict").wait_for()
     page.locator("[data-hit='1']").click()
+    unfold(page)
     page.click("text=Show as a table")
+    page.click(".options > summary")
     page.click("text=What each strategy does")
     page.click("text=/Where .* went/")
     yield "ask"

@@ -7,6 +7,7 @@ import { plain } from "./highlight.mjs";
 import { hitList } from "./hits.mjs";
 import { current, figure, has, milliseconds, percent, said, t } from "./i18n.mjs";
 import { advance, begin, broken } from "./journey.mjs";
+import { kept } from "./keep.mjs";
 import { announce, filled, problemCard } from "./notices.mjs";
 import { address, here } from "./place.mjs";
 import { sign } from "./signs.mjs";
@@ -15,6 +16,7 @@ import { stepsOf, verdict, wayFigure, wayTable } from "./way.mjs";
 
 const NAMES = ["q", "d", "s", "k", "e", "f", "r", "n", "w"]; // parameters of the address that a search depends on
 const K = 5;
+const unfolded = kept("localStorage", "route"); // whether the user has unfolded the path of the query
 
 /** `<pm-ask>` */
 export class AskView extends HTMLElement {
@@ -174,7 +176,9 @@ class SearchForm {
   #refuse = h("input", { type: "checkbox", id: "refuse" });
   #chips = h("div.chips", { role: "group", "aria-label": () => t("ask.datasets") });
   #about = h("dl.strategies", {});
+  #set = h("span.set", {}); // the options that differ from the defaults: they count, also while they are folded
   #chosen = new Set();
+  #given = new URLSearchParams(); // the address that the form shows
 
   constructor(go) {
     const submit = (event) => {
@@ -186,17 +190,16 @@ class SearchForm {
     this.#strategy.addEventListener("change", () => this.#fits());
     this.#refuse.checked = true;
     this.more = h("details.options", {},
-      h("summary", {}, () => t("ask.options")),
-      h("div.fields", {}, field(this.#filter, "ask.filter"), field(this.#effort, "ask.effort"),
+      h("summary", {}, () => t("ask.options"), this.#set),
+      h("div.fields", {}, field(this.#strategy, "ask.strategy"), field(this.#k, "ask.k"), field(this.#filter, "ask.filter"), field(this.#effort, "ask.effort"),
         field(this.#rerank, "ask.rerank"),
         h("div.field.check", {}, this.#refuse, h("label", { for: "refuse" }, () => t("ask.refuse")))),
       h("details", {}, h("summary", {}, () => t("ask.strategies")), this.#about));
     this.element = h("form.ask", { role: "search", on: { submit } },
       h("div.line", {}, h("label.unseen", { for: "q" }, () => t("ask.query")), this.#query, this.#button),
-      h("div.fields", {}, field(this.#strategy, "ask.strategy"), field(this.#k, "ask.k"),
-        h("div.field.wide", {}, h("span.label", { "aria-hidden": "true" }, () => t("ask.datasets")), this.#chips)),
-      this.more);
+      h("div.scope", {}, this.#chips, this.more));
     live(this.#strategy, () => this.#describe());
+    live(this.#set, () => this.#set.replaceChildren(...optionsSet(this.#given)));
     this.load();
   }
 
@@ -233,7 +236,8 @@ class SearchForm {
     this.#wanted = params.get("s") ?? "auto";
     this.#describe();
     this.#press();
-    if (["e", "f", "r", "n"].some((name) => params.get(name))) this.more.open = true;
+    this.#given = params;
+    this.#set.replaceChildren(...optionsSet(params));
   }
 
   focus() {
@@ -300,6 +304,22 @@ class SearchForm {
   }
 }
 
+/** The options in an address that differ from the defaults, as tags. */
+function optionsSet(params) {
+  const code = (text) => h("code", { "data-content": true }, plain(text));
+  const told = {
+    s: (name) => code(name),
+    k: (k) => t("hits", { n: Number(k) || K }),
+    f: (filter) => code(filter),
+    e: (effort) => `${t("ask.effort")}: ${has(`effort.${effort}`) ? t(`effort.${effort}`) : effort}`,
+    r: (rerank) => `${t("ask.rerank")}: ${has(`rerank.${rerank}`) ? t(`rerank.${rerank}`) : rerank}`,
+    n: () => t("ask.never_refuse"),
+    w: () => t("ask.as_written"),
+  };
+  return Object.entries(told).filter(([name]) => params.get(name))
+    .map(([name, tell]) => h("span.tag", {}, tell(params.get(name))));
+}
+
 function lack(why) {
   return said((why ?? "").split(": ")[0]);
 }
@@ -308,18 +328,19 @@ function lack(why) {
 
 class Result {
   #railway = document.createElement("pm-railway");
+  #strategy = h("span.choice", {});
   #under = h("div.under", {});
-  #notes = h("div.notes", {});
-  #main = h("div.main", {});
+  #main = h("div.main", {}, h("p.muted", {}, () => t("ask.searching")));
   #aside = h("aside", { "aria-label": () => t("why.title") });
   #journey = null;
   #asked;
 
   constructor(asked) {
     this.#asked = asked;
-    this.element = h("div", {},
-      h("section.card.route", { "aria-label": () => t("railway.title") }, this.#railway, this.#under),
-      this.#notes, h("div.columns", {}, this.#main, this.#aside));
+    const toggle = ({ target }) => unfolded.set(target.open ? "yes" : null);
+    const route = h("details.card.route", { open: unfolded.get() === "yes", on: { toggle } },
+      h("summary", {}, h("h2", {}, () => t("railway.title")), this.#strategy), this.#railway, this.#under);
+    this.element = h("div.columns", {}, this.#main, h("div.beside", {}, route, this.#aside));
   }
 
   set journey(journey) {
@@ -349,7 +370,7 @@ class Result {
         spelling.both ? [" + ", quote(spelling.instead)] : null,
         " · ", h("a", { href: asIs }, () => t("ask.instead"), " ", quote(spelling.instead))));
     }
-    if (degraded.length) this.#notes.append(degradation(degraded));
+    if (degraded.length) this.#main.append(degradation(degraded));
     if (refused) this.#main.append(refusal(refused, this.#asked, insist));
     else if (hits.length) this.#main.append(hitList(hits, query, steps));
     else this.#main.append(h("p.muted", {}, () => t("ask.nothing")));
@@ -365,8 +386,8 @@ class Result {
       if (lang) told.lang = lang;
       else told.removeAttribute("lang");
     });
-    this.#under.prepend(h("p.choice", {},
-      h("span", {}, () => t("choice.strategy"), " ", h("code.strategy", {}, strategy)),
+    this.#strategy.replaceChildren(h("code.strategy", {}, strategy));
+    this.#under.prepend(h("p.because", {},
       typeof sure === "number" && hits.length
         ? h("span.tag", {}, () => t("choice.confidence", { sure: percent(sure) })) : null,
       reranked ? h("span.tag", {}, () => t("choice.reranked")) : null, told));
@@ -384,7 +405,7 @@ class Result {
       () => t("railway.table"));
     const time = journey.total === null ? null : h("details.time", {},
       h("summary", {}, () => t("railway.time", { time: milliseconds(journey.total) })), timetable(journey));
-    const passed = journey.before.length + journey.branches.length > 0 || journey.switched;
+    const passed = journey.before.length + journey.branches.length > 0;
     this.#under.replaceChildren(h("p.unseen", {}, () => summary(journey)), time ?? "", ...(passed ? [button, table] : []));
   }
 }

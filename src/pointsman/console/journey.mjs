@@ -10,8 +10,9 @@
  *   started: number, count: number | null, error: string | null, state: "pending" | "done" | "failed" | "partial",
  *   detail: string}} Branch `part` is the variant of the query that was searched for; empty for the query itself
  * @typedef {{query: string, refuses: boolean, phase: "running" | "done" | "refused" | "failed", plan: {strategy: string, reason: string,
- *   datasets: string[], weights: Record<string, number>} | null, switched: Stage | null, before: Stage[],
- *   branches: Branch[], after: Stage[], hits: number | null, total: number | null}} Journey
+ *   datasets: string[], weights: Record<string, number>} | null, before: Stage[], branches: Branch[], after: Stage[],
+ *   hits: number | null, total: number | null}} Journey `before` and `after`: the stages that ran before and after
+ *   retrieval, in the order in which they ran; the plan is one of them
  */
 
 /**
@@ -21,7 +22,7 @@
  * @returns {Journey}
  */
 export function begin(query, refuses = true) {
-  const nothing = { plan: null, switched: null, before: [], branches: [], after: [], hits: null, total: null };
+  const nothing = { plan: null, before: [], branches: [], after: [], hits: null, total: null };
   return { query, refuses, phase: "running", ...nothing };
 }
 
@@ -76,11 +77,8 @@ export function broken(journey) {
 }
 
 function passed(journey, span) {
-  const stage = stageOf(span);
-  if (stage.stage === "plan") return { ...journey, switched: stage };
-  const late = journey.switched !== null || journey.branches.some(({ state }) => state !== "pending");
-  const where = late ? "after" : "before";
-  return { ...journey, [where]: [...journey[where], stage] };
+  const where = journey.branches.some(({ state }) => state !== "pending") ? "after" : "before";
+  return { ...journey, [where]: [...journey[where], stageOf(span)] };
 }
 
 function stageOf({ stage, detail, milliseconds, count, error, started }) {

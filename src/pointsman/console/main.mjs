@@ -169,11 +169,13 @@ function fold(target) {
   open?.focus();
 }
 
-function ask() {
+async function ask() {
   const named = here().view;
-  if (named !== "compare" && Object.hasOwn(VIEWS, named) && named !== "ask") location.hash = "#ask";
-  const view = views.get(named === "compare" ? "compare" : "ask");
-  requestAnimationFrame(() => view?.focusQuery());
+  if (named !== "compare" && named !== "ask") {
+    location.hash = "#ask";
+    await show(); // it may be the first time
+  }
+  views.get(named === "compare" ? "compare" : "ask")?.focusQuery();
 }
 
 // ── begin ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,4 +184,6 @@ document.body.append(...frame());
 addEventListener("hashchange", show);
 addEventListener("keydown", pressed);
 await show();
+if (here().view !== "compare" && !here().params.has("q") && !matchMedia("(pointer: coarse)").matches)
+  views.get("ask")?.focusQuery(); // at the start there is nothing else to do; a touch screen would show its keyboard
 for (const load of Object.values(VIEWS)) load().catch(() => {}); // while the network is up; shown views report errors

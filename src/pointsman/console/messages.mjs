@@ -41,11 +41,13 @@ const TEXTS = {
   "ask.no_datasets": ["There are no datasets yet.", "还没有数据集。", "Наборов ещё нет."],
   "ask.strategy": ["Strategy", "策略", "Стратегия"],
   "ask.k": ["Hits", "条数", "Сколько"],
-  "ask.options": ["More options", "更多选项", "Ещё настройки"],
+  "ask.options": ["Options", "选项", "Настройки"],
   "ask.filter": ["Filter on metadata", "元数据过滤", "Фильтр по метаданным"],
   "ask.effort": ["Effort of auto", "auto 的投入", "Усилия auto"],
   "ask.rerank": ["Rerank", "重排", "Переранжировать"],
   "ask.refuse": ["Refuse if nothing is relevant", "无相关内容时拒答", "Отказать, если ничего не подходит"],
+  "ask.never_refuse": ["never refuse", "从不拒答", "не отказывать"],
+  "ask.as_written": ["spelling as written", "按原文拼写", "без исправлений"],
   "ask.strategies": ["What each strategy does", "各策略说明", "Что делают стратегии"],
   "ask.searching": ["Searching…", "正在搜索……", "Идёт поиск…"],
   "ask.stopped": ["The search was stopped.", "搜索已停止。", "Поиск остановлен."],
@@ -89,7 +91,6 @@ const TEXTS = {
   "strategy.sparse": ["Adds a list from learned sparse vectors.", "以学习得到的稀疏向量作为又一列表。", "Обученные разреженные векторы как ещё один список."],
 
   // what was chosen
-  "choice.strategy": ["Strategy", "采用策略", "Стратегия"],
   "choice.confidence": ["{sure} likely that a hit is relevant", "其中有相关结果的概率 {sure}", "подходящее с вероятностью {sure}"],
   "choice.reranked": ["reranked", "已重排", "переранжировано"],
 

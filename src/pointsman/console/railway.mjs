@@ -76,14 +76,15 @@ export function summary(journey) {
 
 /** Stations and lines, including future ones as far as known. */
 function modelled(journey) {
-  const { phase, plan, switched, branches } = journey;
+  const { phase, plan, branches } = journey;
   const running = phase === "running";
   const done = (stage) => ({ ...stage, label: stageName(stage.stage), state: stage.error ? "degraded" : "done" });
   const before = [{ stage: "query", label: t("stage.query"), state: "done", detail: journey.query }];
-  before.push(...journey.before.map(done));
   const way = { stage: "plan", label: plan ? plan.strategy : t("stage.plan"), state: plan ? "done" : "pending" };
   const weights = Object.entries(plan?.weights ?? {}).map(([name, weight]) => `${name} ×${number(weight, 2)}`);
-  before.push({ ...switched, ...way, detail: plan?.reason ?? "", weights, kind: "switch", count: null });
+  const fork = { ...way, detail: plan?.reason ?? "", weights, kind: "switch", count: null };
+  before.push(...journey.before.map((stage) => (stage.stage === "plan" ? { ...stage, ...fork } : done(stage))));
+  if (!before.some(({ kind }) => kind === "switch")) before.push(fork);
   const after = journey.after.map(done);
   for (const stage of journey.refuses ? ["fuse", "refuse"] : ["fuse"]) {
     if (running && !after.some((one) => one.stage === stage))
@@ -115,7 +116,8 @@ function across({ before, after, lines, more, journey }, width) {
   const left = 40;
   const right = width - 40;
   const free = right - left - (before.length + after.length - 2) * GAP;
-  const wider = Math.max(before.at(-1).label.length * 7.6 + 30 - GAP, 0); // its label is left of it, off the lines
+  const beforeLast = (before.at(-2)?.label.length ?? 0) * 3.8; // half of it
+  const wider = Math.max(before.at(-1).label.length * 7.6 + beforeLast + 12 - GAP, 0); // labels left of the lines
   const switchAt = left + (before.length - 1) * GAP + wider;
   const fuseAt = switchAt + free - wider;
   const parts = [];
@@ -228,11 +230,9 @@ function downwards({ before, after, lines, more, journey }, width) {
     const told = [...(one.weights ?? []), ours ? detail : ""].filter(Boolean).join(" · ");
     const label = text(one.label, texts, told ? y - 2 : y + 4, one.kind === "switch" ? "name start strong" : "name start");
     if (one.kind === "switch") label.setAttribute("data-content", ""); // a strategy's name
-    made.append(
-      symbol(one, x, y), label,
-      text(below.join(" · "), width - 6, told ? y - 2 : y + 4, "sub end"),
-      text(fitted(told, room, 11), texts, y + 13, "sub start"),
-    );
+    const note = text(fitted(told, room, 11), texts, y + 13, "sub start");
+    if (one.stage === "query") note.setAttribute("data-content", "");
+    made.append(symbol(one, x, y), label, text(below.join(" · "), width - 6, told ? y - 2 : y + 4, "sub end"), note);
     return made;
   };
   before.forEach((one, at) => parts.push(stop(one, at)));
@@ -321,7 +321,7 @@ export function timetable(journey) {
     const total = Math.max(journey.total ?? 0, 0.001);
     const [left, right] = [8, width - 8];
     const x = (ms) => left + ((right - left) * ms) / total;
-    const stages = [...journey.before, journey.switched, ...journey.after].filter(Boolean);
+    const stages = [...journey.before, ...journey.after];
     const lanes = Math.max(journey.branches.length, 1);
     const step = Math.max(2.5, Math.min(7, 40 / lanes));
     const bottom = 20 + lanes * step;
@@ -366,7 +366,7 @@ export function asTable(journey) {
     ];
     rows.push(h("tr", {}, cells));
   };
-  for (const one of [...journey.before, journey.switched].filter(Boolean))
+  for (const one of journey.before)
     row(stageName(one.stage), one.stage === "plan" ? journey.plan.strategy : "",
       one.stage === "plan" ? { ...one, detail: journey.plan.reason } : one, one.error !== null);
   for (const one of journey.branches) {
