@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ from pointsman.retrieval.routing.router import BaseRouter
 from pointsman.service import EnhancedRetrievalService
 from pointsman.store.local.truth import Truth
 from pointsman.strategies import BaseRetrievalStrategy, HybridStrategy
+from pointsman.text import query_tokens
 from pointsman.types import AddResult, Ranked
 
 TEXTS = {
@@ -388,6 +390,35 @@ class TestCost:
             sys.setprofile(None)
             threading.setprofile(None)
         assert len(entered) <= most, sorted(entered)
+
+    def test_a_question_asked_again_asks_each_thing_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        question, workspace = "railway switch", Workspace(tmp_path, embedder=HashingEmbedder())
+        workspace.dataset("rails").add([Document(str(n), f"a railway switch guides trains to {n}") for n in range(10)])
+        workspace.search(question, 4, refuse=False)
+        query_tokens.cache_clear()
+        calls: Counter[str] = Counter()
+
+        def profile(frame: Any, event: str, _: Any) -> None:
+            if event == "call":
+                calls[frame.f_code.co_qualname] += 1
+
+        built: Counter[str] = Counter()
+        build = Hit.__init__
+
+        def counted(hit: Hit, document: Document, *values: Any, **named: Any) -> None:
+            built[document.id] += 1
+            build(hit, document, *values, **named)
+
+        monkeypatch.setattr(Hit, "__init__", counted)
+        sys.setprofile(profile)
+        try:
+            answer = workspace.search(question, 4, refuse=False)
+        finally:
+            sys.setprofile(None)
+        assert calls["Dataset.store"] == 1
+        assert calls["Analyzer.query_tokens"] == 1
+        assert {hit.id for hit in answer} <= set(built)
+        assert max(built.values()) <= 2, built
 
     def test_sql_statements(self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
         self.search(workspace)
