@@ -55,6 +55,7 @@ def test_searching_goes_on_and_writing_says_what_was_kept(
 ) -> None:
     monkeypatch.setattr(vectors, "_REBASE_ROWS", 10)
     monkeypatch.setattr(collection, "_COLUMNS_AGAIN", 10)
+    monkeypatch.setattr(vectors, "_EXACT_ROWS", 10)
     store = opened(disk)
     expected = {one.id: one.text for one in corpus(100)}
     add(store, corpus(100))

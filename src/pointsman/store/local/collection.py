@@ -603,6 +603,7 @@ class Collection:
             check_table(self._directory / COLUMNS)
         except (OSError, ValueError) as error:
             if not isinstance(error, FileNotFoundError):
+                self._columns_unusable = True
                 problems.append(f"{COLUMNS} is damaged: {error}")
         in_vectors: set[int] = set()
         if self.vectors is not None:

@@ -1,6 +1,7 @@
 """The vector index of one dataset: exact cosine up to about 50,000 vectors, then FAISS quantised with exact rescoring.
 
-On disk it is one *base* file: header, keys, matrix, written to a temporary file and renamed, with a checksum. Later
+On disk it is one *base* file: header, keys, matrix, written to a temporary file and renamed, with a checksum. The 8-bit
+index of a large base has a file of its own, written in the same way, which names the base by its checksum. Later
 changes are kept in memory as a *tail*, which is read from the documents' log when the file is opened again. When the
 tail and the rows it replaces exceed a fifth of the base, the writer writes a new base.
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +46,7 @@ _OVERFETCH = 2  # candidates of the quantised scan per wanted result, and some m
 _WIDER = 16  # factor for a second attempt with more candidates
 _MOST = 16  # at most one row in this many becomes a candidate
 _DEVIATIONS = 4.0  # assumed maximum error of a quantised score, in standard deviations
+_CODES = ".codes"  # the suffix of the file with the 8-bit index
 _BLOCK = 16_384  # rows processed at a time while a file or an index is written
 _APPLY_ROWS = 65_536  # rows of the log applied at a time, to limit memory
 
@@ -63,19 +66,63 @@ class VectorSource(Protocol):
 class _Base:
     """The rows of the base file, by ascending key."""
 
-    def __init__(self, keys: NDArray[np.int64], matrix: NDArray[np.float32], seq: int, stamp: object = None) -> None:
+    def __init__(
+        self,
+        keys: NDArray[np.int64],
+        matrix: NDArray[np.float32],
+        seq: int,
+        stamp: object = None,
+        codes: Path | None = None,
+        checksum: bytes = b"",
+    ) -> None:
         self.keys, self.matrix, self.seq, self.stamp = keys, matrix, seq, stamp
+        self._codes, self._checksum = codes, checksum
+        self._codes_damaged = False
         self.keys.flags.writeable = False  # columns cache the rows of constant key arrays
         self._quantised: tuple[Any, float] | None = None
         self._guard = threading.Lock()
 
     @property
     def quantised(self) -> tuple[Any, float]:
-        """Return FAISS's 8-bit index over all rows, built on first use, and the error bound of its scores."""
+        """Return FAISS's 8-bit index over all rows, and the error bound of its scores.
+
+        It is mapped from its file; if that is missing, damaged or of another base, it is built on first use.
+        """
         with self._guard:
             if self._quantised is None:
-                self._quantised = _quantise(self.matrix)
+                index = self._read_codes()
+                if index is None:
+                    index = _quantise(self.matrix)
+                self._quantised = index, _error_of(index)
             return self._quantised
+
+    def save_codes(self) -> None:
+        """Write the file of the 8-bit index unless it is there; for the writer, of a base that is scanned with it.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self._codes is None or len(self.keys) <= _EXACT_ROWS:
+            return
+        if self._codes_damaged or not _belongs_to(self._codes, self._checksum):
+            _write_codes(self._codes, self.quantised[0], self._checksum)
+            with self._guard:
+                self._quantised, self._codes_damaged = None, False  # from now on, the file is used
+
+    def codes_are_damaged(self) -> bool:
+        """Read the file of the 8-bit index again, if there is one, to see whether it is damaged."""
+        self._read_codes()
+        return self._codes_damaged
+
+    def _read_codes(self) -> Any:
+        if self._codes is None:
+            return None
+        try:
+            return _read_codes(self._codes, self._checksum, len(self.keys))
+        except (OSError, ValueError, RuntimeError) as error:  # FAISS raises the last
+            log.warning("%s cannot be used (%s); it is built anew", self._codes, error)
+            self._codes_damaged = True
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,13 +276,14 @@ class VectorIndex:
     def disagreements(self) -> list[str]:
         """Compare every vector with the documents'; return a complaint for each difference, at most ten."""
         state = self._current()
+        damaged = [f"{self._path.with_suffix(_CODES).name} is damaged"] if state.base.codes_are_damaged() else []
         complaints: list[str] = []
         for changes in self._source.vector_changes(0):
             truth = self._matrix(changes.vectors)
             for matrix, places, rows in _located(state, np.array(changes.keys, np.int64)):
                 different = places[(matrix[rows] != truth[places]).any(axis=1)].tolist()
                 complaints += [f"the vector index differs from the truth for key {changes.keys[p]}" for p in different]
-        return complaints[:10]  # missing keys are reported by comparing keys
+        return damaged + complaints[:10]  # missing keys are reported by comparing keys
 
     def _base_top(
         self, base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None
@@ -290,12 +338,21 @@ class VectorIndex:
                 state = self._apply(state, target, save=save)
             if save and (state.untidy or self._unusable):
                 state = self._rebased(state)
+            if save:
+                self._save_codes(state.base)
             self._state = state
 
+    def _save_codes(self, base: _Base) -> None:
+        try:
+            base.save_codes()
+        except OSError as error:
+            log.warning("the 8-bit codes of %s cannot be written now (%s); they are kept in memory", self._path, error)
+
     def clear(self) -> None:
-        """Delete the base file; ``catch_up`` rebuilds it."""
+        """Delete the files; ``catch_up`` rebuilds them."""
         with self._guard, translated(self._path):
             self._path.unlink(missing_ok=True)
+            self._path.with_suffix(_CODES).unlink(missing_ok=True)
             self._anew = True
 
     def close(self) -> None:
@@ -424,7 +481,7 @@ def _map(path: Path, identity: str, dimensions: int) -> _Base:
     # Plain arrays over the map: its own class would cost microseconds in every operation.
     keys = np.asarray(content[start : start + 8 * rows].view(np.int64), order="C")
     matrix = np.asarray(content[start + 8 * rows : -16].view(np.float32)).reshape(rows, dimensions)
-    return _Base(keys, matrix, header["seq"], stamp)
+    return _Base(keys, matrix, header["seq"], stamp, path.with_suffix(_CODES), content[-16:].tobytes())
 
 
 def _located(
@@ -444,12 +501,8 @@ def _located(
             yield matrix, places, rows[places]
 
 
-def _quantise(matrix: NDArray[np.float32]) -> tuple[Any, float]:
-    """Return FAISS's 8-bit scalar quantiser over all rows, and its error bound; takes .1 s for 100,000 rows.
-
-    A number is rounded to the middle of one of 256 equal steps between minimum and maximum, so its error is
-    step / sqrt(12) on average, and so is that of its dot product with any query of length 1.
-    """
+def _quantise(matrix: NDArray[np.float32]) -> Any:
+    """Return FAISS's 8-bit scalar quantiser over all rows; takes .1 s for 100,000 rows."""
     import faiss
 
     index = faiss.IndexScalarQuantizer(
@@ -459,8 +512,66 @@ def _quantise(matrix: NDArray[np.float32]) -> tuple[Any, float]:
     index.train(np.ascontiguousarray(extremes))  # only their range is used
     for start in range(0, len(matrix), _BLOCK):
         index.add(np.ascontiguousarray(matrix[start : start + _BLOCK]))
-    step = float(extremes.max() - extremes.min()) / 255
-    return index, _DEVIATIONS * step / math.sqrt(12)
+    return index
+
+
+def _error_of(index: Any) -> float:
+    """Return the error bound of a quantised score.
+
+    A number is rounded to the middle of one of 256 equal steps between minimum and maximum, so its error is
+    step / sqrt(12) on average, and so is that of its dot product with any query of length 1.
+    """
+    import faiss
+
+    _, width = faiss.vector_to_array(index.sq.trained)
+    return _DEVIATIONS * float(width) / 255 / math.sqrt(12)
+
+
+def _write_codes(path: Path, index: Any, checksum: bytes) -> None:
+    """Write FAISS's form of an index, the checksum of the base file that it is made from, and its own."""
+    import faiss
+
+    remove_leftovers(path)
+    with replacing(path) as file:
+        digest = xxhash.xxh3_128()
+
+        def write(data: bytes) -> int:
+            digest.update(data)
+            return file.write(data)
+
+        faiss.write_index(index, faiss.PyCallbackIOWriter(write))  # type: ignore[attr-defined]  # Python's wrapper has it
+        write(checksum)
+        file.write(digest.digest())
+
+
+def _read_codes(path: Path, checksum: bytes, rows: int) -> Any:
+    """Map the index of a file after verifying its checksum; None if there is none for this base.
+
+    Raises:
+        ValueError, OSError, RuntimeError: it is damaged.
+    """
+    import faiss
+
+    stamp = file_stamp(path)
+    if not _belongs_to(path, checksum):
+        return None
+    content = np.memmap(path, np.uint8, "r")
+    if xxhash.xxh3_128(content[:-16].data).digest() != content[-16:].tobytes():
+        raise ValueError("its checksum is wrong")
+    index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    if file_stamp(path) != stamp or index.ntotal != rows:  # replaced meanwhile
+        raise ValueError("it belongs to other vectors")
+    return index
+
+
+def _belongs_to(path: Path, checksum: bytes) -> bool:
+    """Whether a file of codes is made from the base file with this checksum, by its end alone."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-32, os.SEEK_END)
+            return file.read(16) == checksum
+    except OSError:  # missing or too short
+        return False
 
 
 def _quantised_top(
