@@ -25,8 +25,8 @@ from pointsman._descriptors import descriptor_limit, raise_descriptor_limit
 from pointsman._open_datasets import OpenDatasets
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import Limits, create_app
+from pointsman.server.bodies import Bodies
 from pointsman.server.keys import KeyStore, keys_of
-from pointsman.server.limits import Bodies
 from pointsman.server.problems import Problem
 from pointsman.server.protocol import Connections
 from serving import serving

@@ -17,23 +17,15 @@ from hypothesis import strategies as st
 
 from pointsman.errors import InputError
 from pointsman.server.access import Access, access_of
+from pointsman.server.bodies import Bodies
+from pointsman.server.checks import secure
+from pointsman.server.heads import RequestHead, SecurityHeaders
 from pointsman.server.keys import KeyStore
-from pointsman.server.limits import (
-    MAX_DEPTH,
-    Bodies,
-    CrossSite,
-    Gate,
-    Guard,
-    Limits,
-    RateLimit,
-    RequestHead,
-    SecurityHeaders,
-    TrustedHosts,
-    json_lines,
-    parse_json,
-    secure,
-)
+from pointsman.server.limits import Limits
 from pointsman.server.problems import Problem
+from pointsman.server.rates import Gate, Guard, RateLimit
+from pointsman.server.sites import CrossSite, TrustedHosts
+from pointsman.server.strict_json import MAX_DEPTH, json_lines, parse_json
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -28,11 +28,13 @@ from pointsman._version import __version__
 from pointsman.errors import PointsmanError, StoreError
 from pointsman.server import problems
 from pointsman.server.answers import Heads, Json
+from pointsman.server.checks import secure
 from pointsman.server.configure import configure
 from pointsman.server.keys import KeyStore, keys_of
-from pointsman.server.limits import Gate, Limits, secure
+from pointsman.server.limits import Limits
 from pointsman.server.metrics import Metrics, Observed
 from pointsman.server.problems import Problem
+from pointsman.server.rates import Gate
 from pointsman.server.reload import Reloader
 from pointsman.server.routes import console, datasets, operation, protocols, retrieval, search
 from pointsman.server.schemas import DocumentsRequest, ProblemDocument, Progress

@@ -2,7 +2,7 @@
 
 A connection that waits for something has a deadline: for the head of a request (`Limits.head_seconds`), for the next
 request (`Limits.idle_seconds`), for its client to take more of an answer (`Limits.write_seconds`).
-`pointsman.server.limits.Bodies` has those for bodies.
+`pointsman.server.bodies.Bodies` has those for bodies.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pointsman._descriptors import descriptor_limit
-from pointsman.server.limits import API_HEADERS, Limits, address_of
+from pointsman.server.heads import API_HEADERS
 from pointsman.server.problems import MEDIA_TYPE, Problem
+from pointsman.server.rates import address_of
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
+
+    from pointsman.server.limits import Limits
 
 log = logging.getLogger("pointsman.access")
 

@@ -19,8 +19,9 @@ from pointsman.workspace import existing
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
     from pointsman.server.keys import KeyStore
-    from pointsman.server.limits import Gate, Limits
+    from pointsman.server.limits import Limits
     from pointsman.server.metrics import Metrics
+    from pointsman.server.rates import Gate
     from pointsman.workspace import Workspace
 
 P = ParamSpec("P")

@@ -1,4 +1,4 @@
-"""Routes that parse JSON strictly, with `pointsman.server.limits.parse_json`, and refuse unknown query parameters."""
+"""Routes that parse JSON with `pointsman.server.strict_json.parse_json` and refuse unknown query parameters."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from fastapi import Request
 from fastapi.routing import APIRoute
 
-from pointsman.server.limits import parse_json
 from pointsman.server.problems import Problem
+from pointsman.server.strict_json import parse_json
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -19,7 +19,7 @@ from pointsman.server.problems import of_error
 if TYPE_CHECKING:
     from pointsman.integrations.mcp.library import Library
     from pointsman.server.access import Access
-    from pointsman.server.limits import Gate
+    from pointsman.server.rates import Gate
 
 log = logging.getLogger(__name__)
 

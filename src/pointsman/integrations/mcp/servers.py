@@ -20,7 +20,8 @@ from pointsman.registry import STRATEGIES
 from pointsman.server.access import Access, access_of
 from pointsman.server.configure import configure
 from pointsman.server.keys import KeyStore, keys_of
-from pointsman.server.limits import Gate, Limits
+from pointsman.server.limits import Limits
+from pointsman.server.rates import Gate
 from pointsman.server.run import Options
 
 if TYPE_CHECKING:

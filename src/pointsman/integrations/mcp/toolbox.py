@@ -29,9 +29,10 @@ from pointsman.selector.base import ToolMetadata
 from pointsman.selector.steps import step_scores
 from pointsman.server.access import Access, access_of
 from pointsman.server.keys import keys_of
-from pointsman.server.limits import Gate, Limits
+from pointsman.server.limits import Limits
 from pointsman.server.logs import line_of
 from pointsman.server.problems import Problem
+from pointsman.server.rates import Gate
 from pointsman.server.run import Options
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from pointsman.integrations.mcp import sdk
-from pointsman.server.limits import Limits, secure
+from pointsman.server.checks import secure
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from pointsman.server.keys import KeyStore
+    from pointsman.server.limits import Limits
     from pointsman.server.run import Options
 
 PATH: Final = "/mcp"

@@ -23,7 +23,7 @@ from pointsman.errors import (
 from pointsman.server import problems, schemas
 from pointsman.server.access import check_again
 from pointsman.server.answers import Json, Lines, plain
-from pointsman.server.limits import JSON, NDJSON, json_lines
+from pointsman.server.bodies import JSON, NDJSON
 from pointsman.server.problems import Problem
 from pointsman.server.schemas import (
     NAME,
@@ -36,6 +36,7 @@ from pointsman.server.schemas import (
 )
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
 from pointsman.server.strict import StrictRoute, read_json
+from pointsman.server.strict_json import json_lines
 from pointsman.types import AddResult, Document
 from pointsman.wire import public_metadata
 

@@ -1,0 +1,53 @@
+"""What is checked before anything acts on a request, and in which order.
+
+The checks are small ASGI applications around the service that take a few microseconds each; `secure` puts them in
+order. A request that fails a check gets a problem document and goes no further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from pointsman.server.bodies import Bodies
+from pointsman.server.heads import RequestHead, SecurityHeaders
+from pointsman.server.rates import Guard
+from pointsman.server.sites import CrossSite, TrustedHosts
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from pointsman.server.keys import KeyStore
+    from pointsman.server.limits import Limits
+
+
+def secure(
+    app: ASGIApp,
+    *,
+    keys: KeyStore,
+    limits: Limits,
+    loopback: bool,
+    keyless: bool = False,
+    hosts: Collection[str] = (),
+    origins: Collection[str] = (),
+) -> ASGIApp:
+    """Put the application behind all checks of this module; the cheapest that refuse the most come first.
+
+    Args:
+        app: handles accepted requests; it reads a request's `Access` with `access_of`.
+        keys: keys of the workspace.
+        limits: for every request.
+        loopback: whether the service is bound to loopback addresses only.
+        keyless: see `pointsman.server.access.authenticate`.
+        hosts: host names of the service besides the loopback ones; see `TrustedHosts`.
+        origins: other origins whose pages may make changes through a browser; see `CrossSite`.
+
+    Raises:
+        InputError: a host or an origin is invalid.
+    """
+    app = Bodies(app, limits)
+    app = Guard(app, keys, limits, loopback=loopback, keyless=keyless)
+    app = CrossSite(app, origins)
+    app = TrustedHosts(app, hosts)
+    app = RequestHead(app, limits)
+    return SecurityHeaders(app)

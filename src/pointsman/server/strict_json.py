@@ -1,0 +1,124 @@
+"""Parses JSON strictly: a text has one meaning, and every value can be stored and sent back."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any, Final
+
+from pointsman.server.problems import Problem
+
+MAX_DEPTH: Final = 64
+"""Nesting depth of objects and lists in a JSON body."""
+
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def parse_json(body: bytes) -> object:
+    """Parse a JSON body strictly: a text has one meaning, and every value can be stored and sent back.
+
+    Raises:
+        Problem: ``malformed``: not UTF-8 or not JSON (``NaN`` and ``Infinity`` are not); ``invalid-input``: a repeated
+            name in an object, a number that is too large, lone surrogates, or more than `MAX_DEPTH` levels.
+    """
+    try:
+        value: object = _DECODER.decode(body.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise Problem("malformed", f"the body is not UTF-8: byte {error.start} is invalid") from error
+    except json.JSONDecodeError as error:
+        message = f"the body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        raise Problem("malformed", message) from error
+    except ValueError as error:  # Python does not parse integers of more than some thousand digits
+        raise Problem("invalid-input", "a number in the JSON is too large") from error
+    except RecursionError as error:  # beyond some hundred levels
+        raise _too_deep() from error
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
+        raise _too_deep()
+    if _SURROGATE.search(body):
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise Problem(
+                "invalid-input", "a text in the JSON has a lone surrogate, which is not a character"
+            ) from error
+    return value
+
+
+def _deeper(value: object, most: int) -> bool:
+    """Whether a value is nested more than ``most`` levels deep."""
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(most):
+        inner = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [child for children in inner for child in children if isinstance(child, (dict, list))]
+        if not level:
+            return False
+    return True
+
+
+def _too_deep() -> Problem:
+    return Problem("invalid-input", f"the JSON is nested more than {MAX_DEPTH} levels deep")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Problem("invalid-input", f"the name {twice!r:.80} occurs twice in one object of the JSON")
+    return result
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise Problem("invalid-input", "a number in the JSON is too large")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise Problem("malformed", f"the body is not JSON: {name} is not a number there")
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_constant=_no_constant)
+
+
+async def json_lines(chunks: AsyncIterable[bytes], *, max_line_bytes: int) -> AsyncIterator[tuple[int, object]]:
+    """Yield the values of a body with one JSON text per line, with line numbers from 1; empty lines are skipped.
+
+    Args:
+        chunks: the body as it arrives, such as ``request.stream()``; at most one line of it is held in memory.
+        max_line_bytes: of one line.
+
+    Raises:
+        Problem: ``too-large``, or as `parse_json`; with the member ``line``.
+    """
+    number, pending = 0, bytearray()
+    async for chunk in _with_end(chunks):
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            pending += chunk[start:end]
+            start, number = end + 1, number + 1
+            _check_line(pending, number, max_line_bytes)
+            line = bytes(pending).strip()
+            pending.clear()
+            if line:
+                try:
+                    value = parse_json(line)
+                except Problem as problem:
+                    raise Problem(problem.slug, f"line {number}: {problem.detail}", line=number) from problem
+                yield number, value
+        pending += chunk[start:]
+        _check_line(pending, number + 1, max_line_bytes)
+
+
+async def _with_end(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        yield chunk
+    yield b"\n"  # the last line may lack its line end
+
+
+def _check_line(line: bytearray, number: int, most: int) -> None:
+    if len(line) > most:
+        raise Problem("too-large", f"line {number} is longer than {most:,} bytes", line=number, limit=most)
