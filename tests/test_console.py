@@ -365,7 +365,9 @@ def test_every_text_is_used_and_every_used_one_is_there(modules: Page) -> None:
     assert used <= known, used - known
     said = set(re.findall(r'/, "([\w.]+)"\]', re.sub(r"/s,", "/,", (CONSOLE / "messages.mjs").read_text("utf-8"))))
     assert said <= known
-    families = r"stage|list|part|strategy|effort|rerank|theme|view|technique|problem|help|railway\.column|datasets|way"
+    families = (
+        r"stage|list|part|strategy|effort|rerank|theme|view|technique|problem|help|railway\.column|datasets|way|hit\.at"
+    )
     for key in known - used - said:  # made out of parts, or handed on by name
         assert re.match(rf"({families})\.", key) or f'"{key}"' in source, key
 
@@ -612,6 +614,89 @@ def test_the_page_fits_its_width(browser: Browser, site: Site, width: int, lang:
             page.locator(f"pm-{view}:visible").wait_for()
             page.locator("[aria-busy]:visible").wait_for(state="detached")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+
+
+# ── hits ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Workspace]]:
+    """A service over files; the address of its first page."""
+    openpyxl = pytest.importorskip("openpyxl", reason="a workbook is among the files")
+    folder = tmp_path_factory.mktemp("files")
+    book = openpyxl.Workbook()
+    book.active.append(["Station", "Fare"])
+    book.create_sheet("Times").append(["Night train", "23:10"])
+    book.save(folder / "fares.xlsx")
+    sections = (
+        "# Switches\n\nSteps 🚂 to throw a switch:\n\n- look at the blades\n- set the lever\n",
+        "# Signals\n\nA red signal stops every train. " + "Nobody passes it without an order. " * 20,
+        "# Yard\n\nThe yard opens at six. " + "The yard master holds the keys. " * 20,
+    )
+    (folder / "guide.md").write_text("\n\n".join(sections), "utf-8")
+    (folder / "tool.py").write_text("def stop_train(signal):\n    if signal.red:\n        return True\n", "utf-8")
+    for name in ("one", "two", "three"):
+        (folder / f"{name}.txt").write_text("The platform clock is five minutes fast." + " " * len(name), "utf-8")
+    workspace = Workspace(tmp_path_factory.mktemp("of_files"))
+    workspace.index(folder, "notes")
+    with serving(create_app(workspace)) as base:
+        yield base, workspace
+
+
+def test_a_hit_leads_to_its_place_in_the_source_and_can_be_linked_to(
+    browser: Browser, files: tuple[str, Workspace]
+) -> None:
+    base, workspace = files
+    with watching(browser, base) as page:
+        asked(page, f"{base}#ask?q=red+signal+stops+every+train&n=0&k=3")
+        hit = page.locator(".hit", has_text="A red signal stops").first
+        assert re.search(r"guide\.md, line \d+", hit.locator(".source").inner_text())
+        hit.locator("[data-hit]").first.click()
+        hit.locator(".around > summary").click()
+        mark = hit.locator(".around mark")
+        mark.wait_for()
+        found = next(one for one in workspace.search("red signal stops every train", refuse=False).hits
+                     if "A red signal stops" in one.text)  # fmt: skip
+        assert mark.text_content() == found.citation.quote
+        around = hit.locator(".around .whole").text_content() or ""
+        assert "set the lever" in around  # the neighbours are there
+        assert "The yard opens at six" in around
+        hit.locator(".leads a").click()
+        wait_until(page, "location.hash.includes('hit=')")
+        address = page.url
+    with watching(browser, base) as page:
+        page.goto(address)
+        page.locator(".hit .more:visible").wait_for()
+        assert "A red signal stops" in page.locator(".hit", has=page.locator(".more:visible")).first.inner_text()
+        page.goto(re.sub("q=[^&]*", "q=night+train", re.sub("hit=[^&]*", "hit=nothing", address)))
+        page.locator(".gone >> text=The linked hit is not in this answer").wait_for()
+
+
+def test_sheets_lists_and_code_are_shown_as_what_they_are(browser: Browser, files: tuple[str, Workspace]) -> None:
+    base, _ = files
+    with watching(browser, base) as page:
+        asked(page, f"{base}#ask?q=night+train&n=0&k=1")
+        assert page.locator(".hit .source").inner_text() == "fares.xlsx, sheet 2, row 1"
+        asked(page, f"{base}#ask?q=def+stop_train+signal&n=0&k=1&s=bm25")
+        page.locator(".hit .source", has_text="tool.py").wait_for()
+        text = page.locator(".hit .text").first
+        assert text.inner_text().splitlines()[1].startswith("    if signal.red:")
+        assert "mono" in text.evaluate("(element) => getComputedStyle(element).fontFamily").lower()
+        asked(page, f"{base}#ask?q=throw+a+switch+lever&n=0&k=1&s=bm25")
+        page.locator(".hit .source", has_text="guide.md").wait_for()
+        assert "- look at the blades\n- set the lever" in page.locator(".hit .text").first.inner_text()
+
+
+def test_hits_with_the_same_text_are_folded_into_the_first(browser: Browser, files: tuple[str, Workspace]) -> None:
+    base, workspace = files
+    hits = workspace.search("platform clock", k=3, strategy="bm25", refuse=False).hits
+    assert len({hit.text for hit in hits}) == 1
+    assert len(hits) == 3
+    with watching(browser, base) as page:
+        asked(page, f"{base}#ask?q=platform+clock&n=0&k=3&s=bm25")
+        assert page.locator(".hit:visible").count() == 1
+        page.click("text=2 more like this")
+        assert page.locator(".hit:visible").count() == 3
 
 
 # ── other views ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,7 +4,7 @@ import { keys, post, search } from "./api.mjs";
 import { datasets, line, strategies } from "./catalog.mjs";
 import { h, live } from "./dom.mjs";
 import { plain } from "./highlight.mjs";
-import { hitList } from "./hits.mjs";
+import { hitList, openHit } from "./hits.mjs";
 import { current, figure, has, milliseconds, percent, said, t } from "./i18n.mjs";
 import { advance, begin, broken } from "./journey.mjs";
 import { kept } from "./keep.mjs";
@@ -26,6 +26,7 @@ export class AskView extends HTMLElement {
   #asked = null; // the address of the results shown
   #answer = null;
   #why = null; // {id, dataset}
+  #linked = null; // {id, dataset}: the hit that the address leads to
 
   connectedCallback() {
     if (this.#form) return;
@@ -43,12 +44,28 @@ export class AskView extends HTMLElement {
   show(params) {
     const asked = key(params);
     this.#why = params.has("why") ? { id: params.get("why"), dataset: params.get("in") } : null;
+    this.#linked = params.has("hit") ? { id: params.get("hit"), dataset: params.get("of") } : null;
     if (asked !== this.#asked) {
       this.#form.params = params;
       this.#asked = asked;
       if (params.get("q")?.trim()) this.#search(body(params));
       else this.#clear();
-    } else this.#explainAgain?.();
+    } else {
+      this.#explainAgain?.();
+      this.#open();
+    }
+  }
+
+  /** Opens the hit that the address leads to; says so if it is not in the answer. */
+  #open() {
+    this.#results.querySelector(".gone")?.remove();
+    if (!this.#linked || !this.#answer) return;
+    const { id, dataset } = this.#linked;
+    if (openHit(this.#results, id, dataset)) return;
+    const { hit: _, of: __, ...params } = Object.fromEntries(here().params);
+    const why = address("ask", { ...params, why: id, in: dataset });
+    this.#results.querySelector(".headline")?.after(h("p.gone", {}, () => t("hit.gone"), " ",
+      h("a", { href: why }, () => t("why.title"))));
   }
 
   /** Focus the query field. */
@@ -86,6 +103,7 @@ export class AskView extends HTMLElement {
     const view = new Result(asked);
     this.#form.busy = true;
     this.#explainAgain = null;
+    this.#answer = null;
     this.#results.replaceChildren(view.element);
     announce(t("ask.searching"));
     let journey = begin(asked.query, asked.refuse !== false);
@@ -120,6 +138,7 @@ export class AskView extends HTMLElement {
     view.aside = why.element;
     this.#explainAgain = () => why.show(this.#why);
     why.show(this.#why);
+    this.#open();
     const told = answer.refused ? "ask.refused" : "ask.answered";
     announce(t(told, { n: answer.hits.length, time: milliseconds(answer.milliseconds) }));
   }

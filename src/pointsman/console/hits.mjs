@@ -1,14 +1,20 @@
 /** Hits: the documents found, with the query's words highlighted, and each one's path into the answer. */
 
+import { get } from "./api.mjs";
 import { line } from "./catalog.mjs";
 import { h, live } from "./dom.mjs";
 import { finder, marked, plain, units } from "./highlight.mjs";
 import { percent, score, t } from "./i18n.mjs";
+import { filled } from "./notices.mjs";
+import { address, here } from "./place.mjs";
 import { verdict, wayFigure, wayTable } from "./way.mjs";
 
 const SHORT = 420; // characters of a closed hit
 const BEFORE = 90; // of them before the first matching word
 const WEAK = 0.5; // below it, a hit is probably not relevant
+const AROUND = 1500; // characters of the source shown on each side of a passage
+const CODE = /^(?:[chrs]|cc|cs|cpp|hpp|go|java|[cm]?[jt]sx?|json[lc]?|kts?|lua|php|pl|py|rb|rs|scala|sh|sql|swift|toml|xml|ya?ml)$/;
+const PAGES = { xlsx: "sheet", ods: "sheet", pptx: "slide", odp: "slide", ipynb: "cell" }; // of which a file is made
 const LONG = 20_000; // characters of an opened hit until the user requests all
 
 /**
@@ -21,7 +27,39 @@ const LONG = 20_000; // characters of an opened hit until the user requests all
 export function hitList(hits, query, steps) {
   const find = finder(query);
   const weak = hits.find(({ relevance }) => typeof relevance === "number" && relevance < WEAK);
-  return h("ol.hits", {}, hits.map((hit) => hitCard(hit, find, steps, hit === weak)));
+  const cards = new Map(); // by text
+  for (const hit of hits) {
+    const text = hit.text.normalize("NFKC").toLowerCase().replace(/[^\p{L}\p{N}]+/gu, " ").trim();
+    const alike = cards.get(text) ?? [];
+    alike.push(hitCard(hit, find, steps, hit === weak));
+    cards.set(text, alike);
+  }
+  return h("ol.hits", {}, [...cards.values()].map(([first, ...copies]) => {
+    if (copies.length)
+      first.append(h("details.copies", {}, h("summary", {}, () => t("hit.copies", { n: copies.length })),
+        h("ol.hits", {}, copies)));
+    return first;
+  }));
+}
+
+/**
+ * Opens the hit of a document and brings it into view.
+ * @param {ParentNode} root
+ * @param {string} id
+ * @param {string | null} dataset
+ * @returns {boolean} whether the hit is there
+ */
+export function openHit(root, id, dataset) {
+  const card = [...root.querySelectorAll(".hit")]
+    .find((one) => one.dataset.id === id && (!dataset || one.dataset.in === dataset));
+  if (!card) return false;
+  const copies = card.closest("details.copies");
+  if (copies) copies.open = true;
+  const button = card.querySelector("[data-hit]");
+  if (button.getAttribute("aria-expanded") === "false") button.click();
+  button.focus({ preventScroll: true });
+  card.scrollIntoView({ block: "nearest" });
+  return true;
 }
 
 /**
@@ -50,8 +88,9 @@ export function hitCard(hit, find, steps, weak = false) {
     "data-hit": hit.rank,
     on: { click: toggle },
   }, plain(hit.title || hit.id));
-  const short = h("p.text", { dir: "auto", "data-content": true }, snippet(hit.text, find));
-  return h("li.hit", { class: line(hit.dataset), value: hit.rank },
+  const short = h("p.text", { class: isCode(hit) ? "code" : null, dir: "auto", "data-content": true },
+    snippet(hit.text, find));
+  return h("li.hit", { class: line(hit.dataset), value: hit.rank, "data-id": hit.id, "data-in": hit.dataset },
     weak ? h("p.weak", {}, () => t("hit.weak")) : null,
     h("span.rank", { "aria-hidden": "true" }, String(hit.rank)),
     h("h3", { "data-content": true }, button),
@@ -93,7 +132,7 @@ function isTail(text, at) {
 
 function opened(hit, find, steps) {
   const way = steps?.(hit.dataset, hit.id) ?? [];
-  const parts = [whole(hit, find)];
+  const parts = [whole(hit, find), leads(hit)];
   if (way.some(({ rank }) => rank !== null)) {
     const told = h("p.verdict", {});
     live(told, () => told.replaceChildren(verdict({ steps: way, rank: hit.rank })));
@@ -106,8 +145,8 @@ function opened(hit, find, steps) {
 
 function whole(hit, find) {
   const text = hit.excerpt?.full_text ?? hit.text;
-  const host = h("div.text.whole", { dir: "auto", "data-content": true, tabindex: 0, role: "region",
-    "aria-label": () => t("hit.text") });
+  const host = h("div.text.whole", { class: isCode(hit) ? "code" : null, dir: "auto", "data-content": true, tabindex: 0,
+    role: "region", "aria-label": () => t("hit.text") });
   const show = (end) => {
     const part = text.slice(0, isTail(text, end) ? end - 1 : end);
     const spans = hit.excerpt ? units(text, hit.excerpt.spans) : null;
@@ -143,11 +182,62 @@ export function metadata({ id, metadata: found }) {
   return h("dl.metadata", { "data-content": true }, h("dt", {}, "id"), h("dd", {}, h("code", {}, plain(id))), rows);
 }
 
-function source({ metadata: { source: found, url } }) {
+function isCode({ metadata: { kind } }) {
+  return typeof kind === "string" && CODE.test(kind);
+}
+
+/** Where a hit leads: its source with the passage marked among its neighbours, and an address to share. */
+function leads(hit) {
+  const { hit: _, of: __, ...params } = Object.fromEntries(here().params);
+  const share = h("a", { href: address("ask", { ...params, hit: hit.id, of: hit.dataset }) }, () => t("hit.link"));
+  if (typeof hit.metadata.source !== "string" || typeof hit.metadata.start !== "number" || !hit.dataset)
+    return h("p.leads", {}, share);
+  const host = h("div", {});
+  const toggle = () => {
+    if (around.open && !host.childNodes.length) filled(host, () => surroundings(hit, AROUND, host));
+  };
+  const around = h("details.around", { on: { toggle } }, h("summary", {}, () => t("hit.around")), host);
+  return h("div.leads", {}, around, h("p", {}, share));
+}
+
+/** The text around a passage; offsets are those of its citation, in characters. */
+async function surroundings(hit, reach, host) {
+  const { source: name, hash, start, end } = hit.citation;
+  const query = new URLSearchParams({ source: name, ...(hash && { hash }), start: Math.max(start - reach, 0),
+    end: end + reach });
+  const { text, start: from, length } = await get(`datasets/${encodeURIComponent(hit.dataset)}/text?${query}`);
+  const [[first, last] = [0, 0]] = units(text, [[start - from, end - from]]);
+  const mark = h("mark", {}, plain(text.slice(first, last)));
+  const box = h("div.text.whole", { class: isCode(hit) ? "code" : null, dir: "auto", "data-content": true, tabindex: 0,
+    role: "region", "aria-label": () => t("hit.around") },
+  from > 0 ? "… " : null, plain(text.slice(0, first)), mark, plain(text.slice(last)),
+  end + reach < length ? " …" : null);
+  requestAnimationFrame(() => (box.scrollTop = mark.offsetTop - box.offsetTop - box.clientHeight / 3));
+  const whole = from === 0 && end + reach >= length;
+  const more = () => filled(host, () => surroundings(hit, reach * 10, host));
+  return [box, whole ? "" : h("button", { type: "button", on: { click: more } }, () => t("hit.around.more"))];
+}
+
+/** The page and the lines of a hit in its source, as far as they are known. */
+function placeOf({ citation, metadata: { kind } }) {
+  const { page, lines } = citation ?? {};
+  const sheet = PAGES[kind] === "sheet";
+  return [
+    typeof page === "number" ? t(`hit.at.${PAGES[kind] ?? "page"}`, { n: page }) : null,
+    lines ? t(sheet ? "hit.at.rows" : "hit.at.lines", { n: lines[1] > lines[0] ? `${lines[0]}–${lines[1]}` : lines[0] })
+      : null,
+  ].filter(Boolean).join(", ");
+}
+
+function source(hit) {
+  const { source: found, url } = hit.metadata;
   const shown = [url, found].find((one) => typeof one === "string" && one);
   if (!shown) return null;
   const web = /^https?:\/\//i.test(shown) && URL.canParse(shown);
   const attributes = { href: web && new URL(shown).href, rel: "noopener noreferrer", target: "_blank" };
   return h("span.source", { "data-content": true, dir: "auto" },
-    web ? h("a", attributes, plain(shown)) : plain(shown));
+    web ? h("a", attributes, plain(shown)) : plain(shown), h("span.at", {}, () => {
+      const at = placeOf(hit);
+      return at && `, ${at}`;
+    }));
 }
