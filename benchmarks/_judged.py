@@ -232,6 +232,7 @@ def documents(name: str) -> Sequence[Document]:
     return [document for document in every if document.id in drawn]
 
 
+@cache
 def corpus(name: str) -> Corpus:
     def make() -> Corpus:
         every = documents(name)

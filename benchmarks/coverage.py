@@ -28,7 +28,7 @@ import pointsman
 import relevance
 from _judged import SETS, own
 from pointsman.retrieval.dataset_calibration import MOST_HITS, Coverage
-from pointsman.retrieval.relevance import never_increasing, shipped
+from pointsman.retrieval.relevance import shipped
 
 LEVELS = (0.8, 0.9)
 LEAST = 200
@@ -44,9 +44,9 @@ def pairs_of(name: str) -> list[Pair]:
     found: list[Pair] = []
     for one in own(name):
         order = np.argsort(-(one.bm25 + 3.3 * one.cosine / 0.019), kind="stable")[:MOST_HITS]
-        judged = both.judge(relevance.evidence_of(one, name), order.tolist(), relevance.letters(one)[order].tolist())
+        judged = both.judge(relevance.evidence_of(one, name), order.tolist())
         assert judged is not None, "it was fitted to this"
-        chances = [chance or 0.0 for chance in never_increasing(judged.relevance)]
+        chances = list(judged.relevance)
         good = np.flatnonzero(one.grades[order] > 0)
         found.append((chances, int(good[0]) if len(good) else None))
     return found

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from pointsman import Document, InputError, Workspace
-from pointsman.calibrate import Calibrating, ece
+from pointsman.calibration.dataset import Calibrating, ece
+from pointsman.calibration.fitting import MINIMUM
 from pointsman.cli.app import app
 from pointsman.evaluation.tune import tune
 from pointsman.models.scripted import HashingEmbedder
@@ -271,7 +272,8 @@ def test_m1_coverage_holds_for_questions_like_the_labels(workspace: Workspace, d
 def test_m1_a_question_refused_from_then_on_is_not_covered(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pointsman.calibrate._minimums", lambda *_: {"both": 1.0})
+    monkeypatch.setattr("pointsman.calibration.dataset._minimums", lambda *_: {"both": 1.0})
+    monkeypatch.setattr("pointsman.retrieval.refuse.holds_words", lambda *_: None)
     calibration = workspace.calibrate("yard", *labels()).calibration
     assert calibration is not None
     assert calibration.coverage is not None
@@ -364,7 +366,7 @@ def test_m1_hardly_any_question_like_the_labels_is_refused(workspace: Workspace,
 
 def test_m1_questions_in_another_language_keep_the_minimum(workspace: Workspace, done: Calibrating) -> None:
     workspace.keep_calibration("yard", done.calibration)
-    assert _needed(workspace.search("где стоит янтарный фонарь")) == "0.35"
+    assert _needed(workspace.search("где стоит янтарный фонарь")) == f"{MINIMUM:.2f}"
 
 
 def _needed(answer: RetrievalContext) -> str:

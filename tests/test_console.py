@@ -567,7 +567,7 @@ def test_why_a_document_is_not_there(page: Page, site: Site) -> None:
 def test_a_refusal_shows_the_nearest_and_can_be_overruled(page: Page, site: Site) -> None:
     asked(page, site.url("ask", q="best pizza recipe in Naples with buffalo mozzarella"))
     refusal = page.locator("section.refused")
-    assert "The probability of an answer is" in refusal.inner_text()
+    assert "The best candidate is" in refusal.inner_text()
     assert refusal.locator(".hit").count() == 5
     assert drawn(page).locator(".station.refuse.refused .halt").count() == 1
     assert "Refused" in (drawn(page).get_attribute("aria-label") or "")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pointsman.dataset import Dataset
 from pointsman.errors import InputError
-from pointsman.retrieval.refuse import LOOKED_AT, PROBABILITY, Refuser, Threshold
+from pointsman.retrieval.refuse import LOOKED_AT, PROBABILITY, READ, Refuser, Threshold, holds_words
 from pointsman.types import Document, Hit, Provenance, Query, Ranked, Refusal
 
 ENGLISH = [
@@ -92,8 +92,8 @@ def hit(name: str = "a", score: float = 1.0, relevance: float | None = None) -> 
     return Hit(Document(name, "the pumps of the old harbour"), score, relevance=relevance)
 
 
-def ranked(*hits: Hit, scale: str = "calibrated", answerable: float | None = None, needed: float = 0.4) -> Ranked:
-    return Ranked(hits, scale, answerable=answerable, needed=needed)
+def ranked(*hits: Hit, scale: str = "calibrated", best: float | None = None, needed: float = 0.4) -> Ranked:
+    return Ranked(hits, scale, best=best, needed=needed)
 
 
 def refuse(refuser: Refuser, ranking: Ranked, text: str = "cat", top_k: int = 10) -> Ranked:
@@ -156,7 +156,7 @@ def test_a_single_candidate_is_judged_too(datasets: dict[str, Dataset], language
 
 
 def test_an_answer_below_the_minimum_is_refused() -> None:
-    ranking = ranked(hit("a", relevance=0.3), hit("b", relevance=0.1), answerable=0.35)
+    ranking = ranked(hit("a", relevance=0.3), hit("b", relevance=0.1), best=0.35)
     answer = refuse(Refuser(), ranking, top_k=1)
     assert answer.hits == ()
     assert answer.refused is not None
@@ -165,18 +165,18 @@ def test_an_answer_below_the_minimum_is_refused() -> None:
     assert answer.refused.near_misses == ranking.hits[:1]
     assert answer.dropped.keys() == {(None, "a"), (None, "b")}
     assert refuse(Refuser(0.2), ranking).refused is None
-    assert refuse(Refuser(), replace(ranking, answerable=0.4)).refused is None
+    assert refuse(Refuser(), replace(ranking, best=0.4)).refused is None
 
 
 def test_minimum_zero_never_refuses() -> None:
-    assert refuse(Refuser(0), ranked(hit(relevance=0.0), answerable=0.0)).refused is None
+    assert refuse(Refuser(0), ranked(hit(relevance=0.0), best=0.0)).refused is None
 
 
 @pytest.mark.parametrize("place", range(LOOKED_AT + 1))
 def test_hits_without_relevance_keep_the_answer(place: int) -> None:
     """A foreign hit among the first ones may be the answer; one further down is not looked at."""
     hits = [hit(str(number), relevance=None if number == place else 0.1) for number in range(LOOKED_AT + 1)]
-    answer = refuse(Refuser(), ranked(*hits, answerable=0.1))
+    answer = refuse(Refuser(), ranked(*hits, best=0.1))
     assert (answer.refused is None) == (place < LOOKED_AT)
     if place < LOOKED_AT:
         assert f"not judged: hit '{place}' has no relevance" in answer.detail
@@ -190,7 +190,7 @@ def test_results_without_a_calibration_are_not_refused() -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "???", "！？。", "— …"])
 def test_a_question_without_a_word_is_refused(text: str) -> None:
-    ranking = ranked(hit(relevance=0.9), answerable=0.9)
+    ranking = ranked(hit(relevance=0.9), best=0.9)
     answer = refuse(Refuser(), ranking, text)
     assert answer.refused == Refusal("the question has no words", ranking.hits[0], near_misses=ranking.hits)
     assert answer.dropped == {(None, "a"): "the question has no words"}
@@ -207,7 +207,7 @@ def test_a_refusal_stands() -> None:
 
 
 def test_the_input_stays_as_it_is_and_the_relevance_is_noted() -> None:
-    ranking = replace(ranked(hit("a", relevance=0.9), hit("b"), answerable=0.9), dropped={(None, "z"): "gone"})
+    ranking = replace(ranked(hit("a", relevance=0.9), hit("b"), best=0.9), dropped={(None, "z"): "gone"})
     answer = refuse(Refuser(thresholds=Threshold(PROBABILITY, 0.5)), ranking)
     assert [hit.provenance for hit in ranking.hits] == [(), ()]
     assert answer.hits[0].provenance == (Provenance("refuse", 1, 0.9),)
@@ -216,10 +216,53 @@ def test_the_input_stays_as_it_is_and_the_relevance_is_noted() -> None:
 
 
 def test_awaited_it_is_the_same() -> None:
-    ranking = ranked(hit(relevance=0.1), answerable=0.1)
+    ranking = ranked(hit(relevance=0.1), best=0.1)
     refuser = Refuser()
     assert asyncio.run(refuser.arefine(Query("cat"), ranking, 3)) == refuse(refuser, ranking, top_k=3)
-    assert (refuser.stage, refuser.depth(1, "calibrated"), refuser.depth(10, "rrf")) == ("refuse", 3, 10)
+    assert (refuser.stage, refuser.depth(1, "calibrated"), refuser.depth(READ, "rrf")) == ("refuse", READ, READ)
+
+
+# -- the question's words ----------------------------------------------------------------------------------------------
+
+
+def passages(*texts: str) -> list[Hit]:
+    return [Hit(Document(str(number), text), 1.0, relevance=0.01) for number, text in enumerate(texts)]
+
+
+OTHERS = [f"Nothing of interest in note number {number}." for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("Цапля", "Дед починил лодку и назвал её «Цапля»."),
+        ("王芳", "联系人王芳，电话 0512。"),
+        ("F75", "F75: the pump does not build up pressure."),
+        ("what does INV-2041 say about tyres", "Invoice INV-2041, payable within a month."),
+        ("since when is 4.1.3 out", "4.1.3 - fixed: time windows"),
+        ("notice period of Quintana", "Pedro Quintana: three months."),
+        ("lateness_penalty", "def lateness_penalty(minutes): ..."),
+    ],
+)
+def test_hit_with_the_words_or_the_names_of_a_question_is_not_refused(question: str, text: str) -> None:
+    hits = passages(*OTHERS, text)
+    answer = refuse(Refuser(), ranked(*hits, best=0.01), question)
+    assert answer.refused is None
+    assert [one.id for one in answer.hits] == [one.id for one in hits]
+    assert "'5' holds the question's words" in answer.detail
+
+
+@pytest.mark.parametrize(
+    ("question", "texts"),
+    [
+        ("who won the world cup in 1998", ["In 1998 the bridge was painted."]),  # plain numbers are everywhere
+        ("what did Quintana eat", ["Quintana drives.", "Quintana rides.", "Quintana walks.", "Quintana swims."]),
+        ("where is the Mongolian embassy", ["The embassy of Peru."]),
+        ("???", ["???"]),
+    ],
+)
+def test_common_words_do_not_keep_a_hit(question: str, texts: list[str]) -> None:
+    assert holds_words(question, passages(*texts, *OTHERS)) is None
 
 
 # -- thresholds --------------------------------------------------------------------------------------------------------
@@ -266,7 +309,7 @@ def test_a_threshold_for_another_scale_does_not_act_and_says_so() -> None:
 
 
 def test_a_threshold_on_the_rankings_scale_replaces_the_minimum() -> None:
-    ranking = ranked(hit(score=0.9, relevance=0.1), scale="rerank:bge", answerable=0.1)
+    ranking = ranked(hit(score=0.9, relevance=0.1), scale="rerank:bge", best=0.1)
     for thresholds, refused in (
         ((), True),
         ((Threshold("rerank:bge", 0.3),), False),
@@ -277,10 +320,10 @@ def test_a_threshold_on_the_rankings_scale_replaces_the_minimum() -> None:
 
 def test_a_threshold_on_probability_drops_hit_by_hit() -> None:
     refuser = Refuser(0, Threshold(PROBABILITY, 0.5))
-    answer = refuse(refuser, ranked(hit("a", relevance=0.9), hit("b", relevance=0.4), hit("c"), answerable=0.9))
+    answer = refuse(refuser, ranked(hit("a", relevance=0.9), hit("b", relevance=0.4), hit("c"), best=0.9))
     assert [hit.id for hit in answer.hits] == ["a", "c"]  # c cannot be judged
     assert answer.dropped.keys() == {(None, "b")}
-    low = refuse(refuser, ranked(hit("b", relevance=0.4), answerable=0.9)).refused
+    low = refuse(refuser, ranked(hit("b", relevance=0.4), best=0.9)).refused
     assert low is not None
     assert (low.scale, low.score) == (PROBABILITY, 0.4)
 
@@ -304,11 +347,9 @@ chances = st.none() | st.floats(0, 1)
 
 
 @given(st.text(max_size=30), st.lists(chances, max_size=5), chances)
-def test_every_hit_is_answered_or_dropped(
-    question: str, relevance: list[float | None], answerable: float | None
-) -> None:
+def test_every_hit_is_answered_or_dropped(question: str, relevance: list[float | None], best: float | None) -> None:
     hits = [hit(str(number), relevance=chance) for number, chance in enumerate(relevance)]
     refuser = Refuser(thresholds=Threshold(PROBABILITY, 0.3))
-    answer = refuse(refuser, ranked(*hits, answerable=answerable), question)
+    answer = refuse(refuser, ranked(*hits, best=best), question)
     assert (answer.refused is not None) == (not answer.hits)
     assert {one.key for one in answer.hits} | answer.dropped.keys() == {one.key for one in hits}

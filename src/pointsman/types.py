@@ -248,8 +248,9 @@ class Hit:
         dataset: the dataset it comes from.
         provenance: rank and score in every list and stage.
         excerpt: the part that compression kept.
-        relevance: the probability that it is relevant, 0 to 1; it never increases down an answer. None without a
-            calibration for its scores. See `pointsman.retrieval.relevance`.
+        relevance: the probability that a person calls it relevant, 0 to 1; the same for every number of hits, company
+            and strategy that searches both lists. None without a calibration for its scores; see
+            `pointsman.retrieval.relevance`.
     """
 
     document: Document
@@ -364,6 +365,10 @@ class Refusal:
         return of_form(cls, {**value, "nearest": nearest, "near_misses": near_misses})
 
 
+NEAREST: Final = "Probably no answer here. Nearest:"
+"""The heading above the near misses of a refused answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spelling:
     """A question that was probably misspelt.
@@ -391,8 +396,8 @@ class Ranked:
         dropped: hits that the stage removed, with the reason.
         degraded: what did not work as asked, and what was done instead.
         refused: set if nothing relevant is left; ``hits`` is empty then.
-        answerable: the probability that the searched documents contain an answer; None if unknown.
-        needed: the minimum of ``answerable`` for an answer, as recommended by the calibration.
+        best: the highest relevance of any candidate, among the hits or not; None if unknown.
+        needed: the minimum of ``best`` for an answer, as recommended by the calibration.
     """
 
     hits: tuple[Hit, ...]
@@ -401,7 +406,7 @@ class Ranked:
     dropped: Mapping[HitKey, str] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
     refused: Refusal | None = None
-    answerable: float | None = None
+    best: float | None = None
     needed: float = 0.0
 
 
@@ -455,8 +460,8 @@ class RetrievalContext:
         refused: set if nothing found is relevant enough.
         degraded: everything that did not work as asked, and what was done instead; empty for a full answer.
         asked: the original question; None if unknown.
-        confidence: the probability that one of the first hits is relevant; for a refused answer, that one of its near
-            misses is. None without a calibration.
+        confidence: the relevance of the most relevant hit; for a refused answer, of its near misses. None without a
+            calibration.
         spelling: set if words of the question were corrected.
         coverage: the requested probability of an answer among the hits, if it can be guaranteed; else None, and
             ``degraded`` says why.
@@ -530,6 +535,8 @@ class RetrievalContext:
     def to_prompt(self, max_tokens: int = 3000, style: Style = "quoted") -> str:
         """Return the hits as numbered sources for a language model; see `pointsman.citations.to_prompt`.
 
+        If the answer is refused, these are its near misses, below a line that says so.
+
         Args:
             max_tokens: approximate limit for the whole text; a source that does not fit is cut at the end of a
                 sentence, or omitted.
@@ -538,12 +545,18 @@ class RetrievalContext:
         Raises:
             InputError: the style is unknown, or ``max_tokens`` is below 1.
         """
-        from pointsman.citations import to_prompt
+        from pointsman.citations import about_tokens, to_prompt
 
-        return to_prompt(self.hits, max_tokens=max_tokens, style=style)
+        near_misses = self.refused.near_misses if self.refused else ()
+        if not near_misses:
+            return to_prompt(self.hits, max_tokens=max_tokens, style=style)
+        remaining = max(1, max_tokens - about_tokens(NEAREST) - 1) if isinstance(max_tokens, int) else max_tokens
+        return f"{NEAREST}\n\n{to_prompt(near_misses, max_tokens=remaining, style=style)}".rstrip()
 
     def verify(self, answer: str, *, timeout: float | None = None) -> AnswerCheck:
-        """Look up every quote and number of a model's answer in the hits; see `pointsman.citations.verify`.
+        """Look up every quote and number of a model's answer in the sources of `to_prompt`.
+
+        See `pointsman.citations.verify`.
 
         Args:
             answer: at most 200,000 characters.
@@ -554,7 +567,7 @@ class RetrievalContext:
         """
         from pointsman.citations import verify
 
-        return verify(answer, self.hits, timeout=timeout)
+        return verify(answer, self.hits or (self.refused.near_misses if self.refused else ()), timeout=timeout)
 
     def to_dict(self, *, trace: TraceDetail = "none") -> dict[str, Any]:
         """Return the answer as plain JSON values, under the names of its attributes.

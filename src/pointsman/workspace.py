@@ -50,8 +50,8 @@ from pointsman.workflow import RetrievalWorkflow, several
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pointsman.calibrate import Calibrating
-    from pointsman.calibrate import Progress as CalibrateProgress
+    from pointsman.calibration.dataset import Calibrating
+    from pointsman.calibration.dataset import Progress as CalibrateProgress
     from pointsman.indexing import IndexReport, Progress
     from pointsman.ingest import FileLimits
     from pointsman.protocols import LLM, Embedder
@@ -633,7 +633,9 @@ class Workspace:
         keep: bool = True,
         on_progress: CalibrateProgress | None = None,
     ) -> Calibrating:
-        """Calibrate the hits of a dataset, and keep the result if it is better; see `pointsman.calibrate.calibrate`.
+        """Calibrate the hits of a dataset, and keep the result if it is better.
+
+        See `pointsman.calibration.dataset.calibrate`.
 
         Args:
             name: name of the dataset.
@@ -646,7 +648,7 @@ class Workspace:
             UnknownNameError: there is no such dataset.
             InputError: there are fewer than twenty answered questions.
         """
-        from pointsman.calibrate import calibrate
+        from pointsman.calibration.dataset import calibrate
 
         done = calibrate(self.dataset(name, create=False), queries, qrels, on_progress=on_progress)
         if keep and done.calibration is not None:
@@ -660,7 +662,7 @@ class Workspace:
 
         Args:
             name: name of the dataset.
-            calibration: the result of `pointsman.calibrate.calibrate`; None restores the shipped one.
+            calibration: the result of `pointsman.calibration.dataset.calibrate`; None restores the shipped one.
 
         Raises:
             InputError: it is not a calibration.

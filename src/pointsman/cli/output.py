@@ -20,12 +20,13 @@ from pointsman._places import is_url
 from pointsman._printable import UNSAFE, printable
 from pointsman.cli.common import UNREADABLE, of_each
 from pointsman.errors import InputError
+from pointsman.types import NEAREST
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from pointsman.calibrate import Calibrating
+    from pointsman.calibration.dataset import Calibrating
     from pointsman.citations import AnswerCheck
     from pointsman.dataset import Dataset
     from pointsman.evaluation import Report
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pointsman.settings import Settings
     from pointsman.store.local.collection import Verification
     from pointsman.store.local.repair import Repair
-    from pointsman.types import Explanation, Hit, Provenance, Refusal, RetrievalContext
+    from pointsman.types import Explanation, Hit, Provenance, RetrievalContext
     from pointsman.workspace import Routing, Workspace
 
 _LISTED = ("name", "description", "indexing_technique", "documents")
@@ -212,7 +213,7 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
             markup=False,
         )
     if context.refused is not None:
-        _print_refusal(out, context.refused)
+        _print_refusal(out, context, explain=explain)
     elif not context.hits:
         out.print("No results.", style="yellow")
     for rank, hit in enumerate(context.hits, 1):
@@ -236,7 +237,7 @@ def _confidence(context: RetrievalContext) -> str:
         return f" · contain an answer for {context.coverage:.0%} of such questions"
     if context.confidence is None or not context.hits:
         return ""
-    return f" · {percent(context.confidence)} likely that at least one hit is relevant"
+    return f" · best hit {percent(context.confidence)} relevant"
 
 
 def percent(chance: float) -> str:
@@ -248,20 +249,23 @@ def percent(chance: float) -> str:
     return "under 1%" if chance < 0.01 else "over 99%" if chance > 0.99 else f"{chance:.0%}"
 
 
-def _print_refusal(out: Console, refusal: Refusal) -> None:
+def _print_refusal(out: Console, context: RetrievalContext, *, explain: bool) -> None:
+    """Print the near misses, so that people can see for themselves, and then why they are refused."""
     from rich.text import Text
 
-    if refusal.nearest is None:
-        out.print("No relevant results", style="bold yellow")
-    else:
-        reason = refusal.reason.removeprefix("No relevant results: ")
+    refusal = context.refused
+    assert refusal is not None, "the caller has checked"
+    reason = refusal.reason.removeprefix("No relevant results: ")
+    if not refusal.near_misses:
         out.print(Text.assemble(("No relevant results: ", "bold yellow"), printable(reason)))
-        name = printable(refusal.nearest.document.title or refusal.nearest.id)
-        remedy = (
-            "a lower --min-relevance shows more" if refusal.scale == "relevance" else "--no-refuse shows all results"
-        )
-        out.print(Text.assemble(("Closest: ", "dim"), (name, "cyan"), (f"; {remedy}.", "dim")))
-    out.print()
+        return
+    out.print(NEAREST, style="bold yellow")
+    for rank, hit in enumerate(refusal.near_misses, 1):
+        print_hit(out, rank, hit, context.query.text, explain=explain)
+    remedy = (
+        "a lower --min-relevance shows more" if refusal.scale == "relevance" else "--no-refuse shows it as an answer"
+    )
+    out.print(Text.assemble(("No relevant results: ", "dim"), (f"{printable(reason)}; {remedy}.", "dim")))
 
 
 def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -> None:

@@ -26,7 +26,8 @@ const LONG = 20_000; // characters of an opened hit until the user requests all
  */
 export function hitList(hits, query, steps) {
   const find = finder(query);
-  const weak = hits.find(({ relevance }) => typeof relevance === "number" && relevance < WEAK);
+  const isWeak = (/** @type {any} */ { relevance }) => typeof relevance === "number" && relevance < WEAK;
+  const weak = hits.find((hit, place) => isWeak(hit) && hits.slice(place).every(isWeak));
   const cards = new Map(); // by text
   for (const hit of hits) {
     const text = hit.text.normalize("NFKC").toLowerCase().replace(/[^\p{L}\p{N}]+/gu, " ").trim();

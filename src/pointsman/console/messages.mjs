@@ -91,7 +91,7 @@ const TEXTS = {
   "strategy.sparse": ["Adds a list from learned sparse vectors.", "以学习得到的稀疏向量作为又一列表。", "Обученные разреженные векторы как ещё один список."],
 
   // what was chosen
-  "choice.confidence": ["{sure} likely that a hit is relevant", "其中有相关结果的概率 {sure}", "подходящее с вероятностью {sure}"],
+  "choice.confidence": ["best hit {sure} relevant", "最佳结果的相关概率 {sure}", "лучшее подходит с вероятностью {sure}"],
   "choice.reranked": ["reranked", "已重排", "переранжировано"],
 
   // the railway
@@ -212,10 +212,10 @@ const TEXTS = {
   "why.ask": ["Explain", "解释", "Объяснить"],
 
   // refused, degraded
-  "refused.title": ["No relevant results", "没有相关结果", "Подходящих результатов нет"],
-  "refused.chance": ["The probability of an answer is {score}; {threshold} is required.", "有答案的概率为 {score}；需要 {threshold}。", "Ответ есть с вероятностью {score}; нужно {threshold}."],
+  "refused.title": ["Probably no answer here", "这里可能没有答案", "Скорее всего, ответа здесь нет"],
+  "refused.chance": ["The best candidate is {score} relevant; {threshold} is required.", "最佳候选的相关概率为 {score}；需要 {threshold}。", "Лучший кандидат подходит с вероятностью {score}; нужно {threshold}."],
   "refused.score": ["The best result scores {score}; {threshold} is required ({scale}).", "所找到的最佳内容达到 {score}，需要 {threshold}（{scale}）。", "Лучшее из найденного набирает {score} из {threshold} ({scale})."],
-  "refused.nearest": ["Closest results", "最接近的一条", "Ближайшее"],
+  "refused.nearest": ["Nearest", "最接近的内容", "Ближайшее"],
   "refused.insist": ["Answer anyway", "仍然作答", "Всё равно ответить"],
   "degraded.title": ["Some parts of the search did not work", "并非一切都按要求完成", "Не всё сработало как задано"],
   "degraded.about": ["The answer comes from the parts that worked:", "结果由正常工作的部分得出：", "Ответ составлен из того, что сработало:"],
@@ -386,7 +386,8 @@ const TEXTS = {
   "said.already": ["the scores are the calibrated sum already", "分数已是校准后的总和", "оценки — уже калиброванная сумма"],
   "said.nothing_to_add": ["there is nothing to add", "无需再加", "добавить нечего"],
   "said.both_scores": ["the calibrated sum of the two raw scores of {n} hits", "{n} 条结果两种原始分数的校准总和", "калиброванная сумма двух исходных оценок ({n})"],
-  "said.answerable": ["there is an answer with probability {chance}, and {wanted} is needed", "有答案的概率为 {chance}，需要 {wanted}", "ответ есть с вероятностью {chance}, а нужно {wanted}"],
+  "said.best": ["the best candidate has relevance {chance}, and {wanted} is needed", "最佳候选的相关概率为 {chance}，需要 {wanted}", "лучший кандидат подходит с вероятностью {chance}, а нужно {wanted}"],
+  "said.words": ["the best candidate has relevance {chance}, and {wanted} is needed, but {id} holds the question's words", "最佳候选的相关概率为 {chance}，需要 {wanted}，但 {id} 含有问题中的词", "лучший кандидат подходит с вероятностью {chance}, а нужно {wanted}, но слова вопроса есть в {id}"],
   "said.refused": ["refused: {chance}, and {wanted} is needed", "拒答：{chance}，需要 {wanted}", "отказ: {chance}, а нужно {wanted}"],
   "said.due": ["{name}: {due} of {all} documents have no vector yet", "{name}：{all} 篇文档中还有 {due} 篇没有向量", "{name}: векторов пока нет у документов: {due} из {all}"],
   "said.until": ["until then only words find those", "在此之前只能按词语找到它们", "до тех пор их находят только по словам"],
@@ -426,6 +427,7 @@ export const SAID = [
   [/^the scores are the calibrated sum already$/, "said.already"],
   [/^there is nothing to add$/, "said.nothing_to_add"],
   [/^the calibrated sum of the two raw scores of (?<n>\d+) hits$/, "said.both_scores"],
-  [/^there is an answer with probability (?<chance>[\d.]+), and (?<wanted>[\d.]+) is needed$/, "said.answerable"],
+  [/^the best candidate has relevance (?<chance>[\d.]+), and (?<wanted>[\d.]+) is needed$/, "said.best"],
+  [/^the best candidate has relevance (?<chance>[\d.]+), and (?<wanted>[\d.]+) is needed, but (?<id>.+) holds the question's words$/, "said.words"],
   [/^refused: (?<chance>[\d.]+) < (?<wanted>[\d.]+)$/, "said.refused"],
 ];

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.errors import InputError
-from pointsman.reranking import (
+from pointsman.calibration.reranking import (
     check_labels,
     labelled_questions,
     lower_end,
@@ -18,6 +17,7 @@ from pointsman.reranking import (
     ndcg,
     without_models,
 )
+from pointsman.errors import InputError
 from pointsman.retrieval.policy import Policy, measured
 from pointsman.types import Query, check_top_k
 

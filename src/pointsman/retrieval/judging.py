@@ -9,21 +9,13 @@ time, because words cannot judge them.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from itertools import chain, count, repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman.retrieval.candidates import StoreResults
-from pointsman.retrieval.relevance import (
-    Evidence,
-    Judgement,
-    Relevance,
-    judge_by,
-    letters_of,
-    minimum_over,
-    never_increasing,
-    script_of,
-)
+from pointsman.retrieval.relevance import Evidence, Relevance, judge_by, script_of
 from pointsman.text import query_tokens
 from pointsman.types import Hit
 
@@ -40,12 +32,13 @@ if TYPE_CHECKING:
 
 
 LOOKED_UP: Final = 2
-"""The maximum number of terms of a lookup question, which any document with its words answers. An embedder sees little
-in a single word, so such a question is judged by words alone if their probability of an answer exceeds `SURE`."""
+"""The maximum number of words of a lookup question (`words_of`), which any document with its words answers. An embedder
+sees little in a single word, so such a question is also judged by words alone, and the more confident judgement counts.
+"""
 
-SURE: Final = 0.9
-"""The probability above which words alone decide a lookup question; one matching word of two never reaches it."""
 
+_FIRST_HAN: Final = "\u3400"
+_WORDS: Final = re.compile("[\u3400-\u9fff]+|[^\\s\u3400-\u9fff]*\\w[^\\s\u3400-\u9fff]*")
 
 RAISED: Final = 0.5
 """The share of the difference between languages that is made up for; see `raised_cosines`. It is the largest that cost
@@ -97,64 +90,55 @@ def with_relevance(hit: Hit, relevance: float | None) -> Hit:
     return replace(hit, relevance=relevance)
 
 
+class Evaluation(NamedTuple):
+    """The judgement of one dataset's candidates.
+
+    Attributes:
+        best: the highest relevance of any candidate.
+        minimum: the relevance below which nothing is answered from this dataset.
+    """
+
+    best: float
+    minimum: float
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The judgement of an answer.
 
     Attributes:
-        answerable: by dataset, the probability that it holds an answer; datasets that cannot be judged are left out.
+        datasets: by name; datasets that cannot be judged are left out.
         relevance: by hit, the probability that it is relevant.
-        calibrations: by dataset, the calibration that judged it.
-        minimums: by dataset, the probability of an answer that is required.
     """
 
-    answerable: Mapping[str, float]
+    datasets: Mapping[str, Evaluation]
     relevance: Mapping[HitKey, float]
-    calibrations: Mapping[str, Relevance]
-    minimums: Mapping[str, float]
 
     @property
-    def best(self) -> tuple[float, float] | None:
-        """The probability that a dataset holds an answer, and the minimum required; None if no dataset was judged.
+    def best(self) -> Evaluation | None:
+        """The evaluation of the dataset whose best candidate is the furthest above its minimum; None if there is none.
 
-        Both are those of the dataset with the largest margin over its minimum.
+        Datasets are not weighed against each other: a second one refuses nothing that one alone answers.
         """
-        count = len(self.answerable)
-        pairs = [(chance, minimum_over(self.minimums[name], count)) for name, chance in self.answerable.items()]
-        return max(pairs, key=lambda pair: pair[0] - pair[1], default=None)
+        return max(self.datasets.values(), key=lambda one: one.best - one.minimum, default=None)
 
     def of(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-        """Return the hits with their relevance, which never increases down the list.
-
-        Increases are levelled to the mean of the neighbours; see `never_increasing`. Hits that a stage made from other
-        hits keep the relevance they came with.
-        """
-        if not self.answerable:
-            return tuple(hits)
-        levels = never_increasing([self.relevance.get(hit.key, hit.relevance) for hit in hits])
+        """Return the hits with their relevance; those that a stage made from other hits keep what they came with."""
+        levels = [self.relevance.get(hit.key, hit.relevance) for hit in hits]
         return tuple(
             hit if hit.relevance == level else with_relevance(hit, level)
             for hit, level in zip(hits, levels, strict=True)
         )
 
     def confidence(self, hits: Sequence[Hit]) -> float | None:
-        """Return the probability that at least one of these hits is relevant; None if no dataset was judged."""
-        chances: dict[str, dict[object, float]] = {name: {} for name in self.answerable}
-        for hit in hits:
-            if hit.dataset in chances and (chance := self.relevance.get(hit.key, hit.relevance)) is not None:
-                # A copy adds no chance of its own; by words alone, copies are not known, and share one.
-                known = self.calibrations[hit.dataset].form != "words"
-                chances[hit.dataset][hit.document.text if known else hit.key] = chance
-        return max(
-            (
-                self.calibrations[name].confidence(Judgement(self.answerable[name], tuple(relevances.values())))
-                for name, relevances in chances.items()
-            ),
-            default=None,
-        )
+        """Return the highest relevance of these hits; None if no dataset was judged."""
+        if not self.datasets:
+            return None
+        levels = [self.relevance.get(hit.key, hit.relevance) for hit in hits]
+        return max((level for level in levels if level is not None), default=0.0)
 
 
-NOTHING = Verdict({}, {}, {}, {})
+NOTHING = Verdict({}, {})
 """The verdict on an answer that cannot be judged."""
 
 
@@ -179,14 +163,12 @@ def judge(
         fitted: by dataset name, calibrations that take precedence over these.
         many: whether keys in ``whole`` name their branch.
     """
-    answerable: dict[str, float] = {}
+    datasets: dict[str, Evaluation] = {}
     relevance: dict[HitKey, float] = {}
-    judged_by: dict[str, Relevance] = {}
-    minimums: dict[str, float] = {}
     terms = len(set(query_tokens(query.text)))
     if not terms:  # an embedder puts "???" close to every short text, which means nothing
         return NOTHING
-    script = script_of(query.text)
+    script, is_lookup = script_of(query.text), words_of(query.text) <= LOOKED_UP
     for number, part in parts.items():
         if not isinstance(part, StoreResults):
             continue
@@ -201,29 +183,35 @@ def judge(
         if not any(calibration.embedder == embedder_of(part) for calibration in judges):
             continue  # no calibration could use the evidence
         evidence, place = evidence_of(part, whole, {own: key for own, (key, _) in by_own_key.items()}, script, terms)
-        by_words = replace(evidence, cosine=None)
+        by_words = replace(evidence, cosine=None, background=None)  # a word that it holds says the same in any language
         views = [evidence]
-        if evidence.form == "both" and evidence.terms <= LOOKED_UP:
+        if evidence.form == "both" and is_lookup:
             views.append(by_words)
         pending = part.pool.vectors_due
         if pending and evidence.cosine is not None:
             # The answer may not have a vector yet, so words are judged on their own too; if they cannot be, nothing is.
             views = [] if by_words.form is None or evidence.across else [evidence, by_words]
         judged = {own: document for own, (_, document) in by_own_key.items() if own in place}
-        places, letters = [place[own] for own in judged], [letters_of(document.text) for document in judged.values()]
-        judgements = [
-            judged_view for view in views if (judged_view := judge_by(judges, view, places, letters)) is not None
-        ]
+        places = [place[own] for own in judged]
+        judgements = [pair for view in views if (pair := judge_by(judges, view, places)) is not None]
         if not judgements:
             continue
-        judgement, calibration = judgements[0]
-        if len(judgements) > 1 and judgements[1][0].answerable > max(0.0 if pending else SURE, judgement.answerable):
-            judgement, calibration = judgements[1]
-        answerable[name], judged_by[name], minimums[name] = judgement.answerable, calibration, calibration.minimum
+        judgement, calibration = max(judgements, key=lambda pair: pair[0].best)
+        minimum = calibration.minimum
         if fit is not None and not evidence.across:
-            minimums[name] = fit.minimums.get(calibration.form, calibration.minimum)
+            minimum = fit.minimums.get(calibration.form, minimum)
+        datasets[name] = Evaluation(judgement.best, minimum)
         relevance.update(zip(((name, document.id) for document in judged.values()), judgement.relevance, strict=True))
-    return Verdict(answerable, relevance, judged_by, minimums)
+    return Verdict(datasets, relevance)
+
+
+def words_of(text: str) -> int:
+    """Return the number of words of a question; two Han characters count as one word.
+
+    >>> words_of("INV-2041"), words_of("Жанна Петерсоне"), words_of("王芳"), words_of("荧光计保修多久")
+    (1, 2, 1, 4)
+    """
+    return sum(-(-len(word) // 2) if word[0] >= _FIRST_HAN else 1 for word in _WORDS.findall(text))
 
 
 def _is_of(key: Any, number: int) -> bool:

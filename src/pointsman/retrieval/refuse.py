@@ -1,10 +1,12 @@
-"""Refusing: better to answer "No relevant results" than to answer with noise.
+"""Refusing: better to answer "No relevant results" than to answer with noise (R4).
 
-Two limits can refuse. The usual one acts on the probability that a searched dataset holds an answer at all, which
-`pointsman.retrieval.relevance` estimates for every language and strategy, over one dataset or several. A user-defined
-`Threshold` acts on one scale: `Hit.relevance`, a reranker's scores, raw BM25, raw cosines or the calibrated sum. Ranks,
-and scores normalised for each query, show which hit is best but not whether it is good, so they cannot have a
-threshold.
+Two limits can refuse. The usual one acts on the relevance of the best candidate of all searched datasets together: what
+one dataset answers is not refused because another is searched too. A user-defined `Threshold` acts on one scale:
+`Hit.relevance`, a reranker's scores, raw BM25, raw cosines or the calibrated sum. Ranks, and scores normalised for each
+query, show which hit is best but not whether it is good, so they cannot have a threshold.
+
+A hit that holds all words of the question, or its names and codes if few hits hold them, is never refused by the usual
+limit: what a probability says against it, the reader can see for himself.
 
 Results that cannot be judged are not refused, and ``detail`` says so: hits of a foreign retriever, vectors of an
 embedder without a calibration. A question without a word in it is always refused.
@@ -13,23 +15,33 @@ embedder without a calibration. A question without a word in it is always refuse
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import InputError
 from pointsman.retrieval.fusion import METHODS
 from pointsman.retrieval.refine import BaseRefiner
-from pointsman.text import query_tokens
+from pointsman.text import DEFAULT_ANALYZER, query_tokens
 from pointsman.types import Hit, HitKey, Provenance, Query, Ranked, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PROBABILITY: Final = "probability"
-"""The scale of `Hit.relevance`, and of the probability that there is an answer."""
+"""The scale of `Hit.relevance`."""
 
 LOOKED_AT: Final = 3
 """The number of first hits that must all have a relevance before an improbable answer is refused."""
+
+READ: Final = 10
+"""The number of first hits whose words are compared with those of the question before it is refused."""
+
+FEW: Final = 3
+"""The maximum number of hits that hold the same names and codes of the question, if these are to save them."""
+
+_WORD: Final = re.compile(r"\w(?:[\w./:-]*\w)?")
+_CODE: Final = re.compile(r"(?=.*\d)(?=.*[^\W\d]|.*\d[._/:-]|\d{5})|.*_|.*[a-zа-я][A-ZА-Я]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +106,8 @@ class Refuser(BaseRefiner):
         self.minimum = minimum
 
     def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (any scale)
-        """At least `LOOKED_AT` hits."""
-        return max(top_k, LOOKED_AT)
+        """At least `READ` hits."""
+        return max(top_k, READ)
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
         """Return the hits that are relevant enough, or a refusal."""
@@ -137,19 +149,39 @@ class Refuser(BaseRefiner):
             # An embedder puts "???" close to every short text, which means nothing.
             reason = "the question has no words"
             return Refusal(reason, nearest), f"refused: {reason}"
-        chance = ranked.answerable
-        if chance is None:
+        best = ranked.best
+        if best is None:
             return None, "not judged: these results have no relevance"
         if unjudged := next((hit for hit in ranked.hits[:LOOKED_AT] if hit.relevance is None), None):
             return None, f"not judged: hit {unjudged.id!r:.80} has no relevance"
         needed = ranked.needed if self.minimum is None else self.minimum
-        if chance >= needed:
-            return None, f"there is an answer with probability {chance:.2f}, and {needed:.2f} is needed"
-        reason = (
-            f"No relevant results: there is an answer with probability {chance:.2f}, and {needed:.2f} is needed; "
-            f"the closest is {nearest.id!r:.80}"
-        )
-        return Refusal(reason, nearest, chance, needed, PROBABILITY), f"refused: {chance:.2f} < {needed:.2f}"
+        figures = f"the best candidate has relevance {best:.2f}, and {needed:.2f} is needed"
+        if best >= needed:
+            return None, figures
+        if (holder := holds_words(query.text, ranked.hits[:READ])) is not None:
+            return None, f"{figures}, but {holder.id!r:.80} holds the question's words"
+        reason = f"No relevant results: {figures}; the closest is {nearest.id!r:.80}"
+        return Refusal(reason, nearest, best, needed, PROBABILITY), f"refused: {best:.2f} < {needed:.2f}"
+
+
+def holds_words(question: str, hits: Sequence[Hit]) -> Hit | None:
+    """Return the first hit that holds all words of a question, or all its names and codes if few hits hold them.
+
+    Names are words with a capital letter that do not begin the question, codes such as ``INV-2041``, ``4.1.3`` and
+    ``lateness_penalty``; plain numbers are neither.
+    """
+    tokens = [set(DEFAULT_ANALYZER.tokens(hit.document.searchable)) for hit in hits]
+    words = set(query_tokens(question))
+    if words and (holder := next((hit for hit, own in zip(hits, tokens, strict=True) if words <= own), None)):
+        return holder
+    rare = set(query_tokens(" ".join(_names_and_codes(question))))
+    holders = [hit for hit, own in zip(hits, tokens, strict=True) if rare and rare <= own]
+    return holders[0] if 0 < len(holders) <= FEW else None
+
+
+def _names_and_codes(question: str) -> list[str]:
+    words = _WORD.findall(question)
+    return [word for place, word in enumerate(words) if _CODE.match(word) or (place and word[0].isupper())]
 
 
 def _marked(hit: Hit, rank: int) -> Hit:

@@ -254,7 +254,7 @@ class Pipeline:
         hits = build_hits(results, top, versions, ways, None if best is None else self.verdict.relevance)
         self.ranked = Ranked(tuple(hits), fused.scale)
         if best is not None:
-            self.ranked = Ranked(self.ranked.hits, fused.scale, answerable=best[0], needed=best[1])
+            self.ranked = Ranked(self.ranked.hits, fused.scale, best=best.best, needed=best.minimum)
 
     def _together(self, answers: BranchAnswers, text: str) -> Results:
         """The results of all branches for one text."""
@@ -349,7 +349,7 @@ class Pipeline:
             return
         self.journal.ranked(stage, refined)
         self.journal.span(stage, refined.detail, start, len(refined.hits), "; ".join(refined.degraded) or None)
-        self.ranked = replace(refined, answerable=self.ranked.answerable, needed=self.ranked.needed)
+        self.ranked = replace(refined, best=self.ranked.best, needed=self.ranked.needed)
 
     def answer(self) -> RetrievalContext:
         """The first hits, with everything noted during the search."""

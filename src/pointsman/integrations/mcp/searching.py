@@ -36,7 +36,6 @@ def search(library: Library, access: Access, arguments: shapes.SearchArguments) 
     context = library.search(access, arguments)
     answer = answer_to_dict(context, library.workspace.place)
     refused = answer["refused"]
-    nearest = refused and refused["nearest"]
     return shapes.SearchAnswer(
         results=[result_of(hit, arguments.max_chars) for hit in answer["hits"]],
         confidence=plain.rounded(answer["confidence"]),
@@ -44,12 +43,7 @@ def search(library: Library, access: Access, arguments: shapes.SearchArguments) 
         refused=refused
         and shapes.Refused(
             reason=plain.cut(refused["reason"], plain.REASON_CHARS),
-            nearest=nearest
-            and shapes.Nearest(
-                dataset=nearest["dataset"],
-                id=id_of(nearest["dataset"], nearest["id"]),
-                title=plain.cut(nearest["title"], plain.TITLE_CHARS),
-            ),
+            nearest=[result_of(hit, arguments.max_chars) for hit in refused["near_misses"]],
         ),
         query=None if answer["query"] == answer["asked"] else plain.cut(answer["query"], shapes.QUERY_CHARS),
         strategy=answer["strategy"],

@@ -261,26 +261,20 @@ class Result(Answer):
     metadata: Metadata
 
 
-class Nearest(Answer):
-    """The closest document, if none is relevant enough."""
-
-    dataset: str
-    id: str
-    title: str
-
-
 class Refused(Answer):
     """Why there are no results."""
 
     reason: str
-    nearest: Nearest | None
+    nearest: Annotated[
+        list[Result], Field(description="Probably no answer here: the nearest passages, for you to see for yourself.")
+    ]
 
 
 class SearchAnswer(Noticed):
     """Answer of `search`."""
 
     results: list[Result]
-    confidence: Annotated[float | None, Field(description="Probability that one of the results is relevant, if known.")]
+    confidence: Annotated[float | None, Field(description="Relevance of the most relevant result, if known.")]
     coverage: Annotated[float | None, Field(description="The requested coverage, if it can be guaranteed.")]
     refused: Annotated[
         Refused | None,

@@ -1,4 +1,4 @@
-"""Fits the relevance of hits to your own dataset, embedder and labels; see docs/scores.md.
+"""Calibrates a dataset: fits the relevance of its hits to its own embedder and labels; see docs/scores.md.
 
 Labels give the best fit. Without them, questions are made from the documents: a title, the first sentence or another
 sentence is taken out of a document, and the rest of the document is the answer. People ask different questions, so
@@ -14,9 +14,17 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
 
+from pointsman.calibration.fitting import Labelled, Prepared, fit_prepared, prepare, scale
+from pointsman.calibration.reranking import (
+    Judged,
+    check_labels,
+    first_hits,
+    labelled_questions,
+    measured_reranking,
+    without_models,
+)
 from pointsman.errors import InputError
 from pointsman.request import SearchRequest
-from pointsman.reranking import Judged, check_labels, first_hits, labelled_questions, measured_reranking, without_models
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.candidates import StoreResults
 from pointsman.retrieval.dataset_calibration import MOST_HITS, REFUSED, Calibration, Coverage, Reranking, minimum_for
@@ -28,15 +36,8 @@ from pointsman.retrieval.relevance import (
     Candidates,
     Evidence,
     Form,
-    Labelled,
-    Prepared,
     Relevance,
-    fit_prepared,
     judge_by,
-    letters_of,
-    never_increasing,
-    prepared,
-    scaled,
     script_of,
     shipped,
     unrelated_questions,
@@ -203,7 +204,6 @@ class _Asked:
     Attributes:
         evidence: the scores of all candidates.
         place: the position of each document among the candidates, by id.
-        letters: the length of each candidate's text, by position.
         order: positions of the hits of an answer, best first; None: ordered by the evidence alone.
         relevant: positions of the answers.
         answered: whether the dataset has an answer.
@@ -212,7 +212,6 @@ class _Asked:
 
     evidence: Evidence
     place: Mapping[str, int]
-    letters: NDArray[np.int64]
     order: tuple[int, ...] | None
     relevant: frozenset[int]
     answered: bool
@@ -235,7 +234,7 @@ class _Asked:
             order = tuple(place for place in order if evidence.bm25[place] > 0)
         order = order[:FIRST]
         relevant = [place in self.relevant for place in order]
-        return Labelled(evidence, order, self.letters[list(order)].tolist(), relevant, self.answered)
+        return Labelled(evidence, order, relevant, self.answered, complete=True)
 
 
 class _Study:
@@ -354,8 +353,6 @@ class _Study:
         self, text: str, ids: Sequence[str] | None, good: frozenset[str] | set[str], *, answered: bool
     ) -> _Asked | None:
         """Return a question with its evidence; None if it has no word, or the results have no usable scores."""
-        import numpy as np
-
         terms = len(set(DEFAULT_ANALYZER.query_tokens(text)))
         reading = Reading(self.dataset)
         branch = SourceBranch(reading, "auto", self.absent_script)
@@ -369,11 +366,9 @@ class _Study:
             return None
         documents = part.fetch_documents(list(place))
         by_id = {one.id: place[key] for key, one in zip(place, documents, strict=True) if one is not None}
-        letters = np.zeros(max(place.values()) + 1, int)
-        letters[list(place.values())] = [0 if one is None else letters_of(one.text) for one in documents]
         order = None if ids is None else tuple(by_id[name] for name in ids if name in by_id)
         relevant = frozenset(by_id[name] for name in good if name in by_id)
-        return _Asked(evidence, by_id, letters, order, relevant, answered)
+        return _Asked(evidence, by_id, order, relevant, answered)
 
     def _without(self, row: _Asked, document: Document, question: str, rest: Document) -> _Asked | None:
         """Return the question scored against the rest of its document; None if even the whole document is not first."""
@@ -390,9 +385,7 @@ class _Study:
         if cosine is not None:
             cosine = cosine.copy()
             cosine[mine] = self._cosine(question, rest)
-        letters = row.letters.copy()
-        letters[mine] = letters_of(rest.text)
-        return replace(row, evidence=replace(evidence, bm25=bm25, cosine=cosine), letters=letters)
+        return replace(row, evidence=replace(evidence, bm25=bm25, cosine=cosine))
 
     def _share_of_words(self, question: str, document: Document, rest: Document) -> float:
         """Return the rest's BM25 as a share of the document's; sample estimates of word rarity nearly cancel out."""
@@ -492,7 +485,7 @@ def _fitted(
     import numpy as np
 
     usual, acts = base
-    pairs = [(row.half, one) for row in rows if (one := prepared(row.row(form), form))]
+    pairs = [(row.half, one) for row in rows if (one := prepare(row.row(form), form))]
     every = [one for _, one in pairs]
     answered = sum(row.answered for row in every)
     share = {True: 1 / max(answered, 1), False: 1 / max(len(every) - answered, 1)}
@@ -502,10 +495,10 @@ def _fitted(
         return fit_prepared(some, form, usual.embedder, usual.minimum)
 
     def stretched(some: Sequence[Prepared]) -> Relevance:
-        return scaled(usual, some)
+        return scale(usual, some)
 
     judged = [row for row in every if row.answered and len(row.relevant)]
-    good = np.concatenate([row.relevant for row in judged])
+    good = np.concatenate([row.relevant[row.known] for row in judged])
     before = np.concatenate([_shown(usual, row) for row in judged]) if acts else np.full(len(good), good.mean())
     # People's questions have more evidence in a document than those taken out of it, so those must not fit slopes.
     tried = (stretched, all_coefficients) if labelled else (stretched,)
@@ -513,7 +506,7 @@ def _fitted(
     losses = {way: _losses(chances, good) for way, chances in ways.items()}
     best = min(ways, key=lambda way: float(losses[way].mean()))
     gains = _losses(before, good) - losses[best]
-    parts = np.split(gains, np.cumsum([len(row.relevant) for row in judged])[:-1])
+    parts = np.split(gains, np.cumsum([row.known.sum() for row in judged])[:-1])
     each = np.array([part.mean() for part in parts])
     lower = float(each.mean() - _Z * each.std(ddof=1) / math.sqrt(len(each)))
     error, so_far = ece(ways[best], good), ece(before, good)
@@ -527,7 +520,7 @@ def _fitted(
 
 
 def _minimums(rows: Sequence[_Asked], halves: Halves) -> dict[Form, float]:
-    """Return, by form, the probability of an answer below which questions are refused; see `minimum_for`.
+    """Return, by form, the relevance of the best candidate below which questions are refused; see `minimum_for`.
 
     Questions in another language than the documents are left out, and keep the minimum of their calibration, because
     labels rarely have enough of them.
@@ -541,8 +534,8 @@ def _minimums(rows: Sequence[_Asked], halves: Halves) -> dict[Form, float]:
         chances: list[float] = []
         for row in rows:
             if row.answered and not row.evidence.across:
-                judged = judge_by((*halves[row.half], *shipped()), row.row(form).evidence, (), ())
-                chances += [] if judged is None else [judged[0].answerable]
+                judged = judge_by((*halves[row.half], *shipped()), row.row(form).evidence, ())
+                chances += [] if judged is None else [judged[0].best]
         if (minimum := minimum_for(chances)) is not None:
             minimums[form] = minimum
     return minimums
@@ -566,10 +559,8 @@ def _held_out(rows: Sequence[Prepared], fit: Callable[[Sequence[Prepared]], Rele
 
 
 def _shown(relevance: Relevance, row: Prepared) -> NDArray[np.float64]:
-    """Return the relevance of hits as an answer shows it."""
-    import numpy as np
-
-    return np.array(never_increasing(relevance.chances(row).tolist()), float)
+    """Return the relevance of the hits whose labels are known."""
+    return relevance.chances(row.question, row.hits)[row.known]
 
 
 def _losses(chances: NDArray[np.float64], good: NDArray[np.bool_]) -> NDArray[np.float64]:
