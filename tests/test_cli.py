@@ -198,7 +198,7 @@ def test_what_was_searched_for_instead_is_said(indexed: Cli) -> None:
     assert (found["asked"], found["query"]) == ("railway swtich", "railway switch")
     assert indexed.json("search", "railway swtich", "--effort", "fast")["query"] == "railway swtich"
     nothing = indexed("search", "zzzz", "--strategy", "bm25")
-    assert "Probably no answer here. Nearest:" in nothing.stdout
+    assert "No relevant results" in nothing.stdout
 
 
 def test_route_shows_three_decisions_and_one_without_a_workspace(indexed: Cli) -> None:
@@ -449,7 +449,7 @@ def test_config_and_tune(indexed: Cli) -> None:
 
 def test_the_summary_says_what_its_probability_is_of(indexed: Cli) -> None:
     out = indexed("search", "railway switch", "--strategy", "bm25").stdout
-    assert re.search(r" hits? in .* · \d+% relevant", " ".join(out.split()))
+    assert re.search(r" hits? in .* · best hit \d+% relevant", " ".join(out.split()))
 
 
 def test_a_folder_without_a_readable_file_is_a_failure(cli: Cli) -> None:
