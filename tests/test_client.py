@@ -354,6 +354,7 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
         "opened",
         "path",
         "candidates",
+        "close_unless_used",
         "embedder",
         "follow",
         "load",
