@@ -362,7 +362,7 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
         "retriever",
         "save",
     }
-    local |= {"source", "store", "writing"}
+    local |= {"retrying", "source", "store", "writing"}
     # What reads this machine's files, opens databases with its own passwords, or hands vectors about.
     local |= {
         "attach",

@@ -515,6 +515,35 @@ class TestReloader:
         assert [one.timeout for one in taken] == [7]
         assert not reloader.check(force=True)
 
+    def test_a_server_that_is_silent_counts_as_away_while_the_check_still_waits_for_it(
+        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class SilentBackend:
+            """A fake of a server that accepts connections and does not answer until ``answer`` is set."""
+
+            url, answer = "fake://silent", threading.Event()
+
+            def record(self, kind: str, name: str = "") -> None:
+                assert not reading or self.answer.wait(60)
+
+        monkeypatch.setattr(workspace, "backend", SilentBackend())
+        reading: list[bool] = []
+        reloader = self.made(workspace, None)
+        reading.append(True)  # from now on it is silent
+
+        async def until(*, away: bool) -> None:
+            while reloader.store_away is not away:  # noqa: ASYNC110  (an attribute, not an event)
+                await asyncio.sleep(0.01)
+
+        async def watch() -> None:
+            task = asyncio.create_task(reloader.run())
+            await until(away=True)
+            SilentBackend.answer.set()
+            await until(away=False)
+            task.cancel()
+
+        asyncio.run(asyncio.wait_for(watch(), 50))
+
     @pytest.mark.parametrize("content", ["timeout = 'soon'", "timeout = -1", "no_such = 1", "timeout = ", "\xff" * 9])
     def test_a_bad_file_changes_nothing(
         self, workspace: Workspace, file: Path, caplog: pytest.LogCaptureFixture, content: str

@@ -246,7 +246,7 @@ class Workers:
         answers = []
         for place, operation in enumerate(script):
             id_ = f"{prefix}-{place}"
-            status, answer = self._served.request(*_request(operation, id_))
+            status, answer = self._served.request(*request_of(operation, id_))
             self.outcomes[f"{operation}: {status}"] += 1
             if status not in {200, 201, 404, 409} and not (status == 503 and _has_lost(answer)):
                 told = self._served.log
@@ -275,7 +275,7 @@ def _has_lost(problem: dict[str, Any]) -> bool:
     return problem["type"] == "/problems/locked" or failed == {"ReplacedError"}
 
 
-def _request(operation: str, id_: str) -> tuple[str, str, Any]:
+def request_of(operation: str, id_: str) -> tuple[str, str, Any]:
     """Method, path and body."""
     dataset = f"/api/datasets/{NAME}"
     return {

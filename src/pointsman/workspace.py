@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
+from pointsman._attempts import Attempts
 from pointsman._forms import form_of
 from pointsman._open_datasets import OpenDatasets
 from pointsman._twins import async_twin, in_thread
@@ -20,6 +22,8 @@ from pointsman.errors import (
     CorruptStoreError,
     InputError,
     PointsmanError,
+    ReplacedError,
+    RetrievalError,
     StoreError,
     StoreUnavailableError,
     UnknownNameError,
@@ -48,7 +52,7 @@ from pointsman.types import Plan, Query, RetrievalContext
 from pointsman.workflow import RetrievalWorkflow, several
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from pointsman.calibration.dataset import Calibrating
     from pointsman.calibration.dataset import Progress as CalibrateProgress
@@ -62,6 +66,8 @@ if TYPE_CHECKING:
     from pointsman.store.backend import Backend
     from pointsman.store.base import Store
     from pointsman.store.local.repair import Repair
+
+T = TypeVar("T")
 
 _FRESH: Final = 0.5
 """Seconds for which the list of datasets in a server is reused; changes by others are seen after that."""
@@ -505,13 +511,16 @@ class Workspace:
             RetrievalError: nothing could be searched; it contains every cause.
         """
         request = SearchRequest.of(query, k, options)
-        return self.engine.search(request, self._sources(request))
+        return self.retrying(request, lambda request: self.engine.search(request, self._sources(request)))
 
     async def asearch(self, query: str | Query, k: int = 5, **options: Unpack[WorkspaceOptions]) -> RetrievalContext:
         """Async version of `search`."""
-        request = SearchRequest.of(query, k, options)
-        sources = await in_thread(self._sources, request)  # opening a dataset for the first time reads files
-        return await self.engine.asearch(request, sources)
+
+        async def search(request: SearchRequest) -> RetrievalContext:
+            sources = await in_thread(self._sources, request)  # opening a dataset for the first time reads files
+            return await self.engine.asearch(request, sources)
+
+        return await self.aretrying(SearchRequest.of(query, k, options), search)
 
     def search_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[WorkspaceOptions]
@@ -521,15 +530,46 @@ class Workspace:
         Options are those of `search`, and apply to every question.
         """
         request = several(queries, k, options)
-        return self.engine.search_many(request, self._sources(request))
+        return self.retrying(request, lambda request: self.engine.search_many(request, self._sources(request)))
 
     async def asearch_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[WorkspaceOptions]
     ) -> list[RetrievalContext]:
         """Async version of `search_many`."""
-        request = several(queries, k, options)
-        sources = await in_thread(self._sources, request)
-        return await self.engine.asearch_many(request, sources)
+
+        async def search(request: SearchRequest) -> list[RetrievalContext]:
+            return await self.engine.asearch_many(request, await in_thread(self._sources, request))
+
+        return await self.aretrying(several(queries, k, options), search)
+
+    def retrying(self, request: SearchRequest, search: Callable[[SearchRequest], T]) -> T:
+        """Run a search; while others delete and recreate its datasets, run it again until its time limit.
+
+        Args:
+            request: the search; a further attempt gets the time that is left.
+            search: looks up the datasets, and searches them.
+        """
+        attempts = Attempts(request, self.workflow.timeout)
+        while True:
+            try:
+                return search(attempts.request)
+            except (ReplacedError, RetrievalError) as error:
+                if not attempts.another(error):
+                    raise
+            self._forget_records()
+            sleep(attempts.pause)
+
+    async def aretrying(self, request: SearchRequest, search: Callable[[SearchRequest], Awaitable[T]]) -> T:
+        """Async version of `retrying`."""
+        attempts = Attempts(request, self.workflow.timeout)
+        while True:
+            try:
+                return await search(attempts.request)
+            except (ReplacedError, RetrievalError) as error:
+                if not attempts.another(error):
+                    raise
+            self._forget_records()
+            await asyncio.sleep(attempts.pause)
 
     def route(
         self, query: str | Query, datasets: str | Sequence[str | Dataset] | None = None, strategy: str = "auto"

@@ -25,7 +25,7 @@ from pointsman.errors import PointsmanError, StoreError, StoreUnavailableError
 from pointsman.retrieval.dataset_calibration import CALIBRATION
 from pointsman.retrieval.policy import POLICY, measured
 from pointsman.settings import CONFIG_VARIABLE, FILE, Settings
-from pointsman.store.backend import NEW
+from pointsman.store.backend import NEW, LocalBackend
 from pointsman.store.local.files import file_stamp
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 INTERVAL: Final = 1.0
 """Seconds between two checks of the files."""
+_ANSWER_SECONDS: Final = 1.0
+"""Seconds after which a server that has not answered the check counts as away, although the check goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,11 @@ class Reloader:
         """Check repeatedly until cancelled; for a background task."""
         while True:
             await asyncio.sleep(INTERVAL)
-            await asyncio.to_thread(self.check)
+            check = asyncio.create_task(asyncio.to_thread(self.check))
+            await asyncio.wait({check}, timeout=_ANSWER_SECONDS)
+            if not check.done() and not isinstance(self._workspace.backend, LocalBackend):
+                self._is_away(f"{self._workspace.place} has not answered for {_ANSWER_SECONDS:g} s")
+            await check
 
     @contextmanager
     def on_hangup(self) -> Iterator[None]:
@@ -161,9 +167,7 @@ class Reloader:
         try:
             record = self._workspace.backend.record(kind)
         except StoreUnavailableError as error:
-            if not self.store_away:
-                log.error("not ready: %s", error)  # noqa: TRY400  (not an error of ours)
-            self.store_away = True
+            self._is_away(str(error))
             return self._stamps[1] if kind == POLICY else self._stamps[2]
         except StoreError as error:
             return f"unreadable: {error}"
@@ -171,6 +175,11 @@ class Reloader:
             log.info("the store answers again")
         self.store_away = False
         return NEW if record is None else record.version
+
+    def _is_away(self, why: str) -> None:
+        if not self.store_away:
+            log.error("not ready: %s", why)
+        self.store_away = True
 
     def _take_settings(self) -> bool:
         new = Settings.load(self._path, self._environ, **self._overrides)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pointsman.errors import InputError, RetrievalError
 from pointsman.registry import STRATEGIES
@@ -16,14 +18,16 @@ from pointsman.server.state import check_text
 from pointsman.types import Message, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pointsman.dataset import Dataset
-    from pointsman.engine import Engine
     from pointsman.server.access import Access
     from pointsman.server.schemas import SearchOptions
     from pointsman.server.state import State
     from pointsman.types import RetrievalContext
+    from pointsman.workspace import Workspace
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +35,18 @@ class Search:
     """A search that is ready to run.
 
     Attributes:
-        engine: the workspace's engine.
+        workspace: the workspace.
         request: what to search for, and how.
         datasets: the requested datasets visible to the key.
+        chosen_again: looks them up again, when others have recreated them.
         seconds: time for all queries together.
         hurried: whether the request allows less time than the service.
     """
 
-    engine: Engine
+    workspace: Workspace
     request: SearchRequest
     datasets: Sequence[Dataset]
+    chosen_again: Callable[[], Sequence[Dataset]]
     seconds: float
     hurried: bool
 
@@ -50,8 +56,9 @@ class Search:
         Raises:
             Problem: the request left too little time to search anything.
         """
+        engine = self.workspace.engine
         with self._in_time():
-            return self.engine.search(self.request, self.datasets)
+            return self._retrying(engine.search)
 
     def run_all(self) -> list[RetrievalContext]:
         """Search for all queries; those for which no time is left get an empty answer that says so.
@@ -59,8 +66,23 @@ class Search:
         Raises:
             Problem: as `run`.
         """
+        engine, end = self.workspace.engine, monotonic() + self.seconds
+
+        def search(request: SearchRequest, datasets: Sequence[Dataset]) -> list[RetrievalContext]:
+            return engine.search_many(request, datasets, max(end - monotonic(), 0.001))
+
         with self._in_time():
-            return self.engine.search_many(self.request, self.datasets, self.seconds)
+            return self._retrying(search)
+
+    def _retrying(self, search: Callable[[SearchRequest, Sequence[Dataset]], T]) -> T:
+        datasets: Sequence[Dataset] | None = self.datasets
+
+        def attempt(request: SearchRequest) -> T:
+            nonlocal datasets
+            current, datasets = self.chosen_again() if datasets is None else datasets, None
+            return search(request, current)
+
+        return self.workspace.retrying(self.request, attempt)
 
     @contextmanager
     def _in_time(self) -> Iterator[None]:
@@ -101,7 +123,8 @@ def prepared(state: State, access: Access, texts: Sequence[str], options: Search
         timeout = None if longest == usual else longest
     queries = [Query(text, history=history) for text in texts]
     request = SearchRequest.of(queries, k, {**values, "timeout": timeout})
-    return Search(workspace.engine, request, state.datasets(access, names), limits.search_seconds, hurried)
+    choose = partial(state.datasets, access, names)
+    return Search(workspace, request, choose(), choose, limits.search_seconds, hurried)
 
 
 def described(state: State, access: Access) -> list[dict[str, Any]]:

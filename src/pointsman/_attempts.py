@@ -1,0 +1,49 @@
+"""A search whose dataset others delete or recreate is run again, on the dataset that there is now."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from pointsman.errors import ReplacedError, RetrievalError
+
+if TYPE_CHECKING:
+    from pointsman.request import SearchRequest
+
+PATIENCE: Final = 5.0
+"""Seconds for which a search without a time limit is repeated."""
+_FIRST_PAUSE: Final = 0.005
+_LONGEST_PAUSE: Final = 0.1
+
+
+class Attempts:
+    """The attempts at one search, within its time limit.
+
+    Args:
+        request: the search.
+        usual: the time limit of requests without one of their own; None for none.
+
+    Attributes:
+        request: what the next attempt is to search for, in the time that is left.
+        pause: seconds to wait before it.
+    """
+
+    def __init__(self, request: SearchRequest, usual: float | None) -> None:
+        self.request, self.pause = request, 0.0
+        self._limit = usual if request.timeout is None else request.timeout
+        self._began = monotonic()
+
+    def another(self, error: Exception) -> bool:
+        """Whether to search again: every cause of the failure is a dataset that was replaced, and time is left."""
+        causes = error.causes.values() if isinstance(error, RetrievalError) else (error,)
+        if not all(isinstance(cause, ReplacedError) for cause in causes):
+            return False
+        self.pause = min(max(2 * self.pause, _FIRST_PAUSE), _LONGEST_PAUSE) * random.uniform(0.5, 1.0)  # noqa: S311  (jitter)
+        left = self._began + (PATIENCE if self._limit is None else self._limit) - monotonic() - self.pause
+        if left <= 0:
+            return False
+        if self._limit is not None:
+            self.request = replace(self.request, timeout=left)
+        return True
