@@ -557,11 +557,18 @@ def test_why_a_document_is_not_there(page: Page, site: Site) -> None:
     assert "why=r2" in page.evaluate("location.hash")
     assert re.search(r"It ranked \d+ of \d+ after|No list found it", page.locator(".why .verdict").inner_text())
     assert page.locator(".why table tbody tr").count() >= 3
-    page.fill("#why", "nowhere")
-    page.select_option("#why-dataset", "")
-    page.locator(".why button").click()
-    page.locator(".why .verdict >> text=None of the searched datasets").wait_for()
+    for text in ("rules.example/7", "opens at six, says rule 8"):  # a file name, words
+        page.fill("#why", text)
+        page.select_option("#why-dataset", "")
+        page.locator(".why button").click()
+        page.locator(f".why h3 code >> text=/^r{text[-1]}$/").wait_for()
+    assert page.locator(".why .others a").count() == 4
+    page.locator(".why .others a").first.click()
+    page.locator(".why h3 code >> text=/^r8$/").wait_for(state="detached")
     assert page.locator(".hits .hit").count() == 5  # the answer has stayed
+    page.fill("#why", "zzqx")
+    page.locator(".why button").click()
+    wait_until(page, "location.hash.includes('zzqx')")
 
 
 def test_a_refusal_shows_the_nearest_and_can_be_overruled(page: Page, site: Site) -> None:
@@ -798,6 +805,21 @@ def test_nothing_measured_and_nothing_indexed_say_what_to_do(browser: Browser, t
         page.locator("text=There are no datasets yet").wait_for()
         page.goto(f"{base}#ask")
         page.locator("text=There are no datasets yet.").wait_for()
+        page.locator("pm-ask .welcome code >> text=pointsman index FILES… --dataset NAME").wait_for()
+        asked(page, f"{base}#ask?q=trains")
+        assert page.locator("section.refused").count() == 1
+        assert page.locator("text=Answer anyway").count() == 0
+
+
+def test_the_empty_page_offers_questions_from_the_documents(browser: Browser, files: tuple[str, Workspace]) -> None:
+    base, _ = files
+    with watching(browser, base) as page:
+        page.goto(base)
+        page.locator(".examples a").first.wait_for()
+        assert {"Switches", "Yard"} <= set(page.locator(".examples a").all_inner_texts())
+        page.click(".examples a >> text=Yard")
+        page.locator(".hit >> text=The yard opens at").first.wait_for()
+        assert page.input_value("#q") == "Yard"
 
 
 # ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -817,6 +839,9 @@ def test_a_key_is_asked_for_kept_and_forgotten(browser: Browser, site: Site, tmp
         page.fill("#key", "wrong key")
         page.keyboard.press("Enter")
         dialog.locator("text=no spaces and only ASCII").wait_for()
+        page.fill("#key", "pm_wrong")
+        page.keyboard.press("Enter")
+        dialog.locator("text=did not accept this key").wait_for()
         page.fill("#key", some.text)
         page.keyboard.press("Enter")
         page.locator(".hit").first.wait_for()

@@ -1,6 +1,6 @@
 /** Ask: a question, its path as a railway, the results, and why a document is missing. */
 
-import { keys, post, search } from "./api.mjs";
+import { get, keys, post, search } from "./api.mjs";
 import { datasets, line, strategies } from "./catalog.mjs";
 import { h, live } from "./dom.mjs";
 import { plain } from "./highlight.mjs";
@@ -16,6 +16,10 @@ import { stepsOf, verdict, wayFigure, wayTable } from "./way.mjs";
 
 const NAMES = ["q", "d", "s", "k", "e", "f", "r", "n", "w"]; // parameters of the address that a search depends on
 const K = 5;
+const EXAMPLES = 6; // questions on the empty page
+const SAMPLE = 20; // documents of a dataset that they are taken from
+const CANDIDATES = 5; // documents that a file name or words may mean
+const NO_DOCUMENT = "no dataset that was searched has a document with this id"; // the service's words
 const unfolded = kept("localStorage", "route"); // whether the user has unfolded the path of the query
 
 /** `<pm-ask>` */
@@ -168,11 +172,43 @@ function body(params) {
 }
 
 function welcome() {
+  const examples = h("div.examples", {});
+  showExamples(examples);
   return h("div.welcome", {},
     h("h2", {}, () => t("ask.welcome")),
     h("p", {}, () => t("ask.welcome.more")),
+    examples,
     h("p.muted", {}, h("kbd", {}, "/"), " ", () => t("help.query"), " · ", h("kbd", {}, "?"), " ",
       () => t("help.help")));
+}
+
+/** Questions that the documents answer: their own headings. In an empty workspace: how to index some. */
+async function showExamples(host) {
+  try {
+    const all = await datasets();
+    if (!all.length)
+      return host.replaceChildren(h("p", {}, () => t("datasets.none.more")),
+        h("pre", {}, h("code", {}, "pointsman index FILES… --dataset NAME")));
+    const some = all.filter(({ documents }) => documents).slice(0, EXAMPLES);
+    const each = await Promise.all(some.map(({ name }) => headings(name)));
+    const inTurn = Array.from({ length: SAMPLE }, (_, at) => each.map((own) => own[at])).flat(); // of every dataset
+    const questions = [...new Set(inTurn.filter(Boolean))].slice(0, EXAMPLES);
+    if (questions.length)
+      host.replaceChildren(h("p.muted", {}, () => t("ask.try")), h("ul", { "data-content": true }, questions.map((q) =>
+        h("li", {}, h("a", { href: address("ask", { q }), dir: "auto" }, plain(q))))));
+  } catch (error) {
+    if (!("slug" in error)) throw error; // errors of the service are shown beside the datasets
+  }
+}
+
+/** The headings of some documents of a dataset, then their titles. */
+async function headings(name) {
+  const { documents } = await get(`datasets/${encodeURIComponent(name)}/documents?limit=${SAMPLE}`);
+  const all = [
+    ...documents.map(({ metadata }) => (Array.isArray(metadata.headings) ? metadata.headings.at(-1) : null)),
+    ...documents.map(({ metadata }) => metadata.title),
+  ];
+  return [...new Set(all.filter((one) => typeof one === "string" && one.length > 3 && one.length <= 80))];
 }
 
 // ── question ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -390,7 +426,7 @@ class Result {
         " · ", h("a", { href: asIs }, () => t("ask.instead"), " ", quote(spelling.instead))));
     }
     if (degraded.length) this.#main.append(degradation(degraded));
-    if (refused) this.#main.append(refusal(refused, this.#asked, insist));
+    if (refused) this.#main.append(refusal(refused, this.#asked, answer.datasets.length ? insist : null));
     else if (hits.length) this.#main.append(hitList(hits, query, steps));
     else this.#main.append(h("p.muted", {}, () => t("ask.nothing")));
     this.#choice(answer);
@@ -459,7 +495,8 @@ function refusal(refused, asked, insist) {
   });
   return h("section.refused", { "aria-labelledby": "refused" },
     h("h2", { id: "refused" }, sign("halt"), " ", () => t("refused.title")), why,
-    h("p.actions", {}, h("button.primary", { type: "button", on: { click: insist } }, () => t("refused.insist"))),
+    insist ? h("p.actions", {}, h("button.primary", { type: "button", on: { click: insist } },
+      () => t("refused.insist"))) : null,
     closest.length ? h("h3", {}, () => t("refused.nearest")) : null,
     closest.length ? hitList(closest, asked.query, null) : null);
 }
@@ -505,8 +542,8 @@ class Why {
     this.#dataset.value = why?.dataset ?? "";
     if (!why?.id) return this.#found.replaceChildren();
     await filled(this.#found, async () => {
-      const wish = { ...this.#asked, document_id: why.id, dataset: why.dataset || null };
-      const { answer: _, ...explanation } = await post("explain", wish);
+      const { explanation, others } = await this.#explained(why.id, why.dataset || null);
+      if (!explanation) return h("p.verdict", {}, () => t("why.nothing"));
       const told = h("p.verdict", {});
       live(told, () => told.replaceChildren(verdict(explanation)));
       const { steps, id, dataset } = explanation;
@@ -515,7 +552,27 @@ class Why {
         h("h3", { "data-content": true }, dataset ? h("span.dataset", { class: line(dataset) }, dataset) : null, " ",
           h("code", {}, plain(id))),
         told, there ? wayFigure(steps) : "", steps.length ? wayTable(steps) : "",
+        others.length ? h("h4", {}, () => t("why.others")) : "",
+        others.length ? h("ul.others", { "data-content": true }, others.map((hit) => h("li", {},
+          h("a", { href: address("ask", { ...Object.fromEntries(here().params), why: hit.id, in: hit.dataset }),
+            dir: "auto" }, plain(hit.citation?.place ?? hit.id)), " ", h("span.muted", {}, plain(hit.title ?? ""))))) : "",
       ];
     });
+  }
+
+  /** Explains the document with an id, else the best passage of a file with this name, else the best for these words. */
+  async #explained(text, dataset) {
+    const explain = async (id, within) => {
+      const { answer: _, ...explanation } = await post("explain", { ...this.#asked, document_id: id, dataset: within });
+      return explanation;
+    };
+    const explanation = await explain(text, dataset);
+    if (explanation.verdict !== NO_DOCUMENT) return { explanation, others: [] };
+    const wish = { k: CANDIDATES, refuse: false, datasets: dataset ? [dataset] : this.#asked.datasets };
+    let { hits } = await post("search",
+      { ...wish, query: this.#asked.query, filters: { source: { icontains: text } } });
+    if (!hits.length) ({ hits } = await post("search", { ...wish, query: text }));
+    const [best, ...others] = hits;
+    return best ? { explanation: await explain(best.id, best.dataset), others } : { explanation: null, others };
   }
 }

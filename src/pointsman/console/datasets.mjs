@@ -41,7 +41,7 @@ export class DatasetsView extends HTMLElement {
     const found = await datasets({ fresh: true });
     if (!found.length)
       return h("div.welcome", {}, h("h2", {}, () => t("datasets.none")), h("p", {}, () => t("datasets.none.more"), " ",
-        h("code", {}, "pointsman index DATASET FILES…")));
+        h("code", {}, "pointsman index FILES… --dataset NAME")));
     const sum = (field) => found.reduce((total, one) => total + one[field], 0);
     const heads = ["name", "documents", "size", "embedder", "index", "verify"];
     return h("section.card", {},

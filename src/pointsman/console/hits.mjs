@@ -225,7 +225,7 @@ function placeOf({ citation, metadata: { kind } }) {
   const sheet = PAGES[kind] === "sheet";
   return [
     typeof page === "number" ? t(`hit.at.${PAGES[kind] ?? "page"}`, { n: page }) : null,
-    lines ? t(sheet ? "hit.at.rows" : "hit.at.lines", { n: lines[1] > lines[0] ? `${lines[0]}–${lines[1]}` : lines[0] })
+    lines ? t(`hit.at.${sheet ? "row" : "line"}${lines[1] > lines[0] ? "s" : ""}`, { first: lines[0], last: lines[1] })
       : null,
   ].filter(Boolean).join(", ");
 }

@@ -33,6 +33,7 @@ const TEXTS = {
     "提出问题，查看它经过的路线：选用了哪种策略、原因何在、每个数据集找到了什么，以及结果如何形成。",
     "Спросите и посмотрите, каким путём пойдёт вопрос: какая стратегия выбрана и почему, что нашёл каждый набор и как из этого вышел ответ.",
   ],
+  "ask.try": ["From your documents:", "来自您的文档：", "Из ваших документов:"],
   "ask.query": ["Question", "问题", "Вопрос"],
   "ask.placeholder": ["Ask in any language…", "用任何语言提问……", "Спросите на любом языке…"],
   "ask.go": ["Search", "搜索", "Найти"],
@@ -174,8 +175,10 @@ const TEXTS = {
   "hit.at.sheet": ["sheet {n}", "第 {n} 个工作表", "лист {n}"],
   "hit.at.slide": ["slide {n}", "第 {n} 张幻灯片", "слайд {n}"],
   "hit.at.cell": ["cell {n}", "第 {n} 个单元", "ячейка {n}"],
-  "hit.at.lines": ["line {n}", "第 {n} 行", "строка {n}"],
-  "hit.at.rows": ["row {n}", "第 {n} 行", "строка {n}"],
+  "hit.at.line": ["line {first}", "第 {first} 行", "строка {first}"],
+  "hit.at.lines": ["lines {first}–{last}", "第 {first}–{last} 行", "строки {first}–{last}"],
+  "hit.at.row": ["row {first}", "第 {first} 行", "строка {first}"],
+  "hit.at.rows": ["rows {first}–{last}", "第 {first}–{last} 行", "строки {first}–{last}"],
   "hit.excerpt": ["excerpt", "摘录", "выдержка"],
   "hit.metadata": ["Metadata", "元数据", "Метаданные"],
   "hit.text": ["Text", "正文", "Текст"],
@@ -205,8 +208,10 @@ const TEXTS = {
 
   // why not
   "why.title": ["Why is a document missing?", "为什么某文档不在此？", "Почему документа здесь нет?"],
-  "why.about": ["Enter its id to see how far it got and why it dropped out.", "输入编号，即可知道它走到哪一步、差在哪里。", "По id видно, докуда он дошёл и чего не хватило."],
-  "why.id": ["Document id", "文档编号", "Id документа"],
+  "why.about": ["Enter its file name, some of its words or its id, to see how far it got and why it dropped out.", "输入文件名、其中的词语或编号，即可知道它走到哪一步、差在哪里。", "По имени файла, словам из него или id видно, докуда он дошёл и чего не хватило."],
+  "why.others": ["Or one of these?", "还是以下之一？", "Или один из этих?"],
+  "why.nothing": ["No document has this id, this file name or these words.", "没有文档具有此编号、此文件名或这些词语。", "Нет документа с таким id, именем файла или словами."],
+  "why.id": ["File name, words or id", "文件名、词语或编号", "Имя файла, слова или id"],
   "why.dataset": ["Dataset", "数据集", "Набор"],
   "why.any": ["any", "任意", "любой"],
   "why.ask": ["Explain", "解释", "Объяснить"],
@@ -326,6 +331,7 @@ const TEXTS = {
   "key.enter": ["Enter a key", "输入密钥", "Ввести ключ"],
   "key.given": ["key in use", "已用密钥", "ключ задан"],
   "key.none": ["no key", "无密钥", "без ключа"],
+  "key.wrong": ["The service did not accept this key. Check it, or ask for a new one.", "服务未接受此密钥。请检查，或申请新的密钥。", "Служба не приняла этот ключ. Проверьте его или попросите новый."],
   "key.malformed": ["A key has no spaces and only ASCII characters.", "密钥不含空格，也不含 ASCII 以外的字符。", "В ключе нет ни пробелов, ни букв вне ASCII."],
 
   // problems

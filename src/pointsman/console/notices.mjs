@@ -63,13 +63,16 @@ function countDown(button, wait, seconds) {
 
 let dialog = null;
 
-/** Opens the dialog for a key. */
-export function openKeyDialog() {
+/**
+ * Opens the dialog for a key.
+ * @param {boolean} [refused] whether the service has just refused the key
+ */
+export function openKeyDialog(refused = false) {
   dialog ??= keyDialog();
   if (!dialog.isConnected) document.body.append(dialog);
   if (!dialog.open) dialog.showModal();
   dialog.querySelector("input").value = key() ?? "";
-  dialog.querySelector("[role=alert]").textContent = "";
+  dialog.querySelector("[role=alert]").textContent = refused && key() ? t("key.wrong") : "";
 }
 
 function keyDialog() {
@@ -103,7 +106,7 @@ function keyDialog() {
   return made;
 }
 
-keys.addEventListener("needed", () => openKeyDialog());
+keys.addEventListener("needed", () => openKeyDialog(true));
 
 /**
  * Shows an error in one line, where space is short and the details are elsewhere.
