@@ -162,6 +162,16 @@ def test_r4_what_is_not_there_is_refused_and_the_near_misses_are_told(
     assert answer.confidence < 0.5
 
 
+def test_prompt_of_a_refused_answer_gives_the_nearest_and_says_so(workspace: Workspace) -> None:
+    answer = workspace.search(UNANSWERED[0], 2)
+    assert answer.refused is not None
+    first = answer.refused.near_misses[0].text
+    prompt = answer.to_prompt()
+    assert prompt.startswith("Probably no answer here. Nearest:\n\n[1]")
+    assert first in prompt
+    assert answer.verify(f'"{first}" [1]').claims[0].status == "exact"
+
+
 @pytest.mark.parametrize(("text", "id_"), ANSWERED)
 def test_m1_a_pair_has_one_probability_whatever_is_searched(workspace: Workspace, text: str, id_: str) -> None:
     dataset = "rails" if id_ in RAILS else "office"
