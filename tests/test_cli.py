@@ -333,7 +333,7 @@ def test_problems_of_files_stay_on_one_line(cli: Cli) -> None:
 
 NO_HITS = {
     "[" * 100_000: "maximum recursion depth",
-    '{"hits": [{"id": "a"}]}': "it lacks 'text'",
+    '{"hits": [{"id": "a"}]}': "it lacks 'excerpt'",
     "[]": "is not output of",
 }
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib import import_module
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,10 +87,13 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
         InputError: the address cannot be bound, or others could reach a service without keys.
         MissingDependencyError: the required packages are not installed.
     """
-    try:
-        import uvicorn
-    except ImportError as error:
-        raise MissingDependencyError("uvicorn", "server", "pointsman serve") from error
+    for package in ("fastapi", "uvicorn"):  # before the address is announced
+        try:
+            import_module(package)
+        except ImportError as error:
+            raise MissingDependencyError(package, "server", "pointsman serve") from error
+    import uvicorn
+
     from pointsman.server.logs import configure_logging
 
     _limits(options)
