@@ -50,9 +50,6 @@ PLAIN: Final = ("bm25", "vector", "hybrid")
 CHOSEN_BY_LOOK: Final = ("decomposition", "hyde", "query2doc", "multi_query", *PLAIN)
 """The strategies that `recommend` chooses from."""
 
-_MODEL_SHARE: Final = 0.25
-"""The share of a search's time that a language model may take, so that time remains for the search."""
-
 
 @dataclass(frozen=True, slots=True)
 class Stages:
@@ -431,7 +428,7 @@ class Engine:
             refiners=(*strategy.reshapes, *recipe.refiners),
             variants_by_rank=strategy.variants_by_rank,
             policy=policy,
-            budget=_within(strategy.budget, recipe.timeout),
+            budget=_with_call_limit(strategy.budget, self.settings.llm_timeout),
         )
 
     def _wants_rerank(self, request: SearchRequest) -> tuple[bool, str]:
@@ -703,9 +700,10 @@ def _shared_spread(sources: Sequence[Source]) -> Any:
     return CosineSpread.shared([spread_of(source) for source in sources])
 
 
-def _within(budget: Budget | None, timeout: float | None) -> Budget:
+def _with_call_limit(budget: Budget | None, seconds: float) -> Budget:
+    """The budget with this limit for one call, if it has none of its own."""
     budget = budget or Budget()
-    return budget if timeout is None else replace(budget, seconds=min(budget.seconds, _MODEL_SHARE * timeout))
+    return replace(budget, call_seconds=seconds) if budget.call_seconds is None else budget
 
 
 def _task(strategy: str) -> str:

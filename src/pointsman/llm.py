@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import anyio
 
@@ -66,7 +66,18 @@ class BaseLLM(Twins, needs=("complete", "acomplete")):
         return await in_thread(lambda: self.complete(prompt, **_schema_for(self.complete, schema)))
 
 
-def ask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: float | None = None) -> Completion:
+RAISE_TIMEOUT: Final = "raise the timeout"
+"""The remedy that the error of a late model names, unless the caller knows which setting it is."""
+
+
+def ask(
+    llm: Any,
+    prompt: str,
+    *,
+    schema: Schema | None = None,
+    timeout: float | None = None,
+    remedy: str = RAISE_TIMEOUT,
+) -> Completion:
     """Call any model.
 
     Args:
@@ -75,19 +86,27 @@ def ask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: float |
         prompt: the prompt.
         schema: passed on if ``complete`` has a parameter of that name.
         timeout: seconds after which the call is abandoned (its thread ends when the call does). None: no limit.
+        remedy: what the error of a late model tells the reader to do.
 
     Raises:
         ModelError: the model failed, timed out, or returned no text.
         InputError: ``llm`` is not a model.
     """
     if _is_synchronous(complete := getattr(llm, "complete", None)):
-        return _limited(llm, lambda: complete(prompt, **_schema_for(complete, schema)), timeout)
+        return _limited(llm, lambda: complete(prompt, **_schema_for(complete, schema)), timeout, remedy)
     return _limited(
-        llm, lambda: wait_for(lambda: _acomplete(llm)(prompt, **_schema_for(_acomplete(llm), schema))), timeout
+        llm, lambda: wait_for(lambda: _acomplete(llm)(prompt, **_schema_for(_acomplete(llm), schema))), timeout, remedy
     )
 
 
-async def aask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: float | None = None) -> Completion:  # noqa: ASYNC109  (the twin of ask)
+async def aask(
+    llm: Any,
+    prompt: str,
+    *,
+    schema: Schema | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109  (the twin of ask)
+    remedy: str = RAISE_TIMEOUT,
+) -> Completion:
     """Async version of `ask`: uses ``acomplete`` if the model has one, else ``complete`` in a worker thread."""
     acomplete = getattr(llm, "acomplete", None)
     try:
@@ -101,7 +120,7 @@ async def aask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: 
     except PointsmanError:
         raise
     except TimeoutError as error:
-        raise _late(llm, timeout) from error
+        raise _late(llm, remedy, timeout) from error
     except Exception as error:  # translated: a user-defined model may raise anything
         raise _failed(llm, error) from error
     return _completion(llm, answer)
@@ -148,10 +167,10 @@ def _acomplete(llm: Any) -> Callable[..., Any]:
     return method  # type: ignore[no-any-return]
 
 
-def _limited(llm: Any, call: Callable[[], Any], timeout: float | None) -> Completion:
+def _limited(llm: Any, call: Callable[[], Any], timeout: float | None, remedy: str) -> Completion:
     """Call the model and translate its errors."""
     try:
-        answer = limited(call, timeout, f"ask-{type(llm).__name__}", partial(_late, llm))
+        answer = limited(call, timeout, f"ask-{type(llm).__name__}", partial(_late, llm, remedy))
     except PointsmanError:
         raise
     except Exception as error:  # a model of the user's may raise anything
@@ -159,9 +178,9 @@ def _limited(llm: Any, call: Callable[[], Any], timeout: float | None) -> Comple
     return _completion(llm, answer)
 
 
-def _late(llm: Any, timeout: float | None) -> ModelError:
-    limit = "its time" if timeout is None else f"{timeout:g} s"
-    return ModelError(f"{type(llm).__name__} did not answer within {limit}; raise the timeout or use a faster model")
+def _late(llm: Any, remedy: str, timeout: float | None) -> ModelError:
+    limit = "its time" if timeout is None else f"{timeout:.3g} s"
+    return ModelError(f"{type(llm).__name__} did not answer within {limit}; {remedy}, or use a faster model")
 
 
 def _failed(llm: Any, error: Exception) -> ModelError:

@@ -245,7 +245,9 @@ class Settings:
     llm_api_key_env: str = _setting(
         "", _or_empty(_variable), "environment variable with the key; empty: the provider's default"
     )
-    llm_timeout: float = _setting(30.0, _seconds, "time limit in seconds for one language model answer")
+    llm_timeout: float = _setting(
+        30.0, _seconds, "time limit in seconds for one language model answer; all of a search have half of timeout"
+    )
 
     reranker: str = _setting(
         "",

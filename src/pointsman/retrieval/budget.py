@@ -5,106 +5,149 @@ Questions that are searched together share as many budgets as they are.
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, ModelError
 from pointsman.llm import BaseLLM, Completion, Schema, aask, ask
-from pointsman.retrieval.dispatch import Deadline
+from pointsman.retrieval.dispatch import Breaker, Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+SHARE: Final = 0.5
+"""The share of a search's time limit that its language model calls may take together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Limits for one search; calls that would exceed them are not made, and the answer says so.
 
+    Whatever the budget, all model calls of a search together have at most half of its time limit (the setting
+    ``timeout``), so that time remains for searching.
+
     Attributes:
         calls: the maximum number of model calls.
         tokens: of all prompts and answers together, as counted by the model, otherwise estimated. A call whose prompt
             would exceed the limit is not made; the answers of running calls may exceed it.
-        seconds: counted from the first stage that may call a model; a call still running then is abandoned.
+        seconds: counted from the first stage that may call a model; a call still running then is abandoned. None: half
+            of the search's time limit.
+        call_seconds: for one call; None: the setting ``llm_timeout``.
 
     Raises:
-        InputError: a limit is negative, or ``seconds`` is not above 0.
+        InputError: a limit is negative, or a number of seconds is not above 0.
     """
 
     calls: int = 32
     tokens: int = 50_000
-    seconds: float = 15.0
+    seconds: float | None = None
+    call_seconds: float | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("calls", self.calls), ("tokens", self.tokens)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise InputError(f"{name} of a budget is an int from 0 up, not {value!r:.80}")
-        seconds = self.seconds
-        if not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds <= 0:
-            raise InputError(f"seconds of a budget is a number above 0, not {seconds!r:.80}")
+        for name, seconds in (("seconds", self.seconds), ("call_seconds", self.call_seconds)):
+            is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+            if seconds is not None and not (is_number and math.isfinite(seconds) and seconds > 0):
+                raise InputError(f"{name} of a budget is a number above 0, or None, not {seconds!r:.80}")
+
+
+@dataclass(frozen=True, slots=True)
+class BookedCall:
+    """A model call that the budget allows.
+
+    Attributes:
+        seconds: that it may take; None: no limit.
+        remedy: what raises that limit.
+        tokens: booked for its prompt.
+    """
+
+    seconds: float | None
+    remedy: str
+    tokens: int
 
 
 class Spending:
-    """The account of one search; its calls run concurrently, so it is thread-safe."""
+    """The account of one search; its calls run concurrently, so it is thread-safe.
 
-    def __init__(self, budget: Budget) -> None:
+    Args:
+        budget: the limits.
+        timeout: the time limit of the search, in seconds; None: no limit.
+        breaker: leaves out models that keep failing; by default none is left out.
+    """
+
+    def __init__(self, budget: Budget, timeout: float | None = None, breaker: Breaker | None = None) -> None:
         self.budget = budget
         self.calls = 0
         self.tokens = 0
-        self._deadline = Deadline(budget.seconds)
+        self.breaker = breaker or Breaker(None)
+        self._seconds, self._remedy = budget.seconds, "raise the seconds of its Budget"
+        if timeout is not None and (budget.seconds is None or SHARE * timeout < budget.seconds):
+            self._seconds, self._remedy = SHARE * timeout, f"models have half of timeout={timeout:g}: raise timeout"
+        self._deadline = Deadline(self._seconds)
         self._lock = threading.Lock()
 
-    def left(self, at_most: float | None = None) -> float:
-        """Seconds left, at most ``at_most``."""
-        remaining = self._deadline.left(at_most)
-        assert remaining is not None, "a budget has seconds"
-        return remaining
+    def left(self, at_most: float | None = None) -> float | None:
+        """Seconds left, at most ``at_most``; None if there is no limit."""
+        return self._deadline.left(at_most)
 
-    def begin(self, prompt: str) -> tuple[float, int]:
-        """Book a call; returns the seconds that it may take, and the tokens booked for its prompt.
+    def begin(self, prompt: str) -> BookedCall:
+        """Book a call.
 
         Raises:
             ModelError: the budget is used up.
         """
-        cost, remaining = estimated(prompt), self.left()
+        cost, remaining, limit = estimated(prompt), self.left(), self.budget.call_seconds
         with self._lock:
             if self.calls >= self.budget.calls:
                 raise _used_up(f"{self.budget.calls} calls")
             if self.tokens + cost > self.budget.tokens:
                 raise _used_up(f"{self.budget.tokens} tokens, of which {self.tokens} are spent")
-            if remaining <= 0:
-                raise _used_up(f"{self.budget.seconds:g} s")
+            if remaining is not None and remaining <= 0:
+                raise _used_up(f"{self._seconds:g} s", self._remedy)
             self.calls += 1
             self.tokens += cost
-        return remaining, cost
+        if limit is not None and (remaining is None or limit < remaining):
+            return BookedCall(limit, "raise llm_timeout", cost)
+        return BookedCall(remaining, self._remedy, cost)
 
-    def end(self, booked: int, answer: Completion) -> None:
+    def end(self, call: BookedCall, answer: Completion) -> None:
         """Replace the booked tokens by the actual cost of the call."""
         usage = answer.usage
         reported = usage is not None and usage.prompt_tokens + usage.completion_tokens > 0
-        cost = usage.prompt_tokens + usage.completion_tokens if usage and reported else booked + estimated(answer.text)
+        spent = call.tokens + estimated(answer.text)
+        cost = usage.prompt_tokens + usage.completion_tokens if usage and reported else spent
         with self._lock:
-            self.tokens += cost - booked
+            self.tokens += cost - call.tokens
 
 
 _OPEN: ContextVar[Spending | None] = ContextVar("pointsman-spending", default=None)
 
 
 @contextmanager
-def spending(budget: Budget) -> Iterator[Spending]:
-    """Return the active account; if there is none, a new one with this budget for the ``with`` block.
+def spending(budget: Budget, timeout: float | None = None, breaker: Breaker | None = None) -> Iterator[Spending]:
+    """Return the active account; if there is none, a new one with these limits for the ``with`` block.
 
     So a strategy within a strategy spends from the outer account, and so do stages in other threads and tasks,
     which start with a copy of the context.
+
+    Args:
+        budget: see `Spending`, also for the others.
+        timeout: the time limit of the search, in seconds.
+        breaker: leaves out models that keep failing.
     """
     open_ = _OPEN.get()
     if open_ is not None:
         yield open_
         return
-    token = _OPEN.set(Spending(budget))
+    token = _OPEN.set(Spending(budget, timeout, breaker))
     try:
         account = _OPEN.get()
         assert account is not None, "it was set just now"
@@ -113,8 +156,13 @@ def spending(budget: Budget) -> Iterator[Spending]:
         _OPEN.reset(token)
 
 
+_numbers = itertools.count(1)
+
+
 class MeteredLLM(BaseLLM):
     """A language model whose calls are booked on the active account; without one, calls pass through unchanged.
+
+    A model that fails or is late several times in a row is left out for a while, by the breaker of the account.
 
     Args:
         llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
@@ -127,19 +175,20 @@ class MeteredLLM(BaseLLM):
         if not any(callable(getattr(llm, name, None)) for name in ("complete", "acomplete")):
             raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
         self.llm = llm
+        self._name = f"model {next(_numbers)}"  # for the breaker: two models may be of one class
 
     def complete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
         """Return the model's answer.
 
         Raises:
-            ModelError: the model failed, or the budget is used up.
+            ModelError: the model failed, is left out for a while, or the budget is used up.
         """
         account = _OPEN.get()
         if account is None:
             return ask(self.llm, prompt, schema=schema)
-        seconds, booked = account.begin(prompt)
-        answer = ask(self.llm, prompt, schema=schema, timeout=seconds)
-        account.end(booked, answer)
+        with self._booked(account, prompt) as call:
+            answer = ask(self.llm, prompt, schema=schema, timeout=call.seconds, remedy=call.remedy)
+            account.end(call, answer)
         return answer
 
     async def acomplete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
@@ -147,10 +196,23 @@ class MeteredLLM(BaseLLM):
         account = _OPEN.get()
         if account is None:
             return await aask(self.llm, prompt, schema=schema)
-        seconds, booked = account.begin(prompt)
-        answer = await aask(self.llm, prompt, schema=schema, timeout=seconds)
-        account.end(booked, answer)
+        with self._booked(account, prompt) as call:
+            answer = await aask(self.llm, prompt, schema=schema, timeout=call.seconds, remedy=call.remedy)
+            account.end(call, answer)
         return answer
+
+    @contextmanager
+    def _booked(self, account: Spending, prompt: str) -> Iterator[BookedCall]:
+        """Book a call, and tell the breaker how it ended."""
+        if (why := account.breaker.why_not(self._name)) is not None:
+            raise ModelError(f"{type(self.llm).__name__} is {why}")
+        call = account.begin(prompt)
+        try:
+            yield call
+        except ModelError as error:
+            account.breaker.record(self._name, error)
+            raise
+        account.breaker.record(self._name, None)
 
 
 def estimated(text: str) -> int:
@@ -160,5 +222,5 @@ def estimated(text: str) -> int:
     return estimate_tokens(text)
 
 
-def _used_up(limit: str) -> ModelError:
-    return ModelError(f"the model was not called: this search's budget is used up ({limit}); raise it with Budget(…)")
+def _used_up(limit: str, remedy: str = "raise it with Budget(…)") -> ModelError:
+    return ModelError(f"the model was not called: this search's budget is used up ({limit}); {remedy}")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, ModelError, RetrievalError
@@ -48,6 +48,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_BEFORE: Final = 0.6
+"""The share of a search's time for the stages before it."""
+
 
 async def search(
     recipes: Sequence[Recipe], queries: Sequence[Query], mode: Mode, seconds: float | None = None
@@ -69,9 +72,9 @@ async def search(
     """
     recipe = recipes[0]
     sources = [source for source in recipe.sources.values() if isinstance(source, Source)]
-    with reading_each(sources) as readings, _spending(recipe, len(queries)):
-        limits = (None if recipe.timeout is None else recipe.timeout * len(queries), seconds)
-        limit = min((limit for limit in limits if limit is not None), default=None)
+    limits = (None if recipe.timeout is None else recipe.timeout * len(queries), seconds)
+    limit = min((limit for limit in limits if limit is not None), default=None)
+    with reading_each(sources) as readings, _spending(recipe, len(queries), limit):
         pipelines = [Pipeline(own, query, mode, limit, readings) for own, query in zip(recipes, queries, strict=True)]
         for pipeline in pipelines:
             await pipeline.route()
@@ -120,6 +123,9 @@ class Pipeline:
     ranked: Ranked = field(default=Ranked((), "none"))
     verdict: Verdict = NOTHING
     spelling: Spelling | None = None
+    has_variants: bool = False
+    incomplete: str = ""
+    """Why the transformer could not add what it should."""
 
     def __post_init__(self) -> None:
         self.journal = Journal(self.seconds)
@@ -180,10 +186,11 @@ class Pipeline:
             transformed = await self.attempt(call, self.before_searching())
         if not isinstance(transformed, Transformed):
             self.failed("transform", start, cause_of(transformed), "the query is searched unchanged")
+            self.incomplete = "the query was not transformed"
             return
         self.journal.degrade(*transformed.degraded)
-        problem = "; ".join(transformed.degraded) or None
-        self.journal.span("transform", transformed.detail, start, len(transformed.variants), problem)
+        problem = self.incomplete = "; ".join(transformed.degraded)
+        self.journal.span("transform", transformed.detail, start, len(transformed.variants), problem or None)
         self.query, self.spelling = transformed.query, transformed.spelling
         self.variants = [variant for variant in transformed.variants if _is_sound(variant)]
         for variant in transformed.variants:
@@ -208,8 +215,9 @@ class Pipeline:
         beside = [
             (question.label, question.variant, self._together(answer, question.variant.text))
             for question, answer in zip(self.questions()[1:], self.answered[1:], strict=True)
-            if answer.results and question.variant is not None
+            if answer.results and question.variant is not None and self._is_related(question.variant, answer)
         ]
+        self.has_variants = bool(beside)
         spread = self._spread()
         self._note_raised(own)
         self._note_unsearched_words()
@@ -255,6 +263,18 @@ class Pipeline:
         self.ranked = Ranked(tuple(hits), fused.scale)
         if best is not None:
             self.ranked = Ranked(self.ranked.hits, fused.scale, best=best.best, needed=best.minimum)
+
+    def _is_related(self, variant: Variant, answer: BranchAnswers) -> bool:
+        """Whether a variant has to do with the query; the answer says so if a language model wrote one that has not."""
+        if not variant.by_model or not self.answered[0].results:
+            return True
+        from pointsman.retrieval.variants import is_unrelated
+
+        if not is_unrelated(self.query.text, variant, self.answered[0].results, answer.results):
+            return True
+        self.incomplete = "what the language model wrote has nothing to do with the question"
+        self.journal.degrade(f"transform: {self.incomplete}, and is left out: {variant.text[:80]!r}")
+        return False
 
     def _together(self, answers: BranchAnswers, text: str) -> Results:
         """The results of all branches for one text."""
@@ -309,17 +329,19 @@ class Pipeline:
         self, own: Results | None, beside: Beside, spread: CosineSpread | None, weights: Mapping[str, float]
     ) -> tuple[Results, Fused[Any]]:
         """The ranking with the evidence of the query's variants added."""
-        from pointsman.retrieval.variants import added_up, by_rank, can_add, keys_beside
+        from pointsman.retrieval.variants import added_up, by_rank, can_add, keys_beside, with_first_kept
 
         keys, method = keys_beside(own, beside), self.plan.strategy
         if own is None:
             return by_rank(own, own, beside, method, spread, weights)
         if spread is None or self.recipe.variants_by_rank or not can_add(own, beside, method, spread):
             [whole] = await complete([own], keys, self.mode)
-            return by_rank(own, whole, beside, method, spread, weights)
-        whole, *others = await complete([own, *(results for _, _, results in beside)], keys, self.mode)
-        beside = [(label, variant, result) for (label, variant, _), result in zip(beside, others, strict=True)]
-        return added_up(whole, beside, spread, weights)
+            results, fused = by_rank(own, whole, beside, method, spread, weights)
+        else:
+            whole, *others = await complete([own, *(results for _, _, results in beside)], keys, self.mode)
+            beside = [(label, variant, result) for (label, variant, _), result in zip(beside, others, strict=True)]
+            results, fused = added_up(whole, beside, spread, weights)
+        return results, with_first_kept(fused, own.pool.fused(method, spread, weights))
 
     def _spread(self) -> CosineSpread | None:
         """One scale of cosines for all results."""
@@ -360,7 +382,7 @@ class Pipeline:
         confidence = self.verdict.confidence(refused.near_misses if refused else hits)
         if self.recipe.min_relevance is not None and refused is None:
             hits, refused = self._relevant(hits, self.recipe.min_relevance)
-        plan = replace(self.plan, strategy=self.recipe.strategy) if self.recipe.strategy else self.plan
+        plan = self._plan_of_what_was_done()
         trace = self.journal.trace(hits)
         context = RetrievalContext(
             self.query,
@@ -376,6 +398,16 @@ class Pipeline:
         )
         telemetry.export(context, self.recipe.k)
         return context
+
+    def _plan_of_what_was_done(self) -> Plan:
+        """The plan under the name of the strategy, unless the strategy could add nothing: then it was plain search."""
+        plan, strategy = self.plan, self.recipe.strategy
+        if not strategy:
+            return plan
+        if self.has_variants or not self.incomplete:
+            return replace(plan, strategy=strategy)
+        reason = f"{plan.reason}; {strategy!r} could add nothing, so this is plain search"
+        return replace(plan, reason=reason, confidence=None)
 
     def _covering(self, hits: tuple[Hit, ...]) -> tuple[tuple[Hit, ...], float | None]:
         """The fewest hits that hold an answer with the requested probability, and that probability if it is promised.
@@ -475,9 +507,15 @@ class Pipeline:
     # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def before_searching(self) -> float | None:
-        """Seconds for a stage before the search: a third of the remaining time, so that the search has enough left."""
+        """Seconds for a stage before the search, so that the search has enough left.
+
+        All such stages together have ``_BEFORE`` of the time. Language models have half of it, and say so when they
+        exceed it; this limit is for everything else.
+        """
         remaining = self.journal.deadline.left()
-        return None if remaining is None else remaining / 3
+        if remaining is None or self.seconds is None:
+            return remaining
+        return max(0.0, remaining - (1 - _BEFORE) * self.seconds)
 
     def for_embedding(self) -> float | None:
         """Seconds for embedding: three quarters of the branches' time, so that words can still be searched."""
@@ -740,18 +778,16 @@ class RoutedLookup:
         )
 
 
-def _spending(recipe: Recipe, questions: int) -> Any:
+def _spending(recipe: Recipe, questions: int, limit: float | None) -> Any:
     """A context in which every call of a language model counts against the recipe's budget for each question."""
     budget = recipe.budget
     if budget is None:
         return nullcontext()
     from pointsman.retrieval.budget import spending
 
-    return spending(
-        replace(
-            budget, calls=questions * budget.calls, tokens=questions * budget.tokens, seconds=questions * budget.seconds
-        )
-    )
+    seconds = None if budget.seconds is None else questions * budget.seconds
+    shared = replace(budget, calls=questions * budget.calls, tokens=questions * budget.tokens, seconds=seconds)
+    return spending(shared, limit, recipe.breaker)
 
 
 def cause_of(answer: Any) -> Exception:

@@ -73,7 +73,7 @@ class BaseRetrievalStrategy(BaseRetriever):
             sources: at least one dataset or retriever; another strategy is a retriever.
             llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
             reranker: reorders the results.
-            budget: what one search may spend on the model; ``Budget()`` by default, and never more than a quarter of
+            budget: what one search may spend on the model; ``Budget()`` by default, and never more than half of
                 ``timeout``.
             timeout: seconds for one search; then it answers with what it has. None: no limit.
 

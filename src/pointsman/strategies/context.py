@@ -127,7 +127,8 @@ class ContextualCompressionStrategy(BaseRetrievalStrategy):
         last = ExtractiveCompressor(self._embedder, max_chars=self.max_length)
         first: BaseRefiner = ExtractiveCompressor(self._embedder, max_chars=FACTOR * self.max_length)
         if self.llm is not None:
-            first = LLMCompressor(self.llm, self._mode, max_chars=FACTOR * self.max_length, fallback=last, retries=0)
+            most = FACTOR * self.max_length
+            first = LLMCompressor(self.llm, self._mode, max_chars=most, fallback=last, retries=0, call_timeout=None)
         again = [] if self.reranker is None else [OfExcerpts(self.reranker)]
         return [Wider(first, budget=self.budget), *again, last]
 

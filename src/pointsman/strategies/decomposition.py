@@ -51,7 +51,8 @@ class DecompositionStrategy(BaseRetrievalStrategy):
     def transformer(self) -> BaseTransformer:
         """The model alone, or rules and bridges."""
         if self.llm is not None:
-            return Together(LLMDecomposer(self.llm, self.max_subqueries, weight=self.weight), budget=self.budget)
+            model = LLMDecomposer(self.llm, self.max_subqueries, weight=self.weight, timeout=None)
+            return Together(model, budget=self.budget)
         rules = RuleDecomposer(self.max_subqueries, weight=self.weight)
         if not self.bridges:
             return rules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pointsman.errors import InputError, ModelError
@@ -77,7 +78,7 @@ class PassageWriter(BaseTransformer):
             passage = " ".join(without_thinking(answer.text).split())
             problem = usable(passage, query.text, template)
             if problem is None:
-                variants = tuple(self.make(query.text, passage))
+                variants = tuple(replace(variant, by_model=True) for variant in self.make(query.text, passage))
                 return Transformed(query, variants, f"a passage of {len(passage)} characters written by the model")
         message = f"the model wrote no usable passage ({problem}); the query is searched unchanged"
         log.warning("%s", message)
@@ -131,7 +132,7 @@ class HyDEStrategy(BaseRetrievalStrategy):
         def hypothesis(_: str, passage: str) -> tuple[Variant]:
             return (Variant(passage, "hypothetical", share, "vector", as_passage=True),)
 
-        writers = [PassageWriter(self.llm, hypothesis) for _ in range(self.num_hypotheses)]
+        writers = [PassageWriter(self.llm, hypothesis, timeout=None) for _ in range(self.num_hypotheses)]
         return Together(*writers, budget=self.budget)
 
 
@@ -176,9 +177,9 @@ class Query2DocStrategy(BaseRetrievalStrategy):
         """The writers for the chosen form, run together."""
         writers: list[BaseTransformer] = []
         if self.form != "document":
-            writers.append(LLMExpander(self.llm, self.num_expansions, weight=1 / self.num_expansions))
+            writers.append(LLMExpander(self.llm, self.num_expansions, weight=1 / self.num_expansions, timeout=None))
         if self.form != "queries":
-            writers.append(PassageWriter(self.llm, _with_passage))
+            writers.append(PassageWriter(self.llm, _with_passage, timeout=None))
         return Together(*writers, budget=self.budget)
 
 

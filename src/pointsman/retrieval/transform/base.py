@@ -31,6 +31,7 @@ class Variant:
         method: how datasets are searched for it: ``"bm25"``, ``"vector"`` or ``"hybrid"``; by default as for the query
             itself. A dataset that lacks the index for it is searched with the ones it has.
         as_passage: it reads like a document, not like a question, and is embedded as one (HyDE).
+        by_model: a language model wrote it; it is left out if it has nothing to do with the query.
     """
 
     text: str
@@ -38,6 +39,7 @@ class Variant:
     weight: float = 1.0
     method: str | None = None
     as_passage: bool = False
+    by_model: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def _first(query: Query, hops: Sequence[Hop]) -> Query:
 
 def _seconds(account: Spending) -> float:
     seconds = account.left(_HOP_SECONDS)
-    if seconds <= 0:
+    if not seconds:
         raise TimeoutError("no time was left")
     return seconds
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pointsman._late import late
 from pointsman.selector._loose_json import Object, TooMuchError, find_values
-from pointsman.text import detect, fold, repair, scripts
+from pointsman.text import DEFAULT_ANALYZER, detect, fold, repair, scripts
 
 LONGEST = 4_000
 """The longest generation, in characters, that is accepted as an answer."""
@@ -27,13 +27,35 @@ _REFUSAL = late(
     r"|извините|простите|прошу прощения|к сожалению,? я\b|(?:я )?не (?:могу|в состоянии|имею возможности)"
     r"|как (?:языковая модель|искусственный интеллект|ии)\b|я (?:лишь|всего лишь|только) (?:языковая )?модель)"
 )
+_ERROR = late(
+    r"(?:[\[({\"'*#]*(?:fatal |internal |api |server |http |runtime |unknown |llm |model )*(?:error|exception)\b[\"']?"
+    r"(?: (?:code|type|message|status|occurred)\b)?\s*(?:[:：#=\]]|\d{3}\b|$)"
+    r"|[\w.]+(?:error|exception):|traceback \(most recent|http(?:/\d(?:\.\d)?)? [45]\d\d\b"
+    r"|(?:error )?[45]\d\d[:\s-]+(?:too many|internal|service|bad (?:request|gateway)|unauthori|forbidden|gateway)"
+    r"|(?:错误|出错了|发生错误|请求失败|服务(?:器)?(?:繁忙|异常|不可用|错误))"
+    r"|(?:произошла )?(?:внутренняя )?ошибка(?: сервера| запроса)?\s*(?:[:：#]|\d{3}\b|$))"
+)
+"""How an error message begins."""
+_FAILURE = late(
+    r"rate[ _-]?limit(?:s|ed)?[ _](?:exceeded|reached|error)|too many requests|internal server error"
+    r"|service (?:is )?(?:temporarily )?unavailable|exceeded your (?:current )?quota|overloaded_error"
+    r"|(?:quota|context length|token limit) (?:was |is |has been )?exceeded|(?:invalid|incorrect) api[ _]key"
+    r"|upstream connect error|connection (?:refused|reset by)|gateway time-?out|(?:request|connection) timed out"
+    r"|model (?:is )?(?:currently )?overloaded|请求过于频繁|请求频率|超出(?:配额|限制|限额)"
+    r"|превышен (?:лимит|предел)|слишком много запросов|сервис (?:временно )?недоступен"
+)
+"""What a failing service says; as a passage may say it in passing, only short texts are judged by it."""
+_SHORT: Final = 200
 _LEAD = late(r"^[\s\W_]*(?:(?:well|oh|hmm|hello|но|увы|您好|你好)[\s,.，。!！]+)?")
 _PLACEHOLDER = late(
-    r"\$\{?[a-z_]{2,20}\}?|\{\{?\s?[a-z_]{2,20}\s?\}?\}"
+    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|\[/?(?:inst|sys)\]|<</?sys>>"
+    r"|^#{2,3} ?(?:response|instruction|assistant|system|user|human)\b:?"
+    r"|^(?:assistant|system|user|human)\s?:"
+    r"|\$\{?[a-z_]{2,20}\}?|\{\{?\s?[a-z_]{2,20}\s?\}?\}"
     r"|<(?!/?(?:a|b|i|p|div|span|br|li|ul|ol|td|tr|th|h[1-6]|em|strong|code|pre|html|body|head|table|form"
     r"|img)\b)[^\W\d][^<>\n]{1,38}>"
     r"|\[(?:insert|your|query|question|topic|entity|вставьте|ваш|вопрос|插入|在此|问题|此处)[^\[\]\n]{0,40}\]",
-    re.IGNORECASE,
+    re.IGNORECASE | re.MULTILINE,
 )
 _WORDS = late(r"[^\W_]+")
 _HAN = late("[\u3400-\u9fff]")
@@ -83,7 +105,7 @@ def usable(text: str, query: str, prompt: str = "", *, longest: int = LONGEST) -
         return "it echoes the prompt"
     if any(fold(match[0]) not in folded_query for match in _PLACEHOLDER.finditer(text)):
         return "it holds a placeholder"
-    return _other_language(text, query) or _repetition(folded)
+    return _error(folded, folded_query) or _other_language(text, query) or _repetition(folded)
 
 
 def strings(text: str, data: Any = None) -> list[str]:
@@ -210,6 +232,20 @@ def _other_language(text: str, query: str) -> str | None:
     if ours in {"en", "zh", "ru"} and theirs != ours and theirs not in {"en", "zh", "ru"} and len(text) > 40:
         return "it is in another language than the query"
     return None
+
+
+def _error(folded: str, folded_query: str) -> str | None:
+    start = _ERROR.match(folded.lstrip())
+    if start is not None and start[0].strip() not in folded_query:
+        return "it is an error message"
+    if len(folded) <= _SHORT and _FAILURE.search(folded) and not _words_of_both(folded, folded_query):
+        return "it is an error message"
+    return None
+
+
+def _words_of_both(text: str, query: str) -> set[str]:
+    tokens = DEFAULT_ANALYZER.query_tokens
+    return {token for token in tokens(text) if len(token) > 1} & set(tokens(query))
 
 
 def _repetition(folded: str) -> str | None:

@@ -153,7 +153,7 @@ class _LLMTransformer(BaseTransformer):
             if problem is None:
                 problem = _no_query(text, query.text)
             if problem is None:
-                good.append(Variant(text, kind, weight))
+                good.append(Variant(text, kind, weight, by_model=True))
             else:
                 problems[problem] = None
         if not good:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from typing import Final
 
 from pointsman.retrieval.budget import Budget, spending
 from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
@@ -11,6 +12,8 @@ from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transfor
 from pointsman.types import Query
 
 log = logging.getLogger(__name__)
+
+_GRACE: Final = 1.1
 
 
 class Together(BaseTransformer):
@@ -42,7 +45,8 @@ class Together(BaseTransformer):
     async def _all(self, mode: Mode, query: Query) -> Transformed:
         with spending(self.budget) as account:
             calls = [Call(partial(step.transform, query), partial(step.atransform, query)) for step in self.steps]
-            outcomes = await mode.all(calls, account.left())
+            remaining = account.left()  # a model's own limit comes first, and its error names the setting
+            outcomes = await mode.all(calls, None if remaining is None else _GRACE * remaining + 0.05)
         variants: list[Variant] = []
         details: dict[str, None] = {}
         degraded: dict[str, None] = {}

@@ -1,0 +1,245 @@
+"""Language models that fail, are late or write nonsense: what a search with them answers, and what it says about it."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pointsman import Dataset, Document
+from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
+from pointsman.retrieval import dispatch, variants
+from pointsman.retrieval.budget import Budget, Spending, spending
+from pointsman.retrieval.transform.generation import usable
+from pointsman.service import EnhancedRetrievalService
+from pointsman.strategies import (
+    BaseRetrievalStrategy,
+    DecompositionStrategy,
+    HybridStrategy,
+    HyDEStrategy,
+    MultiQueryStrategy,
+    Query2DocStrategy,
+)
+
+QUESTION = "When does the harbour ferry leave the northern pier?"
+BEST = "The harbour ferry leaves the northern pier every morning at seven."
+_TEXT = """
+anchor basil candle dolphin ember falcon garnet heron island jasmine kettle lantern marble nectar onyx pepper quartz
+raven saddle timber umbrella velvet walnut yarrow zinc copper meadow orchard thistle willow harbour ferry pier northern
+leave rate limit error service morning seven evening
+"""
+_WORDS = _TEXT.split()
+
+
+def _documents() -> list[Document]:
+    chance = random.Random(26)
+    texts = [" ".join(chance.choices(_WORDS, k=14)) + "." for _ in range(240)]
+    return [Document("best", BEST), *(Document(str(number), text) for number, text in enumerate(texts))]
+
+
+@pytest.fixture(scope="module")
+def harbour() -> Iterator[Dataset]:
+    with Dataset("harbour", embedder=HashingEmbedder(128)) as dataset:
+        dataset.add(_documents())
+        yield dataset
+
+
+STRATEGIES: dict[str, Callable[..., BaseRetrievalStrategy]] = {
+    "hyde": HyDEStrategy,
+    "three hypotheses": lambda *sources, **options: HyDEStrategy(*sources, num_hypotheses=3, **options),
+    "query2doc": Query2DocStrategy,
+    "query2doc, both forms": lambda *sources, **options: Query2DocStrategy(*sources, form="both", **options),
+    "decomposition": DecompositionStrategy,
+}
+
+
+def _hostile_answers(count: int) -> Iterator[str]:
+    """Answers that try to push other documents up: chatter, copies of documents, words of the question, junk."""
+    chance = random.Random(4)
+    others = [document.text for document in _documents()[1:]]
+    for _ in range(count):
+        pieces = [
+            " ".join(chance.choices(_WORDS, k=chance.randint(1, 30))),
+            chance.choice(others),
+            f"{QUESTION} {chance.choice(others)}",
+            "".join(chance.choices("abcxyz 的服務поезд{}<|>[]$~", k=chance.randint(1, 60))),
+            chance.choice(ERRORS),
+        ]
+        chosen = chance.choices(pieces, k=chance.randint(1, 5))
+        yield json.dumps({"queries": chosen}) if chance.random() < 0.6 else "\n".join(chosen)
+
+
+ERRORS = [
+    "Error: rate limit exceeded",
+    "error 429: Too Many Requests",
+    "HTTP 503 Service Unavailable",
+    "openai.RateLimitError: Error code: 429",
+    '{"error": {"message": "You exceeded your current quota", "type": "insufficient_quota"}}',
+    "Internal server error",
+    "Traceback (most recent call last):\n  File 'server.py', line 3, in complete",
+    "Service is temporarily unavailable, try again later.",
+    "<|im_start|>assistant<|im_end|>",
+    "[INST] rewrite [/INST]",
+    "### Response:",
+    "Ошибка: превышен лимит запросов",
+    "请求过于频繁，请稍后再试",
+]
+
+
+def test_first_hit_of_plain_search_stays_among_the_first_three_whatever_a_model_says(
+    harbour: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply = ""
+    llm = ScriptedLLM(lambda _: reply)
+    strategies = [make(harbour, llm=llm) for make in STRATEGIES.values()]
+    first = HybridStrategy(harbour).search_sync(QUESTION, 1)[0].id
+    assert first == "best"
+    lower_without = 0
+    for number, reply in enumerate(_hostile_answers(1000)):
+        strategy = strategies[number % len(strategies)]
+        hits = strategy.search_sync(QUESTION, 5)
+        assert first in [hit.id for hit in hits[:3]], reply
+        scores = [hit.score for hit in hits]
+        assert scores == sorted(scores, reverse=True)
+        if number < 200:
+            with monkeypatch.context() as patch:
+                patch.setattr(variants, "with_first_kept", lambda fused, _: fused)
+                lower_without += first not in [hit.id for hit in strategy.search_sync(QUESTION, 5)[:3]]
+    assert lower_without > 0, "the answers are not hostile enough to show anything"
+
+
+def test_rule_made_variants_cannot_push_the_first_hit_below_the_third_place(harbour: Dataset) -> None:
+    chance = random.Random(7)
+    for _ in range(30):
+        synonyms = {word: chance.sample(_WORDS, 3) for word in ("harbour", "ferry", "pier", "northern", "leave")}
+        hits = MultiQueryStrategy(harbour, thesaurus=synonyms).search_sync(QUESTION, 5)
+        assert "best" in [hit.id for hit in hits[:3]]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("message", ERRORS)
+def test_error_message_in_place_of_an_answer_is_left_out_and_reported(
+    harbour: Dataset, name: str, message: str
+) -> None:
+    hits = STRATEGIES[name](harbour, llm=ScriptedLLM(lambda _: message)).search_sync(QUESTION, 5)
+    assert [hit.id for hit in hits] == [hit.id for hit in HybridStrategy(harbour).search_sync(QUESTION, 5)]
+    assert hits.degraded
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("HTTP 429 Too Many Requests means that a client has sent more than the server allows.", "What is HTTP 429?"),
+        ("The error rate of a classifier is the share of wrong answers.", "How good is it?"),
+        ("An exception to the rule is granted by the manager.", "Who grants leave?"),
+        ("Errors in invoices are corrected within ten days.", "How long does a correction take?"),
+        ("What to do when the rate limit is exceeded", "limit exceeded"),
+        ("The human eye sees colours.", "How do we see?"),
+    ],
+)
+def test_answers_about_errors_are_usable(text: str, query: str) -> None:
+    assert usable(text, query) is None
+
+
+def test_text_without_any_relation_to_the_question_is_left_out_and_reported(harbour: Dataset) -> None:
+    chatter = "umbrella velvet walnut yarrow zinc copper"
+    service = EnhancedRetrievalService({}, harbour, llms={"general": ScriptedLLM(lambda _: chatter)})
+    hits = service.search_sync(QUESTION, 5, "hyde")
+    plain = service.search_sync(QUESTION, 5, "hybrid")
+    assert [hit.id for hit in hits] == [hit.id for hit in plain]
+    [note] = hits.degraded
+    assert "nothing to do with the question" in note
+    assert "umbrella" in note
+    assert hits.context.plan.strategy == "hybrid"
+    assert hits.context.plan.confidence is None
+
+
+# ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_models_have_half_of_the_time_limit_of_a_search() -> None:
+    account = Spending(Budget(call_seconds=300), timeout=300)
+    booked = account.begin("prompt")
+    assert booked.seconds == pytest.approx(150, abs=5)
+    assert "raise timeout" in booked.remedy
+    assert "timeout=300" in booked.remedy
+    short_call = Spending(Budget(call_seconds=20), timeout=300).begin("prompt")
+    assert (short_call.seconds, short_call.remedy) == (20, "raise llm_timeout")
+    lower = Spending(Budget(seconds=5), timeout=300).begin("prompt")
+    assert lower.seconds == pytest.approx(5, abs=1)
+    assert "Budget" in lower.remedy
+    assert Spending(Budget()).begin("prompt").seconds is None
+
+
+def test_settings_decide_how_long_a_model_may_take(harbour: Dataset) -> None:
+    accounts: list[Spending] = []
+
+    def reply(_: str) -> str:
+        with spending(Budget()) as account:
+            accounts.append(account)
+        return BEST
+
+    settings = {"timeout": 300, "llm_timeout": 120}
+    service = EnhancedRetrievalService(settings, harbour, llms={"general": ScriptedLLM(reply)})
+    assert service.search_sync(QUESTION, 5, "hyde").degraded == ()
+    [account] = accounts
+    assert account.budget.call_seconds == 120
+    remaining = account.left()
+    assert remaining is not None
+    assert 100 < remaining <= 150
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting"),
+    [({"timeout": 0.8}, "raise timeout"), ({"timeout": 30, "llm_timeout": 0.1}, "raise llm_timeout")],
+)
+def test_error_of_a_late_model_names_the_setting(harbour: Dataset, settings: dict[str, float], setting: str) -> None:
+    late = ScriptedLLM(lambda _: Delay(60, BEST))
+    for strategy in ("hyde", "query2doc", "decomposition"):
+        service = EnhancedRetrievalService(settings, harbour, llms={"general": late})
+        hits = service.search_sync(QUESTION, 5, strategy)
+        assert any(setting in note for note in hits.degraded), hits.degraded
+        assert hits[0].id == "best"
+
+
+def test_model_that_keeps_failing_is_left_out_for_a_while(harbour: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    llm = ScriptedLLM(lambda _: RuntimeError("down"))
+    service = EnhancedRetrievalService({}, harbour, llms={"general": llm})
+    answers = [service.search_sync(QUESTION, 5, "hyde") for _ in range(5)]
+    assert len(llm.calls) == 3
+    for hits in answers:
+        assert hits[0].id == "best"
+        assert hits.context.plan.strategy == "hybrid"
+        assert "'hyde' could add nothing" in hits.context.plan.reason
+    assert all("down" in hits.degraded[0] for hits in answers)
+    assert "left out for another" in answers[-1].degraded[0]
+    monkeypatch.setattr(dispatch, "perf_counter", lambda: time.perf_counter() + 31)
+    service.search_sync(QUESTION, 5, "hyde")
+    assert len(llm.calls) == 4  # one call tries it again
+    service.search_sync(QUESTION, 5, "hyde")
+    assert len(llm.calls) == 4
+
+
+def test_model_that_works_again_is_called_again(harbour: Dataset) -> None:
+    replies: list[Any] = [RuntimeError("down"), RuntimeError("down"), BEST, RuntimeError("down"), BEST]
+    llm = ScriptedLLM(replies)
+    service = EnhancedRetrievalService({}, harbour, llms={"general": llm})
+    strategies = [service.search_sync(QUESTION, 5, "hyde").context.plan.strategy for _ in replies]
+    assert strategies == ["hybrid", "hybrid", "hyde", "hybrid", "hyde"]
+
+
+def test_compression_does_not_ask_a_failing_model_about_every_hit() -> None:
+    llm = ScriptedLLM(lambda _: RuntimeError("down"))
+    with Dataset("long", embedder=HashingEmbedder()) as dataset:
+        dataset.add(
+            [Document(str(number), f"The ferry number {number} leaves the pier. " * 20) for number in range(30)]
+        )
+        service = EnhancedRetrievalService({}, dataset, llms={"general": llm})
+        hits = service.search_sync("ferry", 8, "compression")
+    assert len(hits) == 8
+    assert any("down" in note for note in hits.degraded)
+    assert 3 <= len(llm.calls) <= 6  # three failures, and the calls that ran beside them; not one for each of 24 hits
