@@ -151,10 +151,11 @@ def test_filters_strategies_and_explanations(indexed: Cli) -> None:
 
 def test_delete_rebuild_and_verify(indexed: Cli) -> None:
     first = indexed.json("search", "tea", "-k", "1")["hits"][0]["id"]
-    assert indexed.json("delete", first, "unknown", "--dataset", "notes") == {
+    assert indexed.json("delete", first, "--dataset", "notes") == {
         "dataset": "notes",
         "deleted": 1,
         "dropped": False,
+        "missing": [],
     }
     assert indexed.json("delete", "--source", "ru.txt", "--dataset", "notes")["deleted"] == 1
     assert indexed.json("rebuild") == {"rebuilt": ["notes"]}

@@ -16,9 +16,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from browser import chromium, path_of_chromium
@@ -113,8 +114,11 @@ def with_help(page: str) -> str:
 
 
 def commands(*group: str) -> list[tuple[str, ...]]:
-    names = re.findall(r"^  ([\w-]+) ", help_text(*group).partition("Commands:")[2], re.MULTILINE)
-    return [one for name in names for one in ((*group, name), *commands(*group, name))]
+    command: Any = get_command(app)
+    for name in group:
+        command = command.commands[name]
+    names = list(getattr(command, "commands", ()))
+    return [each for name in names for each in ((*group, name), *commands(*group, name))]
 
 
 def help_text(*command: str) -> str:

@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, Any, cast
 
 from pointsman._places import is_service
-from pointsman.client import Client
 from pointsman.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -47,6 +46,8 @@ def open_workspace(
         StoreUnavailableError: a server cannot be reached.
     """
     if isinstance(path, str) and is_service(path):
+        from pointsman.client import Client  # only for a service: it takes a tenth of a search's start
+
         client: Any = Client(str(path), os.environ.get(KEY_VARIABLE))
         return cast("Workspace", client)  # the same methods, as far as a service supports them
     return Workspace(path, embedder=embedder, workflow=workflow, llm=llm, settings=settings)

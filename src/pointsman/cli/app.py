@@ -28,13 +28,16 @@ from pointsman.cli.common import (
     DatasetsOption,
     EmbedderOption,
     JsonOption,
+    QuestionArgument,
     WorkspaceOption,
     check_no_service,
     of_each,
+    question_of,
     with_search_options,
     workspace_at,
 )
 from pointsman.cli.copy import copy
+from pointsman.cli.groups import CHECKING, KEEPING, MEASURING, SEARCHING, SERVING, CommandGroups
 from pointsman.cli.mcp import mcp
 from pointsman.cli.serve import serve
 from pointsman.errors import InputError, PointsmanError, UnmetNeedError
@@ -49,16 +52,17 @@ if TYPE_CHECKING:
     from pointsman.store.local.collection import Verification
 
 app = typer.Typer(
+    cls=CommandGroups,
     help="Decide where and how to look for each question, look there, and say why.\n\n"
-    "Start with: pointsman index FOLDER --dataset NAME, then pointsman search 'a question'.",
+    "Start with: pointsman index FOLDER --dataset NAME, then pointsman search a question.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
 
-@app.command()
+@app.command(rich_help_panel=KEEPING)
 def index(
     paths: Annotated[list[str], typer.Argument(metavar="PATH…", help="Files and folders.", show_default=False)],
     dataset: Annotated[
@@ -130,10 +134,10 @@ def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -
             output.console().print("Stopped.")
 
 
-@app.command()
+@app.command(rich_help_panel=SEARCHING)
 @with_search_options
 def search(
-    query: Annotated[str, typer.Argument(help="The question or keywords.", show_default=False)],
+    words: QuestionArgument = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how each hit was ranked and what each stage took.")
     ] = False,
@@ -156,7 +160,11 @@ def search(
     as_json: JsonOption = False,
     **options: Any,
 ) -> None:
-    """Search one, several or all datasets."""
+    """Search one, several or all datasets.
+
+    All words that are not options are the question, so it needs no quotes: pointsman search how do I change a fuse
+    """
+    query = question_of(words)
     with workspace_at(workspace, embedder) as opened:
         context = opened.search(query, **options)
         if prompt is not None:
@@ -166,9 +174,9 @@ def search(
         output.search_results(context, explain=explain, why=why or (), as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=SEARCHING)
 def route(
-    query: Annotated[str, typer.Argument(help="The question.", show_default=False)],
+    words: QuestionArgument = None,
     dataset: DatasetsOption = None,
     *,
     workspace: WorkspaceOption,
@@ -183,6 +191,7 @@ def route(
     from pointsman.selector.heuristic import router_select
     from pointsman.workspace import Routing
 
+    query = question_of(words)
     if dataset is None and not is_url(workspace) and not (Path(workspace) / "datasets").is_dir():
         output.routes(Routing(query, router_select(query)), as_json=as_json)
         return
@@ -191,7 +200,7 @@ def route(
         output.routes(opened.route(query, selection), as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=KEEPING)
 def datasets(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
     """List the datasets; exit 1 if one cannot be read."""
     with workspace_at(workspace) as opened:
@@ -200,7 +209,7 @@ def datasets(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=KEEPING)
 def status(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
     """Show documents, indexes, sizes and embedders; exit 1 if a dataset cannot be read."""
     with workspace_at(workspace) as opened:
@@ -209,7 +218,7 @@ def status(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=KEEPING)
 def delete(
     dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset to delete from.")],
     ids: Annotated[
@@ -224,20 +233,23 @@ def delete(
     as_json: JsonOption = False,
 ) -> None:
     """Delete documents, all passages of a file, or a whole dataset."""
+    if everything and (ids or source):
+        raise InputError("--all deletes the whole dataset; do not combine it with ids or --source")
+    if not (everything or ids or source):
+        raise InputError("nothing to delete; give ids, --source PATH or --all")
+    missing: list[str] = []
     with workspace_at(workspace) as opened:
         if everything:
-            if ids or source:
-                raise InputError("--all deletes the whole dataset; do not combine it with ids or --source")
             counts, unread = of_each([dataset], lambda name: len(opened.dataset(name, create=False)))
             opened.drop(dataset)  # also a damaged one, whose documents cannot be counted
             count = counts.get(dataset, 0)
         else:
             unread = {}
             target = opened.dataset(dataset, create=False)
-            targets = [*(ids or []), *(id_ for path in source or [] for id_ in target.ids(source=path))]
-            if not (ids or source):
-                raise InputError("nothing to delete; give ids, --source PATH or --all")
-            count = target.delete(targets)
+            passages = {path: target.ids(source=path) for path in source or []}
+            missing = [id_ for id_ in dict.fromkeys(ids or []) if id_ not in target]
+            missing += [path for path, its_ids in passages.items() if not its_ids]
+            count = target.delete([*(ids or []), *(id_ for its_ids in passages.values() for id_ in its_ids)])
         documents = output.counted(count, "document")
         sentence = (
             f"dataset {dataset!r} deleted; its documents could not be counted"
@@ -246,10 +258,17 @@ def delete(
             if everything
             else f"{documents} deleted from {dataset!r}"
         )
-        output.say({"dataset": dataset, "deleted": count, "dropped": everything}, sentence, as_json=as_json)
+        value = {"dataset": dataset, "deleted": count, "dropped": everything, "missing": missing}
+        output.say(value, sentence, as_json=as_json)
+    if missing:
+        sys.stderr.write(
+            f"pointsman: not in {dataset!r}: {printable(', '.join(missing))}; sources and ids are those that "
+            "'pointsman search --json' prints\n"
+        )
+        raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=CHECKING)
 def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Datasets; all by default.")] = None,
     *,
@@ -286,7 +305,7 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=CHECKING)
 def rebuild(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Datasets; all by default.")] = None,
     *,
@@ -301,7 +320,7 @@ def rebuild(
         output.say({"rebuilt": targets}, f"rebuilt: {', '.join(targets) or 'nothing'}", as_json=as_json)
 
 
-@app.command("eval")
+@app.command("eval", rich_help_panel=MEASURING)
 def evaluate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="corpus.jsonl, queries.jsonl, qrels.tsv (BEIR form).")],
     strategies: Annotated[
@@ -352,7 +371,7 @@ def evaluate(
         draw(report, plot)
 
 
-@app.command()
+@app.command(rich_help_panel=MEASURING)
 def tune(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with your queries.jsonl and qrels.tsv.")],
     dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset that the labels refer to.")],
@@ -383,7 +402,7 @@ def tune(
         output.tuning(result, kept=not dry_run, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=MEASURING)
 def calibrate(
     folder: Annotated[
         Path | None,
@@ -423,7 +442,7 @@ def calibrate(
         output.calibrating(done, kept=not dry_run and done.calibration is not None, as_json=as_json)
 
 
-@app.command("eval-select")
+@app.command("eval-select", rich_help_panel=MEASURING)
 def evaluate_select(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Choices and labelled queries (see the docs).")],
     selector: Annotated[
@@ -452,7 +471,7 @@ def evaluate_select(
     output.selection(reports, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=CHECKING)
 def config(
     file: Annotated[
         Path | None,
@@ -469,7 +488,7 @@ def config(
     output.settings(Settings.load(file), as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=SEARCHING)
 def demo(
     workspace: Annotated[
         str, typer.Option("--workspace", "-w", metavar="DIR|URL", help="Created if missing.")
@@ -486,16 +505,16 @@ def demo(
     run_demo(workspace)
 
 
-app.command()(text)
-app.command()(verify_answer)
-app.command()(serve)
-app.add_typer(keys.app)
-app.command()(backup)
-app.command()(restore)
-app.command()(copy)
-app.command()(attach)
-app.command()(detach)
-app.command()(mcp)
+app.command(rich_help_panel=SEARCHING)(text)
+app.command(rich_help_panel=SEARCHING)(verify_answer)
+app.command(rich_help_panel=SERVING)(serve)
+app.add_typer(keys.app, rich_help_panel=SERVING)
+app.command(rich_help_panel=KEEPING)(backup)
+app.command(rich_help_panel=KEEPING)(restore)
+app.command(rich_help_panel=KEEPING)(copy)
+app.command(rich_help_panel=KEEPING)(attach)
+app.command(rich_help_panel=KEEPING)(detach)
+app.command(rich_help_panel=SERVING)(mcp)
 
 
 def _version(wanted: bool) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pointsman.cli import output
-from pointsman.cli.common import JsonOption, WorkspaceOption, workspace_at
+from pointsman.cli.common import JsonOption, WorkspaceOption, standard_input, workspace_at
 from pointsman.errors import InputError
 from pointsman.types import Hit
 
@@ -61,12 +59,10 @@ def _hits(path: Path) -> list[Hit]:
 
 
 def _read(path: Path) -> str:
+    if str(path) == "-":
+        return standard_input()
     try:
-        if str(path) != "-":
-            return path.read_text("utf-8")
-        if sys.stdin is None:
-            raise InputError("standard input is closed; name a file")
-        return TextIOWrapper(sys.stdin.buffer, "utf-8").read()  # whatever the locale's encoding
+        return path.read_text("utf-8")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

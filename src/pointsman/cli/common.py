@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import Parameter, Signature, signature
+from io import TextIOWrapper
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin
@@ -13,14 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_
 import typer
 
 from pointsman._places import is_service, is_url, path_of, redacted
+from pointsman._printable import printable
 from pointsman.errors import InputError, ServiceError, StoreError
 from pointsman.request import OPTIONS, Option
 
 if TYPE_CHECKING:
+    from pointsman.settings import Settings
     from pointsman.workspace import Workspace
 
 
 T = TypeVar("T")
+
+_FILE: Final = "pointsman.toml"  # as in pointsman.settings, which `--help` does not load
+_LONGEST_QUESTION: Final = 1_000_000  # characters; searches refuse far shorter ones, and say so
 
 UNREADABLE: Final = (StoreError, ServiceError)
 """The errors of a dataset that is damaged or away, here or in a service."""
@@ -48,6 +54,12 @@ WorkspaceOption = Annotated[
         default_factory=_workspace_of_settings,
         callback=located,
         show_default=".pointsman",
+    ),
+]
+QuestionArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="QUESTION", help="The question or keywords; - reads standard input, as does a pipe.", show_default=False
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -126,8 +138,60 @@ def workspace_at(
     if not create:
         check_workspace(where)
     settings = Settings.load()
+    say_settings_file(settings)
     with open_workspace(where, embedder=embedder_for(settings, embedder), settings=settings) as workspace:
         yield workspace
+
+
+def question_of(words: Sequence[str] | None) -> str:
+    """Return the question: the words of the command, or standard input if they are ``-`` or missing.
+
+    Raises:
+        InputError: there is no question.
+    """
+    if words and list(words) != ["-"]:
+        return " ".join(words)
+    if not words and sys.stdin is not None and sys.stdin.isatty():
+        raise InputError("no question; write it after the command, as in: pointsman search how do I change a fuse")
+    question = standard_input(_LONGEST_QUESTION).strip()
+    if not question:
+        raise InputError("no question; write it after the command, or send it to standard input")
+    return question
+
+
+def standard_input(most: int = -1) -> str:
+    """Return standard input as UTF-8, whatever the locale's encoding.
+
+    Args:
+        most: the maximum number of characters to read; negative: all.
+
+    Raises:
+        InputError: standard input is closed, or not UTF-8.
+    """
+    if sys.stdin is None:
+        raise InputError("standard input is closed; write the text after the command, or name a file")
+    try:
+        return TextIOWrapper(sys.stdin.buffer, "utf-8-sig").read(most)
+    except UnicodeDecodeError as error:
+        raise InputError(f"standard input is not UTF-8: {error}") from None
+
+
+def say_settings_file(settings: Settings) -> None:
+    """Say on standard error which models and servers the settings file of the current folder names.
+
+    A folder of documents from others may contain such a file; it decides where documents and questions are sent.
+    """
+    names = [name for name, origin in settings.origins.items() if origin.startswith(f"{_FILE}:") and _leads(name)]
+    named = [f"{name} = {redacted(str(getattr(settings, name)))}" for name in names if getattr(settings, name)]
+    if named:
+        sys.stderr.write(f"pointsman: {_FILE} in this folder sets {printable(', '.join(named), one_line=True)}\n")
+
+
+def _leads(name: str) -> bool:
+    """Return whether a setting names an embedder, a server or a model."""
+    return name in {"embedder", "reranker", "workspace", "hyde_model"} or name.endswith(
+        ("llm_provider", "llm_model", "llm_base_url")
+    )
 
 
 def of_each(

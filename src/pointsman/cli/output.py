@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
 from pointsman._forms import plain_form
 from pointsman._places import is_url
@@ -69,8 +69,10 @@ def say(value: object, sentence: str, *, as_json: bool) -> None:
     """Print a plain result: JSON, or a text whose lines are not wrapped."""
     if as_json:
         print_json(value)
-    else:
+    elif sys.stdout.isatty():
         console().print(sentence, markup=False, soft_wrap=True)
+    else:
+        sys.stdout.write(f"{printable(sentence)}\n")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -85,7 +87,31 @@ def console(*, stderr: bool = False) -> Console:
                 text = segment.text if segment.control else printable(segment.text)
                 yield segment if text == segment.text else segment._replace(text=text)
 
-    return SafeConsole(stderr=stderr, highlight=False)
+    target = SafeConsole(stderr=stderr, highlight=False, emoji=False)
+    if target.is_terminal:
+        return target
+    file = _TrimmedLines(sys.stderr if stderr else sys.stdout)
+    return SafeConsole(file=cast("IO[str]", file), width=_WIDEST, highlight=False, emoji=False)
+
+
+_WIDEST: Final = 100_000  # columns of what is not a terminal: nothing is wrapped for a program that reads lines
+
+
+class _TrimmedLines:
+    """Writes to another stream without blanks at the ends of lines, which fill up tables."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(_BLANKS.sub("", text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+_BLANKS: Final = re.compile(r"[ \t]+$", re.MULTILINE)
 
 
 @contextmanager
@@ -280,9 +306,15 @@ def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -
     where = printable(str(hit.citation))
     head.append(f"  {where}" if where not in head.plain else "", "dim")
     out.print(head)
-    out.print(Padding(_snippet(hit.text, query), (0, 0, 0, 3)))
+    out.print(Padding(_snippet(hit.text, query), (0, 0, 0, 3), expand=False))
     if explain:
-        out.print(Padding(Text(f"{printable(hit.id)}  ←  {', '.join(map(_way, hit.provenance))}", "dim"), (0, 0, 0, 3)))
+        out.print(
+            Padding(
+                Text(f"{printable(hit.id)}  ←  {', '.join(map(_way, hit.provenance))}", "dim"),
+                (0, 0, 0, 3),
+                expand=False,
+            )
+        )
     out.print()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pointsman._places import is_service, redacted
-from pointsman.cli.common import EmbedderOption, WorkspaceOption, announcer
+from pointsman.cli.common import EmbedderOption, WorkspaceOption, announcer, say_settings_file
 from pointsman.errors import InputError, MissingDependencyError
 
 
@@ -36,7 +37,14 @@ def serve(
         Path | None, typer.Option(metavar="FILE", help="Settings file instead of ./pointsman.toml.", show_default=False)
     ] = None,
     log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
-    log_text: Annotated[bool, typer.Option("--log-text", help="Log text instead of JSON.")] = False,
+    log_json: Annotated[
+        bool | None,
+        typer.Option(
+            "--log-json/--log-text",
+            help="Log a JSON object or a text per line.",
+            show_default="text on a terminal, else JSON",
+        ),
+    ] = None,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
@@ -52,10 +60,14 @@ def serve(
     try:
         from pointsman.server.run import Options
         from pointsman.server.run import serve as run
+        from pointsman.settings import Settings
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0].replace("starlette", "fastapi")  # which brings starlette
         raise MissingDependencyError(package, "server", "pointsman serve") from error
 
+    say_settings_file(Settings.load(settings))
+    if log_json is None:
+        log_json = not sys.stderr.isatty()
     options = Options(
         workspace=workspace,
         host=host,
@@ -68,10 +80,10 @@ def serve(
         embedder=None if embedder == "default" else embedder,
         limits=_limits(limit or ()),
         log_level=log_level,
-        log_json=not log_text,
+        log_json=log_json,
     )
 
-    run(options, on_listening=announcer(workspace))
+    run(options, on_listening=announcer(workspace) if log_json else None)  # as text, the log says it
 
 
 def _limits(options: list[str] | tuple[()]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import sqlite3
 import sys
 import traceback
 from contextvars import ContextVar
-from time import gmtime, strftime
+from time import gmtime, localtime, strftime
 from typing import Any, Final
 
 from pointsman._printable import UNSAFE, printable
@@ -102,7 +102,7 @@ class Lines(logging.Formatter):
     A record may have a mapping ``fields``, whose items become members of the object.
 
     Args:
-        as_json: whether to write JSON instead of ``time level logger message``.
+        as_json: whether to write JSON instead of ``time level: message``, with the local time.
         whole: whether to include the messages of all exceptions.
     """
 
@@ -141,8 +141,11 @@ class Lines(logging.Formatter):
     def _plain(
         self, record: logging.LogRecord, message: str, about: str | None, fields: dict[str, Any], exception: str | None
     ) -> str:
-        told_fields = " ".join(f"{name}={value}" for name, value in fields.items() if name != "request_id")
-        parts = (self._time(record.created), record.levelname, record.name, message, told_fields, about)
+        new = {name: value for name, value in fields.items() if name != "request_id" and str(value) not in message}
+        told_fields = " ".join(f"{name}={value}" for name, value in new.items())
+        clock = strftime("%H:%M:%S", localtime(record.created))
+        level = "" if record.levelno == logging.INFO else record.levelname.lower() + ":"
+        parts = (clock, level, message, told_fields, about)
         line = " ".join(_one_line(part) for part in parts if part)
         return f"{line}\n{printable(exception)}" if exception else line
 

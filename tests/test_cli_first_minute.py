@@ -1,0 +1,146 @@
+"""What a new user types in the first minute, at a terminal and in a pipe; each command runs in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pointsman import Document, Workspace
+from pointsman.models import HashingEmbedder
+
+COMMAND = [sys.executable, "-m", "pointsman"]
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if name != "COLUMNS"},
+    "POINTSMAN_EMBEDDER": "hashing",
+}
+LONG = "A railway switch guides trains from one track to another. " * 6
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a workspace of three short documents."""
+    folder = tmp_path_factory.mktemp("first")
+    with Workspace(folder / ".pointsman", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("notes").add(
+            [
+                Document("rails", LONG, {"source": "rails.md", "title": "Switches :smile:"}),
+                Document("tea", "Green tea is brewed below boiling point.", {"source": "tea.md", "title": "Tea"}),
+                Document("fuse", "Change a fuse: switch off the main first.", {"source": "fuse.md", "title": "Fuses"}),
+            ]
+        )
+    return folder
+
+
+def run(
+    folder: Path, *arguments: str, question: str | None = None, code: int = 0
+) -> subprocess.CompletedProcess[bytes]:
+    given = b"" if question is None else question.encode()
+    done = subprocess.run(
+        [*COMMAND, *arguments], cwd=folder, env=ENVIRONMENT, input=given, capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout.decode()}\n{done.stderr.decode()}"
+    return done
+
+
+def first_id(done: subprocess.CompletedProcess[bytes]) -> str:
+    return str(json.loads(done.stdout)["hits"][0]["id"])
+
+
+def test_a_question_needs_no_quotes(folder: Path) -> None:
+    done = run(folder, "search", "how", "do", "I", "change", "a", "fuse", "-k", "1", "--strategy", "bm25", "--json")
+    assert first_id(done) == "fuse"
+    assert json.loads(done.stdout)["query"] == "how do I change a fuse"
+
+
+@pytest.mark.parametrize("arguments", [["-"], []])
+def test_a_question_is_read_from_standard_input(folder: Path, arguments: list[str]) -> None:
+    done = run(folder, "search", *arguments, "--strategy", "bm25", "--json", question="green tea\n")
+    assert first_id(done) == "tea"
+
+
+def test_an_empty_standard_input_is_no_question(folder: Path) -> None:
+    assert b"no question" in run(folder, "search", code=2).stderr
+
+
+def test_nothing_is_wrapped_or_padded_in_a_pipe(folder: Path) -> None:
+    for arguments in (["search", "railway switch", "--no-refuse", "--explain"], ["datasets"], ["status"], ["config"]):
+        text = run(folder, *arguments).stdout.decode()
+        assert not [line for line in text.splitlines() if line != line.rstrip()]
+    lines = run(folder, "search", "railway switch", "--strategy", "bm25", "-k", "1").stdout.decode().splitlines()
+    assert lines[0].startswith("1. Switches :smile:")  # a name for an emoji in a document stays text
+    assert max(map(len, lines)) > 200
+
+
+def test_deleting_what_is_not_there_is_exit_code_1(folder: Path) -> None:
+    for arguments in (["nosuch"], ["--source", "nosuch"]):
+        done = run(folder, "delete", "--dataset", "notes", *arguments, code=1)
+        assert b"not in 'notes': nosuch" in done.stderr
+        assert b"0 documents deleted" in done.stdout
+    done = run(folder, "delete", "--dataset", "notes", "nosuch", "--json", code=1)
+    assert json.loads(done.stdout)["missing"] == ["nosuch"]
+
+
+@pytest.mark.parametrize("command", [[], ["search"], ["keys"], ["keys", "create"]])
+def test_short_help(folder: Path, command: list[str]) -> None:
+    assert run(folder, *command, "-h").stdout.startswith(b"Usage: ")
+
+
+def test_help_lists_every_command_in_a_group(folder: Path) -> None:
+    text = run(folder, "--help").stdout.decode()
+    groups = ["Keep documents:", "Ask:", "Measure and improve:", "Serve:", "Check and repair:"]
+    places = [text.index(group) for group in groups]
+    assert places == sorted(places)
+    assert "Commands:" not in text
+    assert "--install-completion" in text
+    assert "..." not in text.partition("Keep documents:")[2]
+
+
+def test_a_settings_file_that_names_a_model_or_a_server_is_mentioned_once(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "pointsman.toml").write_text('llm_base_url = "http://localhost:9/v1"\nbm25_k1 = 1.3\n', "utf-8")
+    where = str(folder / ".pointsman")
+    errors = run(tmp_path, "search", "tea", "--strategy", "bm25", "--workspace", where).stderr.decode()
+    assert errors.count("pointsman.toml in this folder sets llm_base_url = http://localhost:9/v1") == 1
+    assert "bm25_k1" not in errors
+    (tmp_path / "pointsman.toml").write_text("bm25_k1 = 1.3\n", "utf-8")
+    assert run(tmp_path, "search", "tea", "--strategy", "bm25", "--workspace", where).stderr == b""
+
+
+def test_a_search_in_a_folder_loads_no_client_of_services(folder: Path) -> None:
+    code = "import sys; from pointsman.cli import main\ntry: main()\nfinally: print('pointsman.client' in sys.modules)"
+    command = [sys.executable, "-c", code, "search", "tea", "--strategy", "bm25"]
+    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def serve_until_it_listens(folder: Path, *, terminal: bool) -> str:
+    """Start the service with a terminal or a pipe as standard error; return its first line, and end it."""
+    reader, writer = pty.openpty() if terminal else os.pipe()
+    service = subprocess.Popen([*COMMAND, "serve", "--port", "0"], cwd=folder, env=ENVIRONMENT, stderr=writer)
+    try:
+        os.close(writer)
+        with os.fdopen(reader, "rb", buffering=0) as stream:
+            line = b""
+            while not line.endswith(b"\n") and (more := stream.read(1)):
+                line += more
+            service.send_signal(signal.SIGTERM)
+            service.wait(60)
+    finally:
+        if service.poll() is None:
+            service.kill()
+            service.wait()
+    return line.decode().strip()
+
+
+def test_the_service_logs_text_on_a_terminal_and_json_elsewhere(folder: Path) -> None:
+    line = serve_until_it_listens(folder, terminal=True)
+    assert " pointsman serves " in line
+    assert line.count("http://127.0.0.1:") == 1
+    assert not line.startswith("{")
+    assert "http://127.0.0.1:" in json.loads(serve_until_it_listens(folder, terminal=False))["address"]
