@@ -717,7 +717,8 @@ def test_strategies_side_by_side(page: Page, site: Site) -> None:
     page.locator("[aria-busy]").wait_for(state="detached")
     heads = page.locator("table.ranks thead th code").all_inner_texts()
     assert heads == ["bm25", "vector", "hybrid", "rrf"]
-    assert all("ms" in one for one in page.locator("table.ranks .state").all_inner_texts())
+    states = page.locator("table.ranks .state").all_inner_texts()
+    assert all(re.fullmatch(r"\d+ hits", state) for state in states)  # no time: one call proves nothing
     ranks = page.locator("table.ranks tbody tr").evaluate_all(
         "all => all.map((row) => [...row.querySelectorAll('td')].map((cell) => Number.parseInt(cell.innerText) || 0))"
     )
@@ -755,21 +756,55 @@ def test_datasets_are_well_and_can_be_read(page: Page, site: Site) -> None:
     row.locator(".good >> text=sound: 45 documents").wait_for()
     row.locator("a").click()
     page.locator("ul.documents li").first.wait_for()
-    ids = page.locator("ul.documents summary code").all_inner_texts()
-    page.click(".pages >> text=Next")
-    page.locator(".pages >> text=Previous").wait_for()
+    names = page.locator("ul.documents summary .name").all_inner_texts()
+    assert names[0] == "https://rules.example/0"  # no id
     page.click(".pages >> text=Next")
     page.locator(".pages >> text=Next").wait_for(state="detached")
     assert page.locator("ul.documents li").count() == 5
+    for back in ("First page", "Previous"):
+        page.click(f".pages >> text={back}")
+        page.locator(".pages >> text=Previous").wait_for(state="detached")
+        page.click(".pages >> text=Next")
+        page.locator(".pages >> text=Previous").wait_for()
     page.click(".pages >> text=Previous")
-    page.locator(".pages >> text=Next").wait_for()
-    page.click("text=First page")
     page.locator(".pages >> text=Previous").wait_for(state="detached")
-    assert page.locator("ul.documents summary code").all_inner_texts() == ids
+    assert page.locator("ul.documents summary .name").all_inner_texts() == names
     page.fill("#document", "r7")
     page.keyboard.press("Enter")
     page.locator("ul.documents li").nth(1).wait_for(state="detached")
     assert "Rule 7" in page.locator("dl.metadata").inner_text()
+    page.fill("#document", "RULES.example/3")
+    page.keyboard.press("Enter")
+    page.locator("ul.documents li").nth(10).wait_for()
+    assert page.locator("ul.documents li").count() == 11  # 3, and 30 to 39
+
+
+def test_datasets_list_files_with_their_passages(browser: Browser, files: tuple[str, Workspace]) -> None:
+    base, workspace = files
+    with watching(browser, base) as page:
+        page.goto(f"{base}#datasets?name=notes")
+        page.locator("li.file").first.wait_for()
+        names = page.locator(".browse > ul > li > details > summary .name").all_inner_texts()
+        assert names == sorted({str(one.metadata["source"]) for one in workspace.dataset("notes")}, key=names.index)
+        assert "#" not in "".join(names)
+        guide = page.locator("li.file", has_text="guide.md")
+        count = len(workspace.dataset("notes").ids(source="guide.md"))
+        assert f"{count} passages" in guide.inner_text()
+        guide.locator("summary").first.click()
+        assert guide.locator("li").count() == count
+        assert re.match(r"lines? \d+", guide.locator("li .name").first.inner_text())
+
+
+def test_compare_and_datasets_can_be_used_on_a_narrow_page(browser: Browser, site: Site) -> None:
+    with watching(browser, site.base, width=360) as page:
+        page.goto(site.url("compare", q="red signal"))
+        page.locator("table.overlap").wait_for()
+        page.locator("[aria-busy]").wait_for(state="detached")
+        cell = page.locator("table.ranks tbody tr").first.locator("td").last
+        assert cell.evaluate("(element) => element.getBoundingClientRect().right") <= 360
+        page.goto(site.url("datasets", name="rails"))
+        button = page.locator("table.datasets tr", has_text="rails").locator("button")
+        assert button.evaluate("(element) => element.getBoundingClientRect().right") <= 360
 
 
 def test_a_document_leads_to_why_it_was_not_found(page: Page, site: Site) -> None:

@@ -4,7 +4,8 @@ import { keys, post } from "./api.mjs";
 import { datasets, line, strategies } from "./catalog.mjs";
 import { h, live } from "./dom.mjs";
 import { plain } from "./highlight.mjs";
-import { has, milliseconds, number, percent, t } from "./i18n.mjs";
+import { placeOf } from "./hits.mjs";
+import { has, number, percent, t } from "./i18n.mjs";
 import { announce, filled, problemCard } from "./notices.mjs";
 import { address, here } from "./place.mjs";
 
@@ -148,7 +149,10 @@ function drawn(query, columns, k) {
   const heads = columns.map((column) => h("th", { scope: "col" }, head(query, column)));
   const body = rows.map(([at, hit]) => h("tr", {},
     h("th", { scope: "row", class: line(hit.dataset), "data-content": true },
-      h("span.name", { dir: "auto" }, plain(hit.title || hit.id)), h("span.dataset", {}, hit.dataset ?? "")),
+      h("span.name", { dir: "auto" }, plain(hit.title || hit.id)), h("span.dataset", {}, hit.dataset ?? ""),
+      typeof hit.metadata.source === "string"
+        ? h("span.at", { dir: "auto" }, plain(hit.metadata.source), () => placeOf(hit.metadata) && `, ${placeOf(hit.metadata)}`)
+        : null),
     ranks.map((found, column) => cell(found.get(at)?.rank, ranks[0].get(at)?.rank, column, columns[column], k))));
   const table = h("div.scroll", { tabindex: 0, role: "region", "aria-label": () => t("compare.table") },
     h("table.ranks", {},
@@ -166,7 +170,7 @@ function head(query, { name, answer, problem }) {
     state.className = problem ? "state bad" : "state";
     state.textContent = problem
       ? `⚠ ${has(`problem.${problem.slug}`) ? t(`problem.${problem.slug}`) : problem.title}`
-      : answer ? milliseconds(answer.milliseconds) : "…";
+      : answer ? t("hits", { n: answer.hits.length }) : "…"; // its time would be that of one call, which proves nothing
     state.title = problem?.detail ?? "";
   });
   const used = answer && answer.strategy !== name ? h("code.muted", {}, ` → ${answer.strategy}`) : null;

@@ -4,12 +4,12 @@ import { get, keys, post } from "./api.mjs";
 import { datasets, line } from "./catalog.mjs";
 import { h, live } from "./dom.mjs";
 import { plain } from "./highlight.mjs";
-import { metadata } from "./hits.mjs";
+import { isCode, metadata, placeOf } from "./hits.mjs";
 import { bytes, has, number, t } from "./i18n.mjs";
 import { announce, filled, problemCard } from "./notices.mjs";
 import { address, here, lastOf } from "./place.mjs";
 
-const PAGE = 20;
+const PAGE = 40; // passages
 
 /** `<pm-datasets>` */
 export class DatasetsView extends HTMLElement {
@@ -77,11 +77,11 @@ function row(dataset) {
   return h("tr", { class: line(name) },
     h("th", { scope: "row", "data-content": true },
       h("a.dataset", { href: address("datasets", { name }) }, name), h("span.about", { dir: "auto" }, plain(description))),
-    h("td.number", {}, () => number(documents)),
-    h("td.number", {}, () => bytes(dataset.bytes)),
-    h("td", {}, h("span", {}, () => (has(`technique.${technique}`) ? t(`technique.${technique}`) : technique)),
+    h("td.number", { "data-label": () => t("datasets.documents") }, () => number(documents)),
+    h("td.number", { "data-label": () => t("datasets.size") }, () => bytes(dataset.bytes)),
+    h("td", { "data-label": () => t("datasets.embedder") }, h("span", {}, () => (has(`technique.${technique}`) ? t(`technique.${technique}`) : technique)),
       embedder ? h("code.about", {}, embedder) : null),
-    h("td", {}, h("span", { class: behind ? "warn" : "good" },
+    h("td", { "data-label": () => t("datasets.index") }, h("span", { class: behind ? "warn" : "good" },
       () => (behind ? t("datasets.behind", { n: behind }) : t("datasets.current"))),
       due ? h("span.about.warn", {}, () => t("datasets.due", { n: due })) : null),
     h("td", {}, button, verdict));
@@ -103,43 +103,80 @@ const before = new Map();
 
 async function browsed(name, params) {
   await datasets(); // their order determines colours
-  const path = `datasets/${encodeURIComponent(name)}`;
-  const [after, id] = [params.get("after"), params.get("id")];
-  const query = new URLSearchParams(id ? { id } : { limit: PAGE, ...(after && { after }) });
-  const found = id ? { documents: [await get(`${path}/document?${query}`)], next: null }
-    : await get(`${path}/documents?${query}`);
-  if (found.next) before.set(`${name} ${found.next}`, after ?? "");
+  const [after, find] = [params.get("after"), params.get("find")?.trim()];
+  const page = await pageOf(name, { after, find, id: params.get("id") });
+  const chosen = { name, find };
+  if (page.next) before.set(`${name} ${page.next}`, after ?? "");
   const previous = before.get(`${name} ${after}`);
-  announce(t("datasets.shown", { n: found.documents.length, name }));
-  const input = h("input", { type: "text", id: "document", autocomplete: "off", spellcheck: "false", value: id ?? "" });
+  announce(t("datasets.shown", { n: page.documents.length, name }));
+  const input = h("input", { type: "text", id: "document", autocomplete: "off", spellcheck: "false",
+    value: find ?? params.get("id") ?? "" });
   const submit = (event) => {
     event.preventDefault();
-    location.hash = address("datasets", { name, id: input.value.trim() });
+    location.hash = address("datasets", { name, find: input.value.trim() });
   };
   const turn = h("nav.pages", { "aria-label": () => t("datasets.pages") },
-    after || id ? h("a", { href: address("datasets", { name }) }, () => t("datasets.first")) : null,
-    previous === undefined || id ? null
-      : h("a", { href: address("datasets", { name, after: previous }) }, () => t("datasets.previous")),
-    found.next ? h("a.next", { href: address("datasets", { name, after: found.next }) }, () => t("datasets.next")) : null);
+    after || find || params.get("id") ? h("a", { href: address("datasets", { name }) }, () => t("datasets.first")) : null,
+    previous === undefined ? null
+      : h("a", { href: address("datasets", { ...chosen, after: previous }) }, () => t("datasets.previous")),
+    page.next ? h("a.next", { href: address("datasets", { ...chosen, after: page.next }) }, () => t("datasets.next"))
+      : null);
   const title = h("h2", {});
   live(title, () => title.replaceChildren(t("datasets.documents_of"), " ", h("span.dataset", { class: line(name),
     "data-content": true }, name)));
+  const files = bySource(page.documents);
+  const open = files.length === 1 && Boolean(find || params.get("id"));
   return h("section.card.browse", { class: line(name) },
     h("div.head", {}, title,
-      h("form", { on: { submit } }, h("label", { for: "document" }, () => t("datasets.id")), " ", input, " ",
+      h("form", { on: { submit } }, h("label", { for: "document" }, () => t("datasets.find")), " ", input, " ",
         h("button", { type: "submit" }, () => t("datasets.open")))),
-    found.documents.length ? h("ul.documents", {}, found.documents.map((one) => entry(name, one, Boolean(id))))
+    files.length ? h("ul.documents", {}, files.map((passages) => file(name, passages, open)))
       : h("p.muted", {}, () => t("datasets.empty")),
     turn);
 }
 
-function entry(name, document, open) {
-  const more = h("details", { open }, h("summary", { dir: "auto", "data-content": true },
-    h("code", {}, plain(document.id)), h("span.first", {}, plain(document.text.slice(0, 160)))),
-  h("div.text.whole", { dir: "auto", "data-content": true, tabindex: 0, role: "region",
-    "aria-label": () => t("hit.text") }, plain(document.text)),
-  metadata(document), asked(name, document.id));
-  return h("li", {}, more);
+/** Documents of a dataset: a page of all, those of the files with a name, or the one with an id. */
+async function pageOf(name, { after, find, id }) {
+  const path = `datasets/${encodeURIComponent(name)}`;
+  const page = (more) => get(`${path}/documents?${new URLSearchParams({ limit: PAGE, ...(after && { after }), ...more })}`);
+  const one = async (wanted) =>
+    ({ documents: [await get(`${path}/document?${new URLSearchParams({ id: wanted })}`)], next: null });
+  if (id) return one(id);
+  if (!find) return page({});
+  const named = await page({ filters: `source icontains ${JSON.stringify(find)}` });
+  return named.documents.length || after ? named : one(find);
+}
+
+/** The passages of one file follow one another. */
+function bySource(documents) {
+  const files = [];
+  for (const document of documents) {
+    const { source } = document.metadata;
+    if (typeof source === "string" && source && files.at(-1)?.[0].metadata.source === source) files.at(-1).push(document);
+    else files.push([document]);
+  }
+  return files;
+}
+
+/** A file and its passages; a document that is not from a file stands for itself. */
+function file(name, passages, open) {
+  const [first] = passages;
+  const { source, title } = first.metadata;
+  const label = [source, title, first.id].find((one) => typeof one === "string" && one);
+  if (passages.length === 1) return entry(name, first, label, open);
+  return h("li.file", {}, h("details", { open }, h("summary", { dir: "auto" },
+    h("span.name", { "data-content": true }, plain(label)),
+    h("span.first", {}, () => t("datasets.passages", { n: passages.length }))),
+  h("ul.documents", {}, passages.map((one) => entry(name, one, () => placeOf(one.metadata) || one.id, false)))));
+}
+
+function entry(name, document, label, open) {
+  const shown = typeof label === "function" ? label : plain(label);
+  return h("li", {}, h("details", { open }, h("summary", { dir: "auto", "data-content": true },
+    h("span.name", {}, shown), h("span.first", {}, plain(document.text.slice(0, 160)))),
+  h("div.text.whole", { class: isCode(document) ? "code" : null, dir: "auto", "data-content": true, tabindex: 0,
+    role: "region", "aria-label": () => t("hit.text") }, plain(document.text)),
+  metadata(document), asked(name, document.id)));
 }
 
 /** Links to why this document was, or was not, among the hits of the last question, if there is one. */

@@ -183,7 +183,11 @@ export function metadata({ id, metadata: found }) {
   return h("dl.metadata", { "data-content": true }, h("dt", {}, "id"), h("dd", {}, h("code", {}, plain(id))), rows);
 }
 
-function isCode({ metadata: { kind } }) {
+/**
+ * Whether a passage is source code.
+ * @param {{metadata: Record<string, unknown>}} document
+ */
+export function isCode({ metadata: { kind } }) {
   return typeof kind === "string" && CODE.test(kind);
 }
 
@@ -219,14 +223,16 @@ async function surroundings(hit, reach, host) {
   return [box, whole ? "" : h("button", { type: "button", on: { click: more } }, () => t("hit.around.more"))];
 }
 
-/** The page and the lines of a hit in its source, as far as they are known. */
-function placeOf({ citation, metadata: { kind } }) {
-  const { page, lines } = citation ?? {};
-  const sheet = PAGES[kind] === "sheet";
+/**
+ * The page and the lines of a passage in its source, as far as they are known.
+ * @param {Record<string, unknown>} metadata
+ * @returns {string}
+ */
+export function placeOf({ kind, page, line: first, last_line: last }) {
+  const row = PAGES[kind] === "sheet" ? "row" : "line";
   return [
     typeof page === "number" ? t(`hit.at.${PAGES[kind] ?? "page"}`, { n: page }) : null,
-    lines ? t(`hit.at.${sheet ? "row" : "line"}${lines[1] > lines[0] ? "s" : ""}`, { first: lines[0], last: lines[1] })
-      : null,
+    typeof first === "number" ? t(`hit.at.${row}${last > first ? "s" : ""}`, { first, last }) : null,
   ].filter(Boolean).join(", ");
 }
 
@@ -238,7 +244,7 @@ function source(hit) {
   const attributes = { href: web && new URL(shown).href, rel: "noopener noreferrer", target: "_blank" };
   return h("span.source", { "data-content": true, dir: "auto" },
     web ? h("a", attributes, plain(shown)) : plain(shown), h("span.at", {}, () => {
-      const at = placeOf(hit);
+      const at = placeOf(hit.metadata);
       return at && `, ${at}`;
     }));
 }

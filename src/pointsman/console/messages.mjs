@@ -230,9 +230,9 @@ const TEXTS = {
   "compare.go": ["Compare", "对比", "Сравнить"],
   "compare.welcome": ["One question, several ways", "一个问题，多种方式", "Один вопрос, разные пути"],
   "compare.welcome.more": [
-    "Run one question with several strategies and compare, side by side, what each found and how long it took.",
-    "同一个问题按每种所选策略搜索；并排查看各自找到了什么、谁更快。",
-    "Один и тот же вопрос идёт по каждой выбранной стратегии; рядом видно, кто что нашёл и кто быстрее.",
+    "Run one question with several strategies and compare, side by side, what each found.",
+    "同一个问题按每种所选策略搜索；并排查看各自找到了什么。",
+    "Один и тот же вопрос идёт по каждой выбранной стратегии; рядом видно, кто что нашёл.",
   ],
   "compare.none": ["No strategy is selected.", "没有选择策略。", "Стратегии не выбраны."],
   "compare.done": [
@@ -296,7 +296,12 @@ const TEXTS = {
     { other: "{name} 的 {n} 篇文档" },
     { one: "{n} документ набора {name}", few: "{n} документа набора {name}", many: "{n} документов набора {name}", other: "{n} документа набора {name}" },
   ],
-  "datasets.id": ["Document id", "文档编号", "Id документа"],
+  "datasets.find": ["File name or id", "文件名或编号", "Имя файла или id"],
+  "datasets.passages": [
+    { one: "{n} passage", other: "{n} passages" },
+    { other: "{n} 个段落" },
+    { one: "{n} отрывок", few: "{n} отрывка", many: "{n} отрывков", other: "{n} отрывка" },
+  ],
   "datasets.open": ["Open", "打开", "Открыть"],
   "datasets.empty": ["No more documents.", "没有更多文档。", "Больше документов нет."],
   "datasets.pages": ["Pages", "分页", "Страницы"],
