@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -41,14 +41,25 @@ _Z: Final = 1.645  # a gain counts if its one-sided 95 % interval lies above zer
 
 Grades = Mapping[str, Mapping[str, int]]
 
+Answers = Mapping[str, Mapping[str, str]]
+"""Query id -> document id -> the answer to which it belongs, as the passages of a file do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A question with its first hits before reranking, and the grades of documents by id."""
+    """A question with its first hits before reranking.
+
+    Attributes:
+        query: the transformed question.
+        hits: the hits before reranking.
+        grades: grades by document id, or by answer.
+        answer_of: the answer to which a document belongs, by its id.
+    """
 
     query: Query
     hits: tuple[Hit, ...]
     grades: Mapping[str, int]
+    answer_of: Mapping[str, str] = field(default_factory=dict)
 
 
 def measured_reranking(engine: Engine, questions: Iterable[Judged], kind: str) -> Reranking | None:
@@ -87,7 +98,9 @@ def check_labels(queries: object, qrels: object) -> None:
             raise InputError(f"the grades of query {query!r:.80} are {wanted}, not {grades!r:.80}")
 
 
-def labelled_questions(engine: Engine, dataset: Dataset, queries: Mapping[str, str], qrels: Grades) -> Iterator[Judged]:
+def labelled_questions(
+    engine: Engine, dataset: Dataset, queries: Mapping[str, str], qrels: Grades, answers: Answers | None = None
+) -> Iterator[Judged]:
     """Yield an even sample of the labelled questions, each with its first hits by the engine's ``auto``."""
     graded = {query: grades for query, grades in qrels.items() if query in queries}
     present = dataset.store.keys(sorted({name for grades in graded.values() for name in grades}))
@@ -98,7 +111,9 @@ def labelled_questions(engine: Engine, dataset: Dataset, queries: Mapping[str, s
     answerable = [query for query, grades in good.items() if grades]
     for query in evenly(answerable, MOST):
         text, hits = first_hits(engine, dataset, queries[query])
-        yield Judged(text, hits, good[query])
+        answer_of = (answers or {}).get(query, {})
+        grades = {answer_of.get(name, name): grade for name, grade in good[query].items()}
+        yield Judged(text, hits, grades, answer_of)
 
 
 def without_models(dataset: Dataset, policy: Policy | None = None) -> Engine:
@@ -132,8 +147,9 @@ def _compared(reranker: BaseReranker, questions: Iterable[Judged], kind: str) ->
             problems.append(refined.degraded[0])
         else:
             seconds.append(perf_counter() - began)
-        before.append(ndcg([hit.id for hit in question.hits], question.grades))
-        after.append(ndcg([hit.id for hit in refined.hits], question.grades))
+        answer_of = question.answer_of
+        before.append(ndcg(by_answer([hit.id for hit in question.hits], answer_of), question.grades))
+        after.append(ndcg(by_answer([hit.id for hit in refined.hits], answer_of), question.grades))
         if len(problems) == _FAILURES:
             break
     count = len(before)
@@ -154,6 +170,15 @@ def _compared(reranker: BaseReranker, questions: Iterable[Judged], kind: str) ->
         1000 * median(seconds) if seconds else 0.0,
         problem,
     )
+
+
+def by_answer(ranking: Iterable[K], answer_of: Mapping[K, str]) -> list[K | str]:
+    """Return a ranking in which documents are replaced by their answers, each at its first position.
+
+    >>> by_answer(["a", "b", "c"], {"a": "file", "b": "file"})
+    ['file', 'c']
+    """
+    return list(dict.fromkeys(answer_of.get(key, key) for key in ranking))
 
 
 def ndcg(ranking: Sequence[K], grades: Mapping[K, int], k: int = _CUTOFF) -> float:

@@ -35,6 +35,7 @@ from pointsman.cli.common import (
     question_of,
     with_search_options,
     workspace_at,
+    workspace_of_settings,
 )
 from pointsman.cli.copy import copy
 from pointsman.cli.groups import CHECKING, KEEPING, MEASURING, SEARCHING, SERVING, CommandGroups
@@ -43,13 +44,15 @@ from pointsman.cli.serve import serve
 from pointsman.errors import InputError, PointsmanError, UnmetNeedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pointsman.citations import Style
     from pointsman.dataset import Dataset
     from pointsman.indexing import IndexReport
     from pointsman.retrieval.source import IndexingTechnique
     from pointsman.store.local.collection import Verification
+
+_LABELS = "Questions (query,source[,quote]), or a folder with your queries.jsonl and qrels.tsv."
 
 app = typer.Typer(
     cls=CommandGroups,
@@ -322,7 +325,15 @@ def rebuild(
 
 @app.command("eval", rich_help_panel=MEASURING)
 def evaluate(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="corpus.jsonl, queries.jsonl, qrels.tsv (BEIR form).")],
+    labels: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CSV|DIR",
+            help="Questions (query,source[,quote]) over the workspace, or a collection in BEIR form (corpus.jsonl, "
+            "queries.jsonl, qrels.tsv).",
+        ),
+    ],
+    dataset: DatasetsOption = None,
     strategies: Annotated[
         str, typer.Option(help="Comma-separated; 'all' also tests the differences.")
     ] = "bm25,vector,hybrid,auto",
@@ -336,26 +347,50 @@ def evaluate(
     workspace: Annotated[
         str | None,
         typer.Option(
-            "--workspace", "-w", metavar="DIR|URL", help="Store the result here, for the console.", show_default=False
+            "--workspace",
+            "-w",
+            metavar="DIR|URL",
+            help="What the CSV's questions search; the result is stored here, for the console.",
+            show_default=False,
         ),
     ] = None,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Measure strategies on a labelled collection.
+    """Measure strategies on your own questions, or on a labelled collection.
 
-    Prints nDCG, recall and MRR as trec_eval counts them, and the latency of a search.
+    Prints nDCG, recall and MRR as trec_eval counts them, and the latency of a search. In a CSV file, a file counts by
+    its best passage, a quote by the passage that holds it.
     """
-    from pointsman.evaluation import run_eval
+    from pointsman.evaluation import evaluate_questions, run_eval
     from pointsman.evaluation.runs import keep
     from pointsman.models.chosen import embedder_for
     from pointsman.settings import Settings
 
+    if labels.is_file():
+        place = workspace or workspace_of_settings()
+        with workspace_at(place, embedder, service="evaluate") as opened, output.progress("Evaluating") as on_progress:
+            report = evaluate_questions(
+                opened,
+                labels,
+                strategies,
+                datasets=dataset,
+                k=k,
+                rerank=not no_rerank,
+                limit_queries=limit_queries,
+                on_progress=on_progress,
+            )
+            output.evaluation(report, as_json=as_json)
+            if workspace is not None:
+                keep(opened.backend, report)
+        return
+    if dataset:
+        raise InputError("--dataset goes with a CSV file of questions; a folder brings its own documents")
     # opened first: a place that cannot keep the result is refused before the measurement, not after it
     target = nullcontext() if workspace is None else workspace_at(workspace, create=True, service="keep evaluations")
     with target as opened:
         report = run_eval(
-            folder,
+            labels,
             strategies,
             k=k,
             rerank=not no_rerank,
@@ -373,7 +408,7 @@ def evaluate(
 
 @app.command(rich_help_panel=MEASURING)
 def tune(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with your queries.jsonl and qrels.tsv.")],
+    labels: Annotated[Path, typer.Argument(metavar="CSV|DIR", help=_LABELS)],
     dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset that the labels refer to.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the result without storing it.")] = False,
     *,
@@ -388,13 +423,22 @@ def tune(
     measured on the same labels; 'auto' uses it on this dataset only if its gain is significant.
     """
     from pointsman.evaluation.collection import read_labels
+    from pointsman.evaluation.questions import file_labels, read_questions
     from pointsman.evaluation.tune import tune as fitted
+
+    queries: Mapping[str, str]
+    qrels: Mapping[str, Mapping[str, int]]
 
     with workspace_at(workspace, embedder, service="tune") as opened:
         target = opened.dataset(dataset, create=False)
-        queries, qrels = read_labels(folder)
+        answers = None
+        if labels.is_file():
+            by_file = file_labels([target], read_questions(labels))
+            queries, qrels, answers = by_file.queries, by_file.qrels, by_file.answers
+        else:
+            queries, qrels = read_labels(labels)
         with output.progress("Tuning") as on_progress:
-            result = fitted(target, queries, qrels, on_progress=on_progress)
+            result = fitted(target, queries, qrels, answers=answers, on_progress=on_progress)
         if not dry_run:
             opened.keep(result.policy if result.chosen != "default" else None)
             if result.reranking is not None:
@@ -404,10 +448,7 @@ def tune(
 
 @app.command(rich_help_panel=MEASURING)
 def calibrate(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(metavar="DIR", help="Folder with your queries.jsonl and qrels.tsv.", show_default=False),
-    ] = None,
+    labels: Annotated[Path | None, typer.Argument(metavar="CSV|DIR", help=_LABELS, show_default=False)] = None,
     dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset to calibrate.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the result without storing it.")] = False,
     reset: Annotated[bool, typer.Option("--reset", help="Remove the calibration of the dataset, or of all.")] = False,
@@ -424,8 +465,9 @@ def calibrate(
     named in the settings is measured too; 'auto' uses it on this dataset only if its gain is significant.
     """
     from pointsman.evaluation.collection import read_labels
+    from pointsman.evaluation.questions import best_passages, file_labels, read_questions
 
-    if reset and folder is not None:
+    if reset and labels is not None:
         raise InputError("--reset removes a calibration; do not combine it with labels")
     if not reset and not dataset:
         raise InputError("name the dataset to calibrate: --dataset NAME")
@@ -436,7 +478,14 @@ def calibrate(
                 opened.keep_calibration(name, None)
             output.say({"reset": names}, f"removed: {', '.join(names) or 'nothing'}", as_json=as_json)
             return
-        queries, qrels = (None, None) if folder is None else read_labels(folder)
+        queries: Mapping[str, str] | None = None
+        qrels: Mapping[str, Mapping[str, int]] | None = None
+        if labels is not None and labels.is_file():
+            target = opened.dataset(dataset, create=False)
+            by_file = file_labels([target], read_questions(labels))
+            queries, qrels = by_file.queries, best_passages(target, by_file)
+        elif labels is not None:
+            queries, qrels = read_labels(labels)
         with output.progress("Calibrating") as on_progress:
             done = opened.calibrate(dataset, queries, qrels, keep=not dry_run, on_progress=on_progress)
         output.calibrating(done, kept=not dry_run and done.calibration is not None, as_json=as_json)

@@ -32,7 +32,8 @@ UNREADABLE: Final = (StoreError, ServiceError)
 """The errors of a dataset that is damaged or away, here or in a service."""
 
 
-def _workspace_of_settings() -> str:
+def workspace_of_settings() -> str:
+    """Return the location of the workspace that the settings name."""
     from pointsman.settings import Settings
 
     return Settings.load().workspace
@@ -51,7 +52,7 @@ WorkspaceOption = Annotated[
         envvar="POINTSMAN_WORKSPACE",
         metavar="DIR|URL",
         help="A folder, postgresql://…, opensearch+https://… or https://… (a service; its key: POINTSMAN_API_KEY).",
-        default_factory=_workspace_of_settings,
+        default_factory=workspace_of_settings,
         callback=located,
         show_default=".pointsman",
     ),

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from pointsman.evaluation.collection import TestCollection, read_collection
 from pointsman.evaluation.metrics import Figures, measure
+from pointsman.evaluation.questions import (
+    FileLabels,
+    LabelledQuestion,
+    best_passages,
+    evaluate_questions,
+    file_labels,
+    read_questions,
+)
 from pointsman.evaluation.report import Report, StrategyReport, draw, render
 from pointsman.evaluation.run import STRATEGIES, evaluate, evaluate_workspace, indexed, rankings, run_eval
 from pointsman.evaluation.significance import Comparison, compare
@@ -13,18 +21,24 @@ __all__ = [
     "STRATEGIES",
     "Comparison",
     "Figures",
+    "FileLabels",
+    "LabelledQuestion",
     "Report",
     "StrategyReport",
     "TestCollection",
     "Tuning",
+    "best_passages",
     "compare",
     "draw",
     "evaluate",
+    "evaluate_questions",
     "evaluate_workspace",
+    "file_labels",
     "indexed",
     "measure",
     "rankings",
     "read_collection",
+    "read_questions",
     "render",
     "run_eval",
     "tune",

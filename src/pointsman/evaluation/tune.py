@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman.calibration.reranking import (
+    Answers,
+    by_answer,
     check_labels,
     labelled_questions,
     lower_end,
@@ -73,6 +75,7 @@ def tune(
     *,
     k: int = 10,
     policy: Policy | None = None,
+    answers: Answers | None = None,
     on_progress: Progress | None = None,
 ) -> Tuning:
     """Fit the weight of the vectors to labelled queries of a dataset.
@@ -88,6 +91,8 @@ def tune(
         qrels: query id -> document id -> grade.
         k: the cutoff of nDCG.
         policy: the default policy; if None, the measured one.
+        answers: query id -> document id -> the answer to which it belongs, see `pointsman.evaluation.file_labels`. Of
+            several documents of one answer only the first in a ranking counts.
         on_progress: called with the number of queries done.
 
     Raises:
@@ -99,7 +104,7 @@ def tune(
     if dataset.lists_for("auto") != (True, True):
         raise InputError(f"dataset {dataset.name!r} keeps only one list; there is nothing to weigh")
     default = replace(policy or measured(), vector_weight=1.0, strategy=None)
-    labelled = _judged(dataset, queries, qrels)
+    labelled = _judged(dataset, queries, qrels, answers or {})
     if len(labelled) < FEWEST:
         raise InputError(
             f"{len(labelled)} labelled queries have relevant documents in {dataset.name!r}; "
@@ -111,36 +116,54 @@ def tune(
     spread = dataset.cosine_spread
     if spread is None:
         raise InputError(f"dataset {dataset.name!r} holds no vectors yet; add documents first")
-    for number, (text, grades) in enumerate(labelled, 1):
+    for number, (text, grades, answer_of) in enumerate(labelled, 1):
         pool = dataset.candidates(Query(text), absent_script=default.absent_script)
-        curves.append(_curve(pool, spread, default, grades, k))
+        curves.append(_curve(pool, spread, default, grades, answer_of, k))
         for name in FIXED:
-            fixed[name].append(ndcg([key for key, _ in pool.lists[name]], grades, k))
+            ranking = by_answer((key for key, _ in pool.lists[name]), answer_of)
+            fixed[name].append(ndcg(ranking, grades, k))
         report(number, len(labelled), "looking")
     tuning = _decided(default, np.array(curves), {name: np.array(values) for name, values in fixed.items()})
     engine = without_models(dataset, tuning.policy)
-    reranking = measured_reranking(engine, labelled_questions(engine, dataset, queries, qrels), "labelled questions")
+    reranking = measured_reranking(
+        engine, labelled_questions(engine, dataset, queries, qrels, answers), "labelled questions"
+    )
     return replace(tuning, reranking=reranking)
 
 
-def _judged(dataset: Dataset, queries: Mapping[str, str], qrels: Grades) -> list[tuple[str, dict[int, int]]]:
+def _judged(
+    dataset: Dataset, queries: Mapping[str, str], qrels: Grades, answers: Answers
+) -> list[tuple[str, dict[int | str, int], dict[int, str]]]:
+    """Return the text of each answered query, its grades, and the answers to which documents belong."""
     rows = []
     for query, text in queries.items():
         grades = {name: grade for name, grade in qrels.get(query, {}).items() if grade > 0}
         keys = dataset.store.keys(list(grades))
         if keys:
-            rows.append((text, {key: grades[name] for name, key in keys.items()}))
+            named = answers.get(query, {})
+            answer_of = {key: named[name] for name, key in keys.items() if name in named}
+            by_key: dict[int | str, int] = {answer_of.get(key, key): grades[name] for name, key in keys.items()}
+            rows.append((text, by_key, answer_of))
     return rows
 
 
-def _curve(pool: Pool[int], spread: CosineSpread, policy: Policy, grades: Mapping[int, int], k: int) -> list[float]:
+def _curve(
+    pool: Pool[int],
+    spread: CosineSpread,
+    policy: Policy,
+    grades: Mapping[int | str, int],
+    answer_of: Mapping[int, str],
+    k: int,
+) -> list[float]:
     """Return nDCG@k for every weight."""
     weights, _ = policy.weigh(pool, spread)
     factor = weights.get("vector", 1.0)
-    return [
-        ndcg([key for key, _ in pool.fused("hybrid", spread, {"vector": factor * weight}).ranking], grades, k)
-        for weight in WEIGHTS
-    ]
+    curve = []
+    for weight in WEIGHTS:
+        fused = pool.fused("hybrid", spread, {"vector": factor * weight}).ranking
+        ranking = by_answer((key for key, _ in fused), answer_of)
+        curve.append(ndcg(ranking, grades, k))
+    return curve
 
 
 def _decided(default: Policy, curves: Any, fixed: Mapping[str, Any]) -> Tuning:
