@@ -32,10 +32,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pointsman
-from pointsman import Dataset, Document, Policy, Query, Workspace, _remote
-from pointsman import client as module
+from pointsman import Dataset, Document, Policy, Query, Workspace
 from pointsman._http import seconds_of
-from pointsman.client import Client, RemoteDataset
+from pointsman.client import Client, RemoteDataset, connections, encoding, upload
 from pointsman.errors import (
     FilterError,
     InputError,
@@ -595,8 +594,8 @@ trees = st.recursive(
 @settings(max_examples=25, deadline=None)
 @given(trees)
 def test_a_filter_means_the_same_as_text_and_as_mapping(wanted: Filter) -> None:
-    mapping = parse_filter(json.loads(json.dumps(module._mapping(wanted))))
-    text = parse_filter(str(module._sent_filter(wanted)))
+    mapping = parse_filter(json.loads(json.dumps(encoding._mapping(wanted))))
+    text = parse_filter(str(encoding.sent_filter(wanted)))
     for metadata in ({}, {"a": 1, "b c": True}, {"a": [3, "x"], "и": 5}, {"and": "", "b c": 9.0}):
         assert mapping.matches(metadata) == text.matches(metadata) == wanted.matches(metadata)
 
@@ -806,17 +805,17 @@ def test_limits_of_the_service_are_kept_to(tmp_path: Path) -> None:
 
 def test_pages_of_any_size(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     filled = client.dataset("filled")
-    monkeypatch.setattr(module, "_MOST_OF_A_PAGE", 3)
+    monkeypatch.setattr("pointsman.client.dataset._MOST_OF_A_PAGE", 3)
     documents, following = filled.page(0, 7)
     assert documents == list(DOCUMENTS[:7])
     assert following is not None
     assert filled.page(following, 100) == (list(DOCUMENTS[7:]), None)
     monkeypatch.undo()
-    monkeypatch.setattr(_remote, "_LARGEST", 900)
+    monkeypatch.setattr(connections, "_LARGEST", 900)
     with pytest.raises(ServiceError, match=r"larger than 0 MB; ask for less at once"):
         filled.page()
     assert list(filled) == list(DOCUMENTS)  # in smaller pages
-    monkeypatch.setattr(_remote, "_LARGEST", 50)
+    monkeypatch.setattr(connections, "_LARGEST", 50)
     with pytest.raises(ServiceError, match="larger than"):
         list(filled)
 
@@ -831,7 +830,7 @@ def test_one_document_may_be_added_alone(client: Client) -> None:
 
 
 def test_documents_are_taken_as_they_are_sent(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WINDOW", 128)
+    monkeypatch.setattr(upload, "_WINDOW", 128)
     taken, ahead, durable = 0, list[int](), 0
 
     def source() -> Iterator[dict[str, Any]]:
@@ -855,7 +854,7 @@ def test_documents_are_taken_as_they_are_sent(client: Client, monkeypatch: pytes
 
 
 def test_what_comes_slowly_is_sent_as_it_comes(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WINDOW_SECONDS", 0.0)
+    monkeypatch.setattr(upload, "_WINDOW_SECONDS", 0.0)
     rails, seen = client.dataset("slow", indexing_technique="keyword"), list[int]()
 
     def source() -> Iterator[Document]:
@@ -871,7 +870,7 @@ def test_what_comes_slowly_is_sent_as_it_comes(client: Client, monkeypatch: pyte
 
 
 def test_what_is_stored_is_told_when_the_source_breaks(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WINDOW", 4)
+    monkeypatch.setattr(upload, "_WINDOW", 4)
     rails = client.dataset("broken", indexing_technique="keyword")
 
     def impossible(more: int) -> None:
@@ -1250,7 +1249,7 @@ CASES = {
 
 @pytest.fixture
 def impatient(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.setattr(_remote, "_LARGEST", 10_000)
+    monkeypatch.setattr(connections, "_LARGEST", 10_000)
     monkeypatch.setattr("random.uniform", lambda *_: 0.02)
     with Client(hostile.url, KEY, timeout=2) as made:
         yield made
@@ -1274,7 +1273,7 @@ def test_a_service_that_fails(
     assert re.search(case.message, str(error))
     assert time.monotonic() - began < 5
     assert len(hostile.asked) == case.asked
-    assert type(error) in {case.error, _remote.TooLargeError}
+    assert type(error) in {case.error, connections.TooLargeError}
     assert {name: getattr(error, name) for name in case.attributes} == case.attributes
     assert hostile.asked[0].headers["Authorization"] == f"Bearer {KEY}"
     told = traceback.TracebackException.from_exception(error, capture_locals=not case.in_data)
@@ -1287,7 +1286,7 @@ def test_a_service_that_fails(
 
 def test_a_service_that_is_not_there(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.uniform", lambda *_: 0.4)
-    caplog.set_level(logging.INFO, "pointsman._remote")
+    caplog.set_level(logging.INFO, "pointsman.client.service")
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     with Client(url, KEY, timeout=5) as client:
@@ -1458,7 +1457,7 @@ def test_adding_to_a_service_that_fails(
 def test_a_service_that_takes_documents_and_says_nothing(
     hostile: Hostile, impatient: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("pointsman.client.dataset._LOCK_SECONDS", 0.0)
     rails = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid")
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     line = report(4)

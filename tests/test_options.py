@@ -97,9 +97,9 @@ def test_the_types_for_editors_name_exactly_the_declared_options() -> None:
 
 
 def test_client_sends_every_declared_option() -> None:
-    from pointsman.client import _sent_options
+    from pointsman.client.encoding import sent_options
 
-    sent = _sent_options(SearchRequest.of("tea", 3, {"min_relevance": 0.5, "datasets": ["a"]}), "none")
+    sent = sent_options(SearchRequest.of("tea", 3, {"min_relevance": 0.5, "datasets": ["a"]}), "none")
     assert sent.keys() == OPTIONS.keys() - {"filters"} | {"trace"}
     assert (sent["k"], sent["min_relevance"], list(sent["datasets"])) == (3, 0.5, ["a"])
 

@@ -1,0 +1,480 @@
+"""A dataset of a service, with the interface of a local one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
+
+from pointsman._twins import async_twin
+from pointsman.client import endpoints
+from pointsman.client.connections import TooLargeError
+from pointsman.client.encoding import as_json, can_be_an_id, matching, number_of, parts, sent_filter, storable
+from pointsman.client.upload import Progress, send, windows
+from pointsman.errors import InputError, PointsmanError, ServiceError, UnknownNameError
+from pointsman.filters import parse_optional
+from pointsman.request import SearchOptions, of_one_dataset
+from pointsman.retrieval.dispatch import Threads, run
+from pointsman.types import (
+    AddResult,
+    Document,
+    Hit,
+    Query,
+    RetrievalContext,
+    check_changes,
+    check_id,
+    check_ids,
+    check_page,
+    check_top_k,
+)
+
+if TYPE_CHECKING:
+    from pointsman.client.service import Service
+    from pointsman.client.workspace import Client
+    from pointsman.filters import Filter
+    from pointsman.passages import SourceText
+    from pointsman.store.local.collection import Verification
+    from pointsman.types import Documents, TraceDetail
+
+_LOCK_SECONDS: Final = 30.0
+"""How long a service waits for another process that is writing."""
+
+_EMBED_POLL: Final = 0.5
+_EMBED_PATIENCE: Final = 60.0
+"""Seconds between checks of the number of missing vectors, and seconds without a new one that count as an error."""
+
+_PAGE: Final = 500
+_MOST_OF_A_PAGE: Final = 1000
+"""Most documents that a service returns in a page."""
+
+
+class RemoteDataset:
+    """A dataset of a service, with the methods of `Dataset` that HTTP can carry.
+
+    One that does not exist yet is created by the first write. Until then it is empty; a search raises
+    `UnknownNameError`.
+
+    Attributes:
+        name: its name.
+        description: what it contains, as of the creation of this object.
+        indexing_technique: ``"vector"``, ``"keyword"`` or ``"hybrid"``.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        service: Service,
+        name: str,
+        description: str,
+        indexing_technique: str,
+        *,
+        new: Mapping[str, str | None] | None = None,  # the settings with which the first write creates it
+    ) -> None:
+        self.name, self.description, self.indexing_technique = name, description, indexing_technique
+        self._client, self._service, self._exists, self._new = client, service, new is None, dict(new or {})
+
+    def __repr__(self) -> str:
+        return f"RemoteDataset({self.name!r}, indexing_technique={self.indexing_technique!r}, client={self._client!r})"
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add(
+        self,
+        documents: Documents,
+        *,
+        vectors: Any = None,
+        embed: bool | Literal["later"] = True,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> AddResult:
+        """Add documents, or update those with known ids; unchanged documents cost nothing.
+
+        Documents are taken from the iterable as they are sent, about a thousand or a megabyte per request, so any
+        number needs little memory. After a broken connection, unacknowledged documents are resent; those whose
+        acknowledgement was lost then count as unchanged. An id given twice counts once or twice; the last text is kept.
+        With a key for writing only, which does not learn what was stored, all documents count as updated.
+
+        Args:
+            documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``; one or several.
+            vectors: must be None; the service embeds.
+            embed: with ``"later"``, keyword search finds the documents as soon as they are acknowledged, and the
+                service computes their vectors afterwards; False is invalid here.
+            on_progress: called with the number of documents made durable since the last call.
+
+        Raises:
+            InputError: a document is invalid; its batch and those after it are not written.
+            UnknownNameError: the dataset no longer exists.
+            LockedError: another process is writing to the dataset.
+            ServiceError: the service cannot be reached, or the key does not allow it. Each of these errors says how
+                many documents are stored, if any; so does a note on an error that ``documents`` raises.
+        """
+        if vectors is not None:
+            raise InputError("the service embeds documents itself; leave vectors out, or open the workspace directly")
+        if embed not in {True, "later"}:
+            raise InputError(f"embed is True or 'later' through a service, not {embed!r:.80}")
+        progress = Progress(on_progress or (lambda _: None))
+        try:
+            for window in windows(documents):
+                self.make()
+                send(self._service, self.name, window, progress, later=embed == "later", quiet=self._quiet)
+        except Exception as error:
+            if progress.done and isinstance(error, PointsmanError):
+                error.args = (f"{error}; {progress}", *error.args[1:])
+            elif progress.done:
+                error.add_note(str(progress))
+            raise
+        return progress.result
+
+    aadd = async_twin(add)
+
+    def embed(self, limit: int | None = None, *, on_progress: Callable[[int], None] | None = None) -> int:
+        """Wait until the service has computed the vectors of documents added with ``embed="later"``.
+
+        Args:
+            limit: the most vectors to wait for; all by default.
+            on_progress: called with the number of documents embedded since the last call.
+
+        Returns:
+            The number of vectors computed meanwhile.
+
+        Raises:
+            ServiceError: the service cannot be reached, or has not made one for a minute.
+        """
+        due, total, since = self.vectors_due, 0, time.monotonic()
+        while due and (limit is None or total < limit):
+            time.sleep(_EMBED_POLL)
+            before, due = due, self.vectors_due
+            if (done := before - due) > 0:
+                total, since = total + done, time.monotonic()
+                if on_progress is not None:
+                    on_progress(done)
+            elif time.monotonic() - since > _EMBED_PATIENCE:
+                raise ServiceError(f"the service has made no vector of {self.name!r} for a minute; its log says why")
+        return total
+
+    aembed = async_twin(embed)
+
+    @property
+    def vectors_due(self) -> int:
+        """The number of documents without a vector yet; only keyword search finds those."""
+        if not self.exists:
+            return 0
+        reply = self._client.status(self.name)
+        with self._service.reading("number of missing vectors"):
+            return number_of(reply.get("vectors_due", 0))
+
+    @contextmanager
+    def writing(self, wait: float = 0.0) -> Iterator[None]:  # noqa: ARG002  (as of `Dataset.writing`)
+        """Does nothing: the service makes each write wait for the others."""
+        yield
+
+    def delete(
+        self, ids: str | Iterable[str] | None = None, *, filters: str | Mapping[str, Any] | Filter | None = None
+    ) -> int:
+        """Delete documents by id, or those that match a filter; unknown ids are ignored.
+
+        Returns:
+            How many there were; 0 with a key for writing only, which does not learn it.
+
+        Raises:
+            InputError: neither ids nor filters are given, or they are invalid.
+        """
+        if ids is None and not filters:
+            raise InputError("give ids or filters of the documents to delete; Client.drop deletes a dataset")
+        condition = parse_optional(filters)
+        matching = {} if condition is None else {"filters": sent_filter(condition)}
+        if ids is None:
+            return self._deleted(matching)
+        valid = list(filter(can_be_an_id, check_ids(ids)))
+        if not valid:
+            return 0
+        limits, deleted = run(self._service.limits(Threads())), 0
+        sizes = [len(as_json(id_)) + 2 for id_ in valid]
+        room = limits["max_body_bytes"] - len(as_json(matching)) - 100
+        for start, end in parts(limits["max_documents"], (sizes, room)):
+            deleted += self._deleted({"ids": valid[start:end], **matching})
+        return deleted
+
+    def _deleted(self, body: Mapping[str, Any]) -> int:
+        try:
+            return self._service.call(endpoints.DELETE, self.name, body=body, seconds=self._quiet)
+        except UnknownNameError:
+            if self._exists:
+                raise
+            return 0
+
+    adelete = async_twin(delete)
+
+    def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
+        """Change the metadata of documents; their texts and vectors stay, and only a new title is embedded.
+
+        Some thousand documents go in one request; each changes all of its documents or none.
+
+        Args:
+            metadata: by id, the values to set; None removes a key.
+            replace: whether to remove all other metadata of these documents.
+
+        Raises:
+            InputError: an id is unknown, or the metadata cannot be stored.
+            LockedError: another process is writing to the dataset.
+        """
+        from pointsman.store.prepared import metadata_of, prepare
+
+        changes = [prepare(change) for change in check_changes(metadata)]  # checked as a dataset checks them
+        if changes and not self.exists:
+            raise InputError(f"there is no document {changes[0].document.id!r:.80}")
+        limits, result = run(self._service.limits(Threads())), AddResult()
+        items = [(change.document.id, metadata_of(change.metadata)) for change in changes]
+        sizes = [len(as_json({id_: values})) for id_, values in items]
+        for start, end in parts(limits["max_documents"], (sizes, limits["max_body_bytes"] - 100)):
+            body = {"metadata": dict(items[start:end]), "replace": replace}
+            result += self._service.call(endpoints.SET_METADATA, self.name, body=body, seconds=self._quiet)
+        return result
+
+    aset_metadata = async_twin(set_metadata)
+
+    def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
+        """Return the document with this id; None if there is none."""
+        if not can_be_an_id(check_id(id)) or not self.exists:
+            return None
+        try:
+            return self._service.call(endpoints.DOCUMENT, self.name, parameters={"id": id})
+        except UnknownNameError as error:
+            if error.kind != "document":
+                raise
+            return None
+
+    aget = async_twin(get)
+
+    def get_many(self, ids: Sequence[str]) -> list[Document | None]:
+        """Return the documents with these ids in order, None for unknown ids; one request each."""
+        return [self.get(id_) for id_ in ids]
+
+    aget_many = async_twin(get_many)
+
+    def text(
+        self,
+        source: str,
+        *,
+        hash: str | None = None,  # noqa: A002  (the citation's word)
+        start: int = 0,
+        end: int | None = None,
+    ) -> SourceText:
+        """Return the text that citations point into; see `Dataset.text`. A long text takes several requests.
+
+        Raises:
+            UnknownNameError: no document of this source, or of this source with this hash, is stored.
+            InputError: an offset is out of range.
+            ServiceError: the service cannot be reached, or the key does not allow it.
+        """
+        if not storable(check_id(source, "a source")) or not storable(hash or ""):
+            raise UnknownNameError("source", source)
+        parameters = {"source": source, "hash": hash, "start": start, "end": end}
+        first = self._part(parameters)
+        parts, last = [first.text], first
+        while last.text and last.end < (last.length if end is None else min(end, last.length)):
+            last = self._part({**parameters, "hash": first.hash, "start": last.end})
+            parts.append(last.text)
+        return replace(first, text="".join(parts))
+
+    atext = async_twin(text)
+
+    def _part(self, parameters: Mapping[str, Any]) -> SourceText:
+        """Return as much of a text as one response carries."""
+        query = {name: value for name, value in parameters.items() if value is not None}
+        return self._service.call(endpoints.TEXT, self.name, parameters=query)
+
+    def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
+        """Return the number of documents, or of those that match."""
+        if not self.exists:
+            return 0
+        return self._service.call(endpoints.COUNT, self.name, parameters=matching(filters))
+
+    acount = async_twin(count)
+
+    def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
+        """Return all ids, or those of documents that have this ``source``, that match, or both."""
+        ids: list[str] = []
+        wanted = {} if source is None else {"source": check_id(source, "a source")}
+        following: int | None = 0 if storable(source or "") and self.exists else None
+        while following is not None:
+            parameters = {"after": following, **wanted, **matching(filters)}
+            more, ahead = self._service.call(endpoints.IDS, self.name, parameters=parameters)
+            ids += more
+            following = self._following(ahead, following)
+        return ids
+
+    aids = async_twin(ids)
+
+    def page(
+        self, after: int = 0, limit: int = 100, *, filters: str | Mapping[str, Any] | Filter | None = None
+    ) -> tuple[list[Document], int | None]:
+        """Return up to ``limit`` documents in order of first arrival, and where the next page begins (None at the end).
+
+        Args:
+            after: the value returned with the previous page; 0 for the first.
+            limit: at least 1.
+            filters: which documents to include.
+
+        Raises:
+            InputError: a number is out of range.
+            ServiceError: for example, so many documents exceed the size limit of a response.
+        """
+        check_page(after, limit)
+        documents: list[Document] = []
+        following: int | None = after if self.exists else None
+        while following is not None and len(documents) < limit:
+            most = min(limit - len(documents), _MOST_OF_A_PAGE)
+            parameters = {"after": following, "limit": most, **matching(filters)}
+            more, ahead = self._service.call(endpoints.PAGE, self.name, parameters=parameters)
+            documents += more
+            following = self._following(ahead, following)
+        return documents, following
+
+    apage = async_twin(page)
+
+    def __iter__(self) -> Iterator[Document]:
+        after, limit = 0, _PAGE
+        while True:
+            try:
+                documents, following = self.page(after, limit)
+            except TooLargeError:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 8)
+                continue
+            yield from documents
+            if following is None:
+                return
+            after = following
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return True  # an empty dataset is a dataset
+
+    def __contains__(self, id_: object) -> bool:
+        return isinstance(id_, str) and self.get(id_) is not None
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def search(
+        self, query: str | Query, k: int = 5, *, trace: TraceDetail = "stages", **options: Unpack[SearchOptions]
+    ) -> RetrievalContext:
+        """Search only this dataset; options and result are those of `Client.search`."""
+        return self._client.search(query, k, trace=trace, **of_one_dataset(options), datasets=self.name)
+
+    async def asearch(
+        self, query: str | Query, k: int = 5, *, trace: TraceDetail = "stages", **options: Unpack[SearchOptions]
+    ) -> RetrievalContext:
+        """Async version of `search`."""
+        return await self._client.asearch(query, k, trace=trace, **of_one_dataset(options), datasets=self.name)
+
+    def search_vector(
+        self, vector: Any, k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
+    ) -> list[Hit]:
+        """Return the documents with the nearest vectors; see `Dataset.search_vector`.
+
+        Args:
+            vector: shape ``(dimensions,)``, from the dataset's embedder, of any norm.
+            k: maximum number of hits.
+            filters: which documents to include.
+
+        Raises:
+            InputError: the vector, ``k`` or a filter is invalid.
+        """
+        condition = parse_optional(filters)
+        try:
+            numbers = [float(number) for number in vector]
+        except (TypeError, ValueError) as error:
+            raise InputError(f"a vector is a list of numbers: {error}") from error
+        wanted = None if condition is None else sent_filter(condition)
+        body = {"vector": numbers, "k": check_top_k(k), "filters": wanted}
+        return self._service.call(endpoints.NEAREST, self.name, body=body)
+
+    asearch_vector = async_twin(search_vector)
+
+    def search_many(
+        self,
+        queries: Sequence[str | Query],
+        k: int = 5,
+        *,
+        trace: TraceDetail = "stages",
+        **options: Unpack[SearchOptions],
+    ) -> list[RetrievalContext]:
+        """Answer many questions in batches; return one context each, in order."""
+        return self._client.search_many(queries, k, trace=trace, **of_one_dataset(options), datasets=self.name)
+
+    async def asearch_many(
+        self,
+        queries: Sequence[str | Query],
+        k: int = 5,
+        *,
+        trace: TraceDetail = "stages",
+        **options: Unpack[SearchOptions],
+    ) -> list[RetrievalContext]:
+        """Async version of `search_many`."""
+        return await self._client.asearch_many(queries, k, trace=trace, **of_one_dataset(options), datasets=self.name)
+
+    # ── maintenance ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def describe(self, description: str) -> None:
+        """Change the description; for a dataset that does not exist yet, it is kept until creation."""
+        if self.exists:
+            self._create({"name": self.name, "description": description})
+        self.description = self._new["description"] = description
+
+    adescribe = async_twin(describe)
+
+    def make(self) -> None:
+        """Create the dataset unless it exists."""
+        if not self._exists:
+            about = self._create({"name": self.name, **self._new})
+            self.description, self.indexing_technique = about["description"], about["indexing_technique"]
+            self._exists = True
+
+    amake = async_twin(make)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the dataset exists; asks the service until the answer is yes."""
+        if not self._exists:
+            self._exists = self.name in self._client.names()
+        return self._exists
+
+    def verify(self) -> Verification:
+        """Compare the three stores."""
+        return self._service.call(endpoints.VERIFY, self.name, seconds=self._quiet)
+
+    averify = async_twin(verify)
+
+    def close(self) -> None:
+        """Do nothing: the connections belong to the client."""
+
+    aclose = async_twin(close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _quiet(self) -> float:
+        """Return the seconds that a write may stay silent: the service itself waits for other writers."""
+        return self._service.timeout + _LOCK_SECONDS
+
+    def _create(self, about: Mapping[str, Any]) -> dict[str, Any]:
+        """Create the dataset, or change its description; return its status."""
+        return self._service.call(endpoints.CREATE, body=about)
+
+    def _following(self, ahead: int | None, after: int) -> int | None:
+        """Return where the next page begins; it must lie ahead, else paging would never end."""
+        with self._service.reading("page"):
+            if ahead is not None and ahead <= after:
+                raise ValueError(f"the next page begins after {ahead!r:.80}, this one after {after}")
+        return ahead

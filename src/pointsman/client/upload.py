@@ -1,0 +1,158 @@
+"""Sends documents in lines, a window of limited size at a time, until all are acknowledged."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from pointsman.client.connections import LINES, Failure, Reply, Request
+from pointsman.client.encoding import number_of, path_of_dataset
+from pointsman.client.service import problem_document, reply_of
+from pointsman.types import AddResult, Document
+
+if TYPE_CHECKING:
+    from pointsman.client.service import Service
+    from pointsman.types import Documents
+
+_WINDOW, _WINDOW_BYTES, _WINDOW_SECONDS = 1024, 2**20, 1.0
+"""Most documents, bytes and seconds of one `add` request: small enough to hold in memory and resend, and to pass on
+documents of a slow source as they arrive."""
+
+
+def _of_line(ending: Reply | Failure, lines: Sequence[Line]) -> Reply | Failure:
+    """Return the problem with the document's id in place of a line number, which only this module knows."""
+    document = None if isinstance(ending, Failure) else problem_document(ending)
+    if document is None or isinstance(ending, Failure):
+        return ending
+    line = document.get("line")
+    if not isinstance(line, int) or not 0 < line <= len(lines):
+        return ending
+    detail = str(document.get("detail")).removeprefix(f"line {line}: ").removeprefix(f"line {line} ")
+    problem = {**document, "detail": f"document {lines[line - 1].id!r:.80}: {detail}"}
+    return replace(ending, content=json.dumps(problem).encode())
+
+
+_CUT_OFF: Final = Failure("broken", "the answer ended before all documents were acknowledged", broken=True)
+
+
+def _went_wrong(ending: Reply | Failure) -> bool:
+    """Whether a response in lines ended with an error."""
+    return isinstance(ending, Failure) or ending.status != 200
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A document, encoded as one line."""
+
+    id: str
+    content: bytes
+
+
+@dataclass(slots=True)
+class Progress:
+    """Progress of an `add`; ``told`` is called after every step."""
+
+    told: Callable[[int], None]
+    done: int = 0
+    result: AddResult = field(default_factory=AddResult)
+
+    def take(self, more: int, result: AddResult) -> None:
+        """Count newly acknowledged documents and keep the result so far."""
+        self.done, self.result = self.done + more, result
+        if more:
+            self.told(more)
+
+    def __str__(self) -> str:
+        result = self.result
+        return (
+            f"the first {self.done:,} documents are stored ({result.added:,} added, {result.updated:,} updated, "
+            f"{result.unchanged:,} unchanged), and may be sent again"
+        )
+
+
+def windows(documents: Documents) -> Iterator[list[Line]]:
+    """Yield documents as lines, in batches of limited size."""
+    window: list[Line] = []
+    size, began = 0, time.monotonic()
+    for document in Document.each(documents):
+        window.append(_line_of(document))
+        size += len(window[-1].content)
+        if len(window) >= _WINDOW or size >= _WINDOW_BYTES or time.monotonic() - began > _WINDOW_SECONDS:
+            yield window
+            window, size, began = [], 0, time.monotonic()
+    if window:
+        yield window
+
+
+def _line_of(document: Document) -> Line:
+    """Check a document as a dataset does, so that an invalid one is refused before anything is sent.
+
+    Raises:
+        InputError: it is invalid.
+    """
+    from pointsman.store.prepared import prepare
+
+    prepared = prepare(document)
+    id_, text = (json.dumps(value, ensure_ascii=False) for value in (prepared.document.id, prepared.document.text))
+    return Line(document.id, f'{{"id":{id_},"text":{text},"metadata":{prepared.metadata}}}\n'.encode())
+
+
+def send(service: Service, dataset: str, window: list[Line], progress: Progress, *, later: bool, quiet: float) -> None:
+    """Send documents until all are acknowledged.
+
+    Args:
+        service: where they go.
+        dataset: the name of their dataset.
+        window: the documents.
+        progress: is told what has been acknowledged.
+        later: whether the service embeds them later.
+        quiet: seconds that the service may stay silent.
+
+    Raises:
+        PointsmanError: the service reports an error, or a retry does not help.
+    """
+    path = f"/api/datasets/{path_of_dataset(dataset)}/documents" + ("?embed=later" if later else "")
+    remaining, attempt = window, 0
+    while True:
+        request = Request("POST", path, b"".join(line.content for line in remaining), LINES)
+        count, ending = _send_once(service, request, len(remaining), progress, quiet)
+        if ending is None:
+            return
+        ending, remaining = _of_line(ending, remaining), remaining[count:]
+        attempt = 0 if count else attempt
+        pause = service.pause(ending, request, attempt, time.monotonic() + quiet)
+        if pause is None:
+            raise service.error(ending)
+        time.sleep(pause)
+        attempt += 1
+
+
+def _send_once(
+    service: Service, request: Request, count: int, progress: Progress, quiet: float
+) -> tuple[int, Reply | Failure | None]:
+    """Send ``count`` documents; return how many are acknowledged, and what stopped the others (None if nothing)."""
+    count_done, before, finished = 0, progress.result, False
+    ending: Reply | Failure = _CUT_OFF
+    with closing(service.link.lines(request, quiet)) as answer:
+        for place, part in enumerate(answer):
+            if not isinstance(part, bytes):
+                ending = part if ending is _CUT_OFF and _went_wrong(part) else ending
+                continue
+            with service.reading("report of documents added"):
+                report = json.loads(part)
+                now = number_of(report["done"])
+                counts = [report[name] for name in ("added", "updated", "unchanged")]
+                hidden = counts == [None, None, None]  # the key is for writing only
+                result = AddResult(updated=now) if hidden else AddResult(*map(number_of, counts))
+                finished, problem = report.get("finished") is True, report.get("problem")
+                if not count_done <= now <= count or (finished and now < count) or place > count:
+                    raise ValueError(f"{now} of {count} documents are reported after {count_done}")
+                ending = ending if problem is None else reply_of(problem)
+            progress.take(now - count_done, before + result)
+            count_done = now
+    all_of_them = count_done == count and isinstance(ending, Failure)  # only the end of the response is lost
+    return count_done, None if finished or all_of_them else ending
