@@ -243,3 +243,16 @@ def test_compression_does_not_ask_a_failing_model_about_every_hit() -> None:
     assert len(hits) == 8
     assert any("down" in note for note in hits.degraded)
     assert 3 <= len(llm.calls) <= 6  # three failures, and the calls that ran beside them; not one for each of 24 hits
+
+
+# ── rerankers ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_request_to_rerank_without_a_reranker_is_answered_with_the_remedy_once(harbour: Dataset) -> None:
+    service = EnhancedRetrievalService({}, harbour)
+    answer = service.search_sync(QUESTION, 5, use_rerank=True).context
+    assert not answer.reranked
+    [note] = answer.degraded
+    assert "set reranker to onnx:DIRECTORY" in note
+    assert str(answer.to_dict()).count("set reranker to") == 1
+    assert service.search_sync(QUESTION, 5).degraded == ()  # nobody asked for it

@@ -470,6 +470,8 @@ class Engine:
             offline = CalibratedReranker(spread=lambda: _shared_spread(sources))
             recipe = replace(recipe, refiners=(offline, *recipe.refiners))
             return recipe.deciding("rerank", offline.name, by, "the calibrated sum of both raw scores")
+        if request.rerank is True:
+            recipe = replace(recipe, notes=(*recipe.notes, _NO_RERANKER))
         return recipe.deciding("rerank", "none", by, _nothing_to_rerank(strategy, recipe))
 
     def _adopting(self, recipe: Recipe, strategy: str, request: SearchRequest) -> Recipe:
@@ -604,6 +606,10 @@ _BATCH_CHARS: Final = 4_000
 _KEPT: Final = 64
 """The maximum number of cached strategies and recipes; the oldest are evicted."""
 
+_NO_RERANKER: Final = (
+    "rerank: no reranker is configured, so nothing was reranked; set reranker to onnx:DIRECTORY (a cross-encoder) or "
+    "to the address of a rerank API"
+)
 _REMEDY: Final = "run pointsman tune or pointsman calibrate"
 _UNMEASURED: Final = f"the reranker of the settings was not measured here; {_REMEDY}"
 
