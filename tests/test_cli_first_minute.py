@@ -87,6 +87,11 @@ def test_deleting_what_is_not_there_is_exit_code_1(folder: Path) -> None:
     assert json.loads(done.stdout)["missing"] == ["nosuch"]
 
 
+def test_an_empty_workspace_says_how_to_index(tmp_path: Path) -> None:
+    (tmp_path / ".pointsman" / "datasets").mkdir(parents=True)
+    assert b"start with: pointsman index PATH" in run(tmp_path, "search", "anything").stdout
+
+
 @pytest.mark.parametrize("command", [[], ["search"], ["keys"], ["keys", "create"]])
 def test_short_help(folder: Path, command: list[str]) -> None:
     assert run(folder, *command, "-h").stdout.startswith(b"Usage: ")

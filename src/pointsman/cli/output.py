@@ -238,7 +238,9 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
             style="dim",
             markup=False,
         )
-    if context.refused is not None:
+    if not (context.hits or context.plan.datasets):
+        out.print("Nothing is indexed here; start with: pointsman index PATH --dataset NAME", markup=False)
+    elif context.refused is not None:
         _print_refusal(out, context, explain=explain)
     elif not context.hits:
         out.print("No results.", style="yellow")

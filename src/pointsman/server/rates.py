@@ -52,7 +52,7 @@ class RateLimit:
         if wait:
             raise Problem(
                 "too-many-requests",
-                "too many requests in a minute; try again later",
+                "too many requests in a minute; try again later, or serve with --limit requests_per_minute=NUMBER",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
 
@@ -190,4 +190,8 @@ class Gate:
 
 
 def _busy() -> Problem:
-    return Problem("too-many-requests", "too many searches at once; try again", headers={"Retry-After": "1"})
+    return Problem(
+        "too-many-requests",
+        "too many searches at once; try again, or serve with --limit concurrency=NUMBER",
+        headers={"Retry-After": "1"},
+    )
