@@ -244,7 +244,7 @@ class SearchForm {
     const field = (input, name) => h("div.field", {}, h("label", { for: input.id }, () => t(name)), input);
     this.#strategy.addEventListener("change", () => this.#fits());
     this.#refuse.checked = true;
-    this.more = h("details.options", {},
+    this.more = h("details.options", { on: { toggle: () => this.more.open && this.#loadStrategies() } },
       h("summary", {}, () => t("ask.options"), this.#set),
       h("div.fields", {}, field(this.#strategy, "ask.strategy"), field(this.#k, "ask.k"), field(this.#filter, "ask.filter"), field(this.#effort, "ask.effort"),
         field(this.#rerank, "ask.rerank"),
@@ -258,13 +258,18 @@ class SearchForm {
     this.load();
   }
 
-  /** Loads datasets and strategies. */
+  /** Loads the datasets, and the strategies if they are shown. */
   load() {
     filled(this.#chips, async () => {
       const found = await datasets();
       if (!found.length) return h("span.muted", {}, () => t("ask.no_datasets"));
       return found.map(({ name }) => this.#chip(name));
     }, { brief: true });
+    if (this.more.open) this.#loadStrategies();
+  }
+
+  /** Loads the strategies: when the options are opened, so that nothing stands before a question that was linked to. */
+  #loadStrategies() {
     strategies().then((found) => {
       this.#strategies = found;
       this.#describe();

@@ -186,4 +186,6 @@ addEventListener("keydown", pressed);
 await show();
 if (here().view !== "compare" && !here().params.has("q") && !matchMedia("(pointer: coarse)").matches)
   views.get("ask")?.focusQuery(); // at the start there is nothing else to do; a touch screen would show its keyboard
-for (const load of Object.values(VIEWS)) load().catch(() => {}); // while the network is up; shown views report errors
+setTimeout(() => { // after the first answer, while the network is up; shown views report errors
+  for (const load of Object.values(VIEWS)) load().catch(() => {});
+}, 2000);
