@@ -361,7 +361,7 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
         "retriever",
         "save",
     }
-    local |= {"retrying", "source", "store", "writing"}
+    local |= {"cosine_spread", "retrying", "source", "store", "writing"}
     # What reads this machine's files, opens databases with its own passwords, or hands vectors about.
     local |= {
         "attach",

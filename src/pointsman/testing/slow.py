@@ -6,21 +6,39 @@ import threading
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pointsman.store.base import BaseStore, Capability, Lists, Look, MetadataResult, Page, Statistics, StoreInfo
+from pointsman.store.base import BaseStore, Capability, Lists, Look, Statistics, StoreInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from pointsman.filters import Filter
-    from pointsman.store.base import Scores, Store
-    from pointsman.types import AddResult, Document, Metadata
+    from pointsman.store.base import Store
 
 T = TypeVar("T")
+
+
+def _far_away(name: str) -> Any:
+    """Return a method that calls the one of this name of the wrapped store, which takes a round trip."""
+
+    @wraps(getattr(BaseStore, name), updated=())  # the method is not abstract
+    def method(self: SlowStore, *args: Any, **options: Any) -> Any:
+        return self._far(name, lambda: getattr(self.store, name)(*args, **options))
+
+    return method
+
+
+def _changing(name: str) -> Any:
+    """Return such a method for one that changes the store, and so its statistics."""
+    call = _far_away(name)
+
+    @wraps(call)
+    def method(self: SlowStore, *args: Any, **options: Any) -> Any:
+        self._known = None
+        return call(self, *args, **options)
+
+    return method
 
 
 class SlowStore(BaseStore):
@@ -91,79 +109,10 @@ class SlowStore(BaseStore):
             for answer in answers
         ]
 
-    def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
-        """See `Store`."""
-        return self._far("score", lambda: self.store.score(looks, keys))
-
-    def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
-        """See `Store`."""
-        return self._far("fetch", lambda: self.store.fetch(keys))
-
-    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
-        """See `Store`."""
-        return self._far("keys", lambda: self.store.keys(ids))
-
-    def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """See `Store`."""
-        return self._far("get", lambda: self.store.get(ids))
-
-    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
-        """See `Store`."""
-        return self._far("page", lambda: self.store.page(after, limit, filters))
-
-    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
-        """See `Store`."""
-        return self._far("ids", lambda: self.store.ids(source=source, filters=filters))
-
-    def count(self, filters: Filter | None = None) -> int:
-        """See `Store`."""
-        return self._far("count", lambda: self.store.count(filters))
-
-    def write(
-        self,
-        documents: Sequence[Document],
-        vectors: NDArray[np.float32] | None = None,
-        embedder: str | None = None,
-        *,
-        stored_only: bool = False,
-    ) -> AddResult:
-        """See `Store`."""
-        self._known = None
-        options = {"stored_only": True} if stored_only else {}
-        return self._far("write", lambda: self.store.write(documents, vectors, embedder, **options))
-
-    def set_metadata(
-        self,
-        changes: Mapping[str, Metadata],
-        vectors: Mapping[str, NDArray[np.float32]] | None = None,
-        embedder: str | None = None,
-        *,
-        replace: bool = False,
-    ) -> MetadataResult:
-        """See `Store`."""
-        self._known = None
-        return self._far("set_metadata", lambda: self.store.set_metadata(changes, vectors, embedder, replace=replace))
-
-    def bare(self, limit: int) -> list[Document]:
-        """See `Store`."""
-        return self._far("bare", lambda: self.store.bare(limit))
-
-    def unchanged(self, documents: Sequence[Document]) -> list[bool]:
-        """See `Store`."""
-        return self._far("unchanged", lambda: self.store.unchanged(documents))
-
-    def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
-        """See `Store`."""
-        self._known = None
-        return self._far("delete", lambda: self.store.delete(ids, filters))
-
-    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
-        """See `Store`."""
-        return self._far("vectors", lambda: self.store.vectors(keys, sample=sample))
-
-    def frequencies(self, words: Sequence[str]) -> list[int]:
-        """See `Store`."""
-        return self._far("frequencies", lambda: self.store.frequencies(words))
+    fetch, score, keys, get = map(_far_away, ("fetch", "score", "keys", "get"))
+    page, ids, count, bare = map(_far_away, ("page", "ids", "count", "bare"))
+    unchanged, vectors, frequencies, drop = map(_far_away, ("unchanged", "vectors", "frequencies", "drop"))
+    write, set_metadata, delete, annotate = map(_changing, ("write", "set_metadata", "delete", "annotate"))
 
     def statistics(self) -> Statistics:
         """See `Store`; cached for a second."""
@@ -171,15 +120,6 @@ class SlowStore(BaseStore):
         if cached is None or time.monotonic() - cached[0] > 1:
             self._known = cached = (time.monotonic(), self._far("statistics", self.store.statistics))
         return cached[1]
-
-    def annotate(self, **notes: str) -> None:
-        """See `Store`."""
-        self._known = None
-        self._far("annotate", lambda: self.store.annotate(**notes))
-
-    def drop(self) -> None:
-        """See `Store`."""
-        self._far("drop", self.store.drop)
 
     def close(self) -> None:
         """See `Store`."""
