@@ -95,15 +95,15 @@ def answering(what: str, *tolerated: type[Exception]) -> Iterator[None]:
         raise AssertionError(f"{what} raised {type(error).__name__}: {error!s:.300}") from error
 
 
-def refused(what: str, call: Callable[[], object]) -> None:
-    """Check that the call raises an `InputError`."""
+def refused(what: str, call: Callable[[], object], kind: type[PointsmanError] = InputError) -> None:
+    """Check that the call raises an `InputError`, or another error of this kind."""
     try:
         answer = call()
-    except InputError:
+    except kind:
         return
     except Exception as error:
-        raise AssertionError(f"{what} raised {type(error).__name__}, not an InputError: {error!s:.300}") from error
-    raise AssertionError(f"{what} gave {answer!r:.200}; it is refused with an InputError that names what is wrong")
+        raise AssertionError(f"{what} raised {type(error).__name__}, not {kind.__name__}: {error!s:.300}") from error
+    raise AssertionError(f"{what} gave {answer!r:.200}; it is refused with {kind.__name__}, which names what is wrong")
 
 
 def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
