@@ -177,7 +177,10 @@ def _begin(target: Backend, about: DatasetRecord) -> tuple[Store, _CopyState]:
             raise InputError(
                 f"dataset {name!r} at {target.url} is the one to be copied, or a copy of its files; name another place"
             )
-        copied = None if record is None else _CopyState(name, **json.loads(record.value))
+        try:
+            copied = None if record is None else _CopyState(name, **json.loads(record.value))
+        except (ValueError, TypeError, RecursionError):  # it is damaged: nothing is known of an earlier copy
+            copied = None
         if copied is not None and (copied.source, copied.target) == (about.identity, other.info.identity):
             return other, copied
         if copied is not None or other.count():

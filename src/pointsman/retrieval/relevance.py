@@ -184,7 +184,7 @@ class Background:
         try:
             values = json.loads(text)
             return cls(**{**values, "direction": tuple(values["direction"])})
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(f"this is not the background of a dataset: {error}") from None
 
 

@@ -385,7 +385,7 @@ def _state_of(stamp: _Stamp, data: bytes, where: str) -> _KeyState:
         return _KeyState(stamp, _parsed(data))
     except FormatVersionError as error:
         return _KeyState(stamp, {}, partial(FormatVersionError, f"{where} {error}"))
-    except (ValueError, TypeError, KeyError, RecursionError, InputError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError, InputError) as error:
         message = f"{where} is damaged ({type(error).__name__}: {error}); all requests are refused"
         return _KeyState(stamp, {}, partial(CorruptStoreError, f"{message}; restore it from a backup"))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -71,6 +72,26 @@ class DatasetRecord:
     indexing_technique: str
     identity: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def settings_of(name: str, text: str) -> dict[str, Any]:
+    """Read the settings of a dataset from a catalogue.
+
+    Raises:
+        CorruptStoreError: they are no JSON object, or a constant of BM25 is no finite number.
+    """
+    try:
+        settings = json.loads(text)
+        if not isinstance(settings, dict):
+            raise TypeError(f"they are a JSON object, not {type(settings).__name__}")
+        for constant in ("bm25_k1", "bm25_b"):
+            if not math.isfinite(float(settings.get(constant, 0))):
+                raise ValueError(f"{constant} is {settings[constant]!r:.40}")
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+        raise CorruptStoreError(
+            f"the settings of dataset {name!r:.80} are damaged ({error!s:.200}); restore them from a backup"
+        ) from error
+    return settings
 
 
 @dataclass(frozen=True, slots=True)

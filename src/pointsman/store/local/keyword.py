@@ -52,6 +52,7 @@ from pointsman.store.local.files import (
     room,
     store_error,
 )
+from pointsman.store.prepared import UNREADABLE
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
@@ -640,8 +641,20 @@ def _damaged_files(directory: Path) -> list[Path]:
 
 
 def _segments(directory: Path) -> list[Any]:
-    segments: list[Any] = json.loads((directory / "meta.json").read_bytes())["segments"]
-    return segments
+    """Return the live segments.
+
+    Raises:
+        ValueError: the list of segments is damaged.
+        OSError: it cannot be read.
+    """
+    try:
+        segments = json.loads((directory / "meta.json").read_bytes())["segments"]
+        for segment in segments:
+            if not isinstance(segment["segment_id"], str) or not isinstance(segment["deletes"], dict | None):
+                raise TypeError(f"a segment is {segment!r:.80}")
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"meta.json is no list of segments: {type(error).__name__}: {error!s:.200}") from error
+    return list(segments)
 
 
 def _signature(directory: Path) -> str:
@@ -691,7 +704,7 @@ def _noted_checksums(directory: Path) -> dict[str, int]:
         return {str(name): int(crc) for name, crc in checksums.items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, *UNREADABLE) as error:
         log.info("%s cannot be read (%s) and is not used", directory / _CHECKSUMS, error)
         return {}
 
@@ -711,7 +724,7 @@ def _crc(content: bytes) -> int:
         return -1
     try:
         return int(json.loads(content[-8 - length : -8])["crc"])
-    except (ValueError, KeyError, TypeError):
+    except (*UNREADABLE, KeyError):
         return -1
 
 

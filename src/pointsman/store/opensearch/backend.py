@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import ConflictError, InputError, StoreError, UnknownNameError
-from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record
+from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, settings_of
 from pointsman.store.opensearch.cluster import Address, Cluster
 from pointsman.store.opensearch.queries import (
     ANALYSIS,
@@ -265,7 +265,11 @@ def _version(answer: Mapping[str, Any]) -> str:
 
 def _dataset(source: Mapping[str, Any]) -> DatasetRecord:
     return DatasetRecord(
-        source["name"], source["description"], source["technique"], source["identity"], json.loads(source["settings"])
+        source["name"],
+        source["description"],
+        source["technique"],
+        source["identity"],
+        settings_of(source["name"], source["settings"]),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 import time
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import numpy as np
 from pointsman._batched import batched
 from pointsman.errors import ConflictError, FormatVersionError, InputError, StoreError
 from pointsman.models.base import mixed_embedders
+from pointsman.store.backend import settings_of
 from pointsman.store.base import (
     NEAR,
     WORDS,
@@ -136,7 +136,7 @@ class OpenSearchStore(BaseStore):
         self._embedder: str | None = about.get("embedder")
         self._dimensions: int | None = about.get("dimensions")
         self._statistics: tuple[float, Statistics] | None = None
-        self._constants = constants(json.loads(about["settings"]))
+        self._constants = constants(settings_of(about["name"], about["settings"]))
         self._mean_length: tuple[float, float] | None = None  # when it was measured
         self._bulk = threading.local()
         if about["analyzer"] != DERIVED:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from pointsman._places import unquoted
 from pointsman.errors import InputError, StoreError, UnknownNameError
-from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, check_version
+from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, check_version, settings_of
 from pointsman.store.postgres.connections import Connections
 from pointsman.store.postgres.statements import DERIVED, FORMAT, Tables, escaped, unescaped
 from pointsman.store.postgres.store import About, PostgresStore
@@ -65,7 +65,7 @@ class PostgresBackend(BaseBackend):
         sql = f'select name, description, technique, identity::text, settings::text from "{self.schema}".dataset'
         rows = self._rows(f"{sql} order by name")
         return [
-            DatasetRecord(name, unescaped(description), technique, identity, json.loads(settings))
+            DatasetRecord(name, unescaped(description), technique, identity, settings_of(name, settings))
             for name, description, technique, identity, settings in rows
         ]
 
