@@ -27,7 +27,21 @@ VALUES = (
     *("1e999", "-1e999", "NaN", "1" + "0" * 5000, "1" + "0" * 4000, "null", "true", '"text"', "[]", "{}", "[[]]"),
     *('["a", 1, null]', '{"": null}', '{"x": {"y": []}}', "", "\x00", "\ufeff{}", '"\\ud800"'),
 )
-MEMBERS: tuple[Any, ...] = (None, True, -1, 10**400, float("inf"), float("nan"), "text", "\ud800", [], [[]], [None] * 3, {}, {"x": []})
+MEMBERS: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    10**400,
+    float("inf"),
+    float("nan"),
+    "text",
+    "\ud800",
+    [],
+    [[]],
+    [None] * 3,
+    {},
+    {"x": []},
+)
 
 
 def variants(sound: str | None) -> list[str]:
