@@ -657,7 +657,7 @@ def test_a_hit_leads_to_its_place_in_the_source_and_can_be_linked_to(
     with watching(browser, base) as page:
         asked(page, f"{base}#ask?q=red+signal+stops+every+train&n=0&k=3")
         hit = page.locator(".hit", has_text="A red signal stops").first
-        assert re.search(r"guide\.md, line \d+", hit.locator(".source").inner_text())
+        assert re.search(r"guide\.md, lines? \d+", hit.locator(".source").inner_text())
         hit.locator("[data-hit]").first.click()
         hit.locator(".around > summary").click()
         mark = hit.locator(".around mark")
