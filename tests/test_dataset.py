@@ -84,14 +84,16 @@ def test_an_id_given_twice_counts_once_the_last_time(dataset: Dataset) -> None:
 
 
 def test_the_title_is_searched_too(dataset: Dataset) -> None:
-    dataset.add([Document("a", "text", {"title": "Zebra crossing"}), Document("b", "text", {"title": 7})])
+    dataset.add([Document("a", "text", {"title": "Zebra crossing"}), Document("b", "text")])
+    with pytest.raises(InputError, match="the metadata 'title' is a text, not 7"):
+        dataset.add(Document("c", "text", {"title": 7}))
     assert [hit.id for hit in dataset.retriever("bm25").retrieve("zebra")] == ["a"]
 
 
 def test_ids_by_source(dataset: Dataset) -> None:
-    dataset.add([Document("a", "x", {"source": "f'1\""}), Document("b", "x", {"source": 1}), Document("c", "x")])
+    dataset.add([Document("a", "x", {"source": "f'1\""}), Document("b", "x", {"source": "1"}), Document("c", "x")])
     assert dataset.ids(source="f'1\"") == ["a"]
-    assert dataset.ids(source="1") == []
+    assert dataset.ids(source="1") == ["b"]
 
 
 @pytest.mark.parametrize("technique", ["keyword", "vector", "hybrid"])

@@ -73,6 +73,13 @@ def test_python_examples_run_in_the_folder_of_those_before(page: Path, reader_fo
         assert done.returncode == 0, f"example {number} of {page.name}:\n{done.stderr}"
 
 
+def test_the_first_program_of_the_readme_prints_what_is_shown_there(tmp_path: Path) -> None:
+    page = ROOT / "README.md"
+    command = [sys.executable, "-c", blocks(page, "python")[0]]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (blocks(page, "text")[0], 0), done.stderr
+
+
 @pytest.mark.parametrize("page", pages_with("console"), ids=lambda page: page.name)
 def test_console_examples_run(page: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")

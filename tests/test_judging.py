@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman import Document, InputError, RetrievalContext, Workspace
+from pointsman import Dataset, Document, InputError, RetrievalContext, Workspace
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.request import SearchRequest
 from pointsman.retrieval import judging
@@ -356,3 +356,23 @@ def test_m1_it_survives_the_wire(workspace: Workspace, text: str) -> None:
         incomplete = {**form, "hits": [{k: v for k, v in hit.items() if k != "relevance"} for hit in form["hits"]]}
         with pytest.raises(InputError, match="relevance"):
             RetrievalContext.from_dict(incomplete)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6])
+def test_a_dataset_of_few_passages_answers_its_own_question_and_refuses_others(count: int) -> None:
+    documents = [
+        Document("hotel", "A night may cost 120 euros at most.", {"title": "Travel › Hotels"}),
+        Document("train", "Book second class.", {"title": "Travel › Trains"}),
+        Document("leave", "Leave is 28 days a year.", {"title": "Leave"}),
+        Document("password", "The password is changed every 90 days.", {"title": "IT › Passwords"}),
+        Document("tea", "Green tea is best brewed below boiling point.", {"title": "Kitchen"}),
+        Document("bill", "Invoices are paid within 30 days.", {"title": "Accounts"}),
+    ]
+    with Dataset("few") as dataset:
+        dataset.add(documents[:count])
+        answer = dataset.search("how much may a hotel cost?")
+        assert answer.hits[0].id == "hotel"
+        assert answer.confidence is not None
+        assert answer.confidence > 0.5
+        for question in ("what is the capital of France?", "who won the world cup?"):
+            assert dataset.search(question).refused is not None
