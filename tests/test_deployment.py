@@ -119,11 +119,12 @@ def test_the_configuration_of_an_agent_is_one() -> None:
 
 
 def test_options_that_the_pages_name_exist() -> None:
-    known = {option for one in walk(typer.main.get_command(app)) for param in one.params for option in param.opts}
+    parameters = [parameter for command in walk(typer.main.get_command(app)) for parameter in command.params]
+    options = {option for parameter in parameters for option in (*parameter.opts, *parameter.secondary_opts)}
     for page in (PAGE, MCP_PAGE):
         named = set(re.findall(r"`(--[a-z-]+)", page))
         assert named
-        assert named <= known
+        assert named <= options
 
 
 def walk(command: Any) -> Iterator[Any]:

@@ -320,7 +320,7 @@ def test_a_strategy_gets_sources_model_and_its_own_settings(search: Search, data
     made = service.strategies["hyde"]
     assert isinstance(made, Hypothetical)
     assert (made.llm, made.temperature, made.model, made.sources) == (llm, 0.5, "m", (dataset,))
-    assert made.asked == [3]  # the refuser looks at the first three
+    assert made.asked == [10]  # the refuser looks at the first ten
     assert service.strategies["hyde"] is made
 
 
@@ -401,7 +401,7 @@ def test_a_reranked_strategy_is_asked_for_what_the_reranker_scores(search: Searc
     assert ids(search(service, "railway switch", 2, "x", False)) == ids(
         dataset.search("railway switch", 2, strategy="vector").hits
     )
-    assert service.strategies["x"].asked == [50, 3]  # type: ignore[attr-defined]
+    assert service.strategies["x"].asked == [50, 10]  # type: ignore[attr-defined]
 
 
 # ── our own strategies ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -47,12 +47,20 @@ class OpenDatasets:
         with self._lock:
             self._by_use[dataset] = None
             self._by_use.move_to_end(dataset)
+        self.close_surplus()
+
+    def close_surplus(self) -> None:
+        """Close the least recently used datasets above the limit, as far as nobody uses them.
+
+        A search holds all of its datasets until it ends, so it is called again then.
+        """
+        with self._lock:
             surplus = len(self._by_use) - self._limit()
-            candidates = [other for other in self._by_use if other is not dataset] if surplus > 0 else []
-        for other in candidates:
+            candidates = list(self._by_use)[:-1] if surplus > 0 else []  # never the one that has just been opened
+        for dataset in candidates:
             if surplus <= 0:
                 return
-            if other.close_unless_used():
+            if dataset.close_unless_used():
                 surplus -= 1
                 with self._lock:
-                    self._by_use.pop(other, None)
+                    self._by_use.pop(dataset, None)

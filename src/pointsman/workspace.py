@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from contextlib import closing, suppress
@@ -11,6 +10,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
+
+import anyio
 
 from pointsman._attempts import Attempts
 from pointsman._forms import form_of
@@ -556,6 +557,8 @@ class Workspace:
             except (ReplacedError, RetrievalError) as error:
                 if not attempts.another(error):
                     raise
+            finally:
+                self._open_datasets.close_surplus()
             self._forget_records()
             sleep(attempts.pause)
 
@@ -568,8 +571,10 @@ class Workspace:
             except (ReplacedError, RetrievalError) as error:
                 if not attempts.another(error):
                     raise
+            finally:
+                self._open_datasets.close_surplus()
             self._forget_records()
-            await asyncio.sleep(attempts.pause)
+            await anyio.sleep(attempts.pause)
 
     def route(
         self, query: str | Query, datasets: str | Sequence[str | Dataset] | None = None, strategy: str = "auto"
