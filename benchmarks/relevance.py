@@ -11,7 +11,6 @@
                  but not these everyday questions
 ``languages``    answers in another language than the question among the first five of several datasets, with and
                  without what `raised_cosines` adds; the former datasets chose its constant, the latter report it
-``peers``        ECE of `bayesian-bm25` (PyPI) beside ours, by words alone (install the extra ``bench``)
 ``cost``         milliseconds of judging alone
 ``fit``          the calibrations out of all collections; with ``--write`` they are put into relevance.json
 
