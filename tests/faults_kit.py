@@ -310,7 +310,7 @@ class Rig:
             transformer=LLMExpander(
                 self.switches.llm("transformer (LLM)", lambda _: {"queries": ["red lamp", "halt"]})
             ),
-            router=LLMRouter(self.switches.llm("router (LLM)", lambda _: "[1, 2]")),
+            router=LLMRouter(self.switches.llm("router (LLM)", lambda _: "[1]")),
             reranker=_Reranker(self.switches),
             refiners=[
                 _Refuser(self.switches),

@@ -444,7 +444,7 @@ def test_while_a_server_is_away_routes_and_lists_hold_the_others(away: Workspace
     assert "orders cannot be read (StoreUnavailableError)" in decision.reason
     with serving(create_app(away)) as address, httpx.Client(base_url=address, timeout=60) as client:
         routed = client.post("/api/route", json={"query": "rail lamp"})
-        assert routed.json()["datasets"]["chosen"] == ["rails", "orders"]
+        assert routed.json()["decision"]["datasets"] == ["rails", "orders"]
         listed = client.get("/v1/vector_stores").json()["data"]
         assert [(one["id"], one["status"]) for one in listed] == [("orders", "in_progress"), ("rails", "completed")]
 

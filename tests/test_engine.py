@@ -369,7 +369,7 @@ class TestCost:
     def search(self, workspace: Workspace, **options: Any) -> None:
         workspace.search("railway switch", 4, **options)
 
-    @pytest.mark.parametrize(("options", "most"), [({}, 34), ({"effort": "fast", "rerank": False}, 33)])
+    @pytest.mark.parametrize(("options", "most"), [({}, 35), ({"effort": "fast", "rerank": False}, 34)])
     def test_files(
         self, workspace: Workspace, options: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -843,7 +843,7 @@ def test_over_http_a_key_sees_its_own_datasets_alone(tmp_path: Path) -> None:
             why = await client.call_tool("explain", {"query": "vault", "id": "secret/vault"})
             assert answer(why)["verdict"].startswith("no dataset that was searched")
             where = answer(await client.call_tool("route", {"query": "vault"}))
-            assert [choice["dataset"] for choice in where["datasets"]] == ["railway"]
+            assert where["decision"]["datasets"] == ["railway"]
 
         async def everything(client: Client) -> None:
             names = [one["name"] for one in answer(await client.call_tool("list_datasets", {}))["datasets"]]

@@ -191,6 +191,14 @@ def requests() -> dict[tuple[str, str], list[Request]]:
     policy = {"chosen": "default"}
     made = {
         ("POST", search): [Request("POST", search, body) for body in bodies()],
+        ("POST", "/api/retrieval/search"): [
+            Request(
+                "POST",
+                "/api/retrieval/search",
+                {name: value for name, value in body.items() if name in {"query", "k", "strategy", "filters"}},
+            )
+            for body in bodies()
+        ],
         ("POST", "/api/stream"): [Request("POST", "/api/stream", body) for body in bodies()],
         ("POST", many): [
             Request(
@@ -456,6 +464,7 @@ def test_scopes(worlds: tuple[World, World]) -> None:
     """Of its own dataset a reader may change nothing, and a writer read nothing."""
     reads = {
         ("POST", "/api/search"), ("POST", "/api/stream"), ("POST", "/api/search_many"),
+        ("POST", "/api/retrieval/search"),
         ("POST", "/api/route"), ("POST", "/api/explain"), ("GET", "/api/datasets"),
         ("GET", "/api/retrieval/recommend_strategy"), ("GET", "/api/strategies"),
         ("GET", "/api/datasets/{name}"), ("GET", "/api/datasets/{name}/documents"),

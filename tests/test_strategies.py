@@ -789,10 +789,12 @@ def test_strategies_nest(dataset: Dataset) -> None:
 
 
 def test_failures_inside_are_seen_outside(dataset: Dataset) -> None:
-    inner = HyDEStrategy(dataset, llm=always(RuntimeError("down")))
-    found = both(DecompositionStrategy(inner), CHAIN)
-    assert found
-    assert any("down" in cause for cause in found.degraded)
+    def failing() -> DecompositionStrategy:
+        return DecompositionStrategy(HyDEStrategy(dataset, llm=always(RuntimeError("down"))))
+
+    for hits in (failing().retrieve(CHAIN), asyncio.run(failing().aretrieve(CHAIN))):
+        assert hits
+        assert any("down" in cause for cause in hits.degraded)
 
 
 def test_everything_failing_is_an_error() -> None:

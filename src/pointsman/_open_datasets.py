@@ -12,19 +12,20 @@ from pointsman._descriptors import descriptor_limit
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
 
+_LEAST: Final = 4  # so many may always be open
 _SHARE: Final = 16  # descriptors for each: three to five stay open, and opening one needs more for a moment
 
 
 def default_limit() -> int:
     """Return the number of datasets for which the process has file descriptors."""
-    return max(4, descriptor_limit() // _SHARE)
+    return max(_LEAST, descriptor_limit() // _SHARE)
 
 
 class OpenDatasets:
     """Tracks which datasets are open, by their last use.
 
     Args:
-        limit: returns how many may be open; one that is in use is never closed, so there may be more.
+        limit: returns how many may be open, at least four; one that is in use is never closed, so there may be more.
     """
 
     def __init__(self, limit: Callable[[], int] = default_limit) -> None:
@@ -54,6 +55,8 @@ class OpenDatasets:
 
         A search holds all of its datasets until it ends, so it is called again then.
         """
+        if len(self._by_use) <= _LEAST:
+            return
         with self._lock:
             surplus = len(self._by_use) - self._limit()
             candidates = list(self._by_use)[:-1] if surplus > 0 else []  # never the one that has just been opened

@@ -97,7 +97,11 @@ class EmbedMethods(NamedTuple):
     @classmethod
     def of(cls, source: object) -> EmbedMethods | None:
         """Return the first pair of methods that an object has; None if it has none."""
-        return next((pair for pair in _METHODS if _can(source, pair.queries) and _can(source, pair.documents)), None)
+        declared = (pair for pair in _METHODS[:-1] if _can(source, pair.queries) and _can(source, pair.documents))
+        if (pair := next(declared, None)) is not None:
+            return pair
+        is_function = not isinstance(source, type) and callable(getattr(source, "embed", None))
+        return _METHODS[-1] if is_function else None  # also of objects that invent their attributes
 
 
 _METHODS: Final = (

@@ -147,7 +147,7 @@ class Background:
         direction /= max(float(others.std()), 1e-9)
         return cls(
             embedder,
-            _mean_of_others(likely @ documents.T, float(np.median(best[max(weights, key=weights.__getitem__)]))),
+            _mean_of_others(likely @ documents.T, best.get(max(weights, key=weights.__getitem__), ())),
             sigma,
             {script: float(np.median(cosines)) for script, cosines in best.items()},
             dict(scripts),
@@ -188,7 +188,7 @@ class Background:
             raise InputError(f"this is not the background of a dataset: {error}") from None
 
 
-def _mean_of_others(cosines: NDArray[np.float32], of_unrelated: float) -> float:
+def _mean_of_others(cosines: NDArray[np.float32], of_unrelated: Sequence[float]) -> float:
     """Return the mean cosine of stand-ins for questions with documents, without the one that each was taken from.
 
     In a dataset of a few passages the cosine with a stand-in's own passage would raise the mean so far that no question
@@ -196,15 +196,19 @@ def _mean_of_others(cosines: NDArray[np.float32], of_unrelated: float) -> float:
 
     Args:
         cosines: of stand-ins (rows) with an even sample of the documents (columns).
-        of_unrelated: the median of the best cosines of unrelated questions.
+        of_unrelated: the best cosines of unrelated questions.
 
     >>> import numpy as np
-    >>> round(_mean_of_others(np.array([[0.95, 0.7], [0.8, 0.95]]), 0.6), 3), _mean_of_others(np.array([[0.95]]), 0.6)
-    (0.75, 0.6)
+    >>> round(_mean_of_others(np.array([[0.95, 0.7], [0.8, 0.95]]), []), 3)
+    0.75
+    >>> _mean_of_others(np.array([[0.95]]), [0.5, 0.6, 0.8])
+    0.6
     """
+    import numpy as np
+
     count = cosines.shape[1]
     if count < 2:
-        return of_unrelated
+        return float(np.median(of_unrelated))
     return float(((cosines.sum(axis=1) - cosines.max(axis=1)) / (count - 1)).mean())
 
 

@@ -341,6 +341,8 @@ class Pipeline:
             whole, *others = await complete([own, *(results for _, _, results in beside)], keys, self.mode)
             beside = [(label, variant, result) for (label, variant, _), result in zip(beside, others, strict=True)]
             results, fused = added_up(whole, beside, spread, weights)
+        if not any(variant.by_model for _, variant, _ in beside):
+            return results, fused
         return results, with_first_kept(fused, own.pool.fused(method, spread, weights))
 
     def _spread(self) -> CosineSpread | None:
