@@ -307,9 +307,7 @@ class Rig:
         )
         self.searched = [*self.datasets, _Local(self.switches, local), _Remote(self.switches, remote)]
         self.workflow = RetrievalWorkflow(
-            transformer=LLMExpander(
-                self.switches.llm("transformer (LLM)", lambda _: {"queries": ["red lamp", "halt"]})
-            ),
+            transformer=LLMExpander(self.switches.llm("transformer (LLM)", lambda _: {"queries": ["speed", "track"]})),
             router=LLMRouter(self.switches.llm("router (LLM)", lambda _: "[1]")),
             reranker=_Reranker(self.switches),
             refiners=[
