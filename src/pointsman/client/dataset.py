@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, Unpack
 
 from pointsman._twins import async_twin
 from pointsman.client import endpoints
@@ -32,7 +32,6 @@ from pointsman.types import (
 
 if TYPE_CHECKING:
     from pointsman.client.service import Service
-    from pointsman.client.workspace import Client
     from pointsman.filters import Filter
     from pointsman.passages import SourceText
     from pointsman.store.local.collection import Verification
@@ -50,6 +49,32 @@ _MOST_OF_A_PAGE: Final = 1000
 """Most documents that a service returns in a page."""
 
 
+class SearchesDatasets(Protocol):
+    """What a dataset needs of the client it belongs to; its `pointsman.client.workspace.Client` has it."""
+
+    @property
+    def search(self) -> Callable[..., RetrievalContext]:
+        """Search datasets by name."""
+
+    @property
+    def asearch(self) -> Callable[..., Awaitable[RetrievalContext]]:
+        """Async version of `search`."""
+
+    @property
+    def search_many(self) -> Callable[..., list[RetrievalContext]]:
+        """Answer many questions."""
+
+    @property
+    def asearch_many(self) -> Callable[..., Awaitable[list[RetrievalContext]]]:
+        """Async version of `search_many`."""
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Return what the service says of a dataset."""
+
+    def names(self) -> list[str]:
+        """Return the names of all datasets."""
+
+
 class RemoteDataset:
     """A dataset of a service, with the methods of `Dataset` that HTTP can carry.
 
@@ -64,7 +89,7 @@ class RemoteDataset:
 
     def __init__(
         self,
-        client: Client,
+        client: SearchesDatasets,
         service: Service,
         name: str,
         description: str,
