@@ -1,0 +1,141 @@
+"""Names say what a thing is: vague ones are counted, and a class name has one meaning.
+
+``python tests/test_names.py`` prints what is counted, by word and by folder.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+FOLDERS = {"src": ROOT / "src", "tests": ROOT / "tests"}
+"""Folder names and folders whose names are counted."""
+LIMITS = {"src": 110.5, "tests": 151.0}
+"""Vague names in a thousand bound names, at most."""
+PARTICIPLE_FUNCTIONS = {"src": 359, "tests": 174}
+"""Functions named by a participle alone, at most."""
+COMPARISONS = {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
+
+
+@cache
+def vocabulary() -> dict[str, frozenset[str]]:
+    """The vague words of the page, under the titles that they stand in."""
+    block = re.search(r"<!-- vague names -->\n```text\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert block
+    titled = [section.partition("\n") for section in block[1].strip().split("\n\n")]
+    return {title: frozenset(re.findall(r"[a-z]+", words)) for title, _, words in titled}
+
+
+def is_participle(name: str) -> bool:
+    """Whether a name is a past participle alone."""
+    word = name.strip("_").lower()
+    words = vocabulary()
+    if word in words["but not"]:
+        return False
+    return word in words["participles"] or (word.isalpha() and len(word) > 3 and word.endswith("ed"))
+
+
+def is_vague(name: str) -> bool:
+    """Whether a name is a pronoun, an adverb, an empty noun or a participle alone."""
+    word = name.strip("_").lower()
+    titles = ("pronouns and determiners", "adverbs and prepositions", "empty nouns")
+    return any(word in vocabulary()[title] for title in titles) or is_participle(name)
+
+
+def bound_names(tree: ast.AST) -> Iterator[str]:
+    """Every name that the code binds: variables, arguments, attributes, functions and classes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in COMPARISONS:
+            node.args.args.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.ExceptHandler):
+            yield from [node.name] if node.name else []
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def trees(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
+    """The Python files below a folder."""
+    for path in sorted(folder.rglob("*.py")):
+        yield path, ast.parse(path.read_text("utf-8"))
+
+
+def functions(tree: ast.AST) -> Iterator[str]:
+    """The names of all functions and methods."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+@pytest.mark.parametrize(
+    ("name", "vague"),
+    [
+        ("found", True),
+        ("_known", True),
+        ("places", True),
+        ("sorted_", True),
+        ("hits", False),
+        ("found_hits", False),
+        ("seed", False),
+        ("degraded", False),
+    ],
+)
+def test_vague_names_are_pronouns_adverbs_empty_nouns_and_participles(name: str, vague: bool) -> None:
+    assert is_vague(name) == vague
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_vague_names_are_rare_among_bound_names(folder: str) -> None:
+    names = [name for _, tree in trees(FOLDERS[folder]) for name in bound_names(tree)]
+    words = collections.Counter(name for name in names if is_vague(name))
+    figure = 1000 * words.total() / len(names)
+    assert figure <= LIMITS[folder], f"{figure:.1f} in 1,000: {words.most_common(40)}"
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_functions_are_not_named_by_a_participle_alone(folder: str) -> None:
+    names = [
+        f"{path.name}: {name}"
+        for path, tree in trees(FOLDERS[folder])
+        for name in functions(tree)
+        if is_participle(name)
+    ]
+    assert len(names) <= PARTICIPLE_FUNCTIONS[folder], f"{len(names)}: {names}"
+
+
+def main(folders: list[str]) -> None:
+    """Prints the figures of each folder given, of ``src`` and ``tests`` without one."""
+    for folder in map(Path, folders or [str(path) for path in FOLDERS.values()]):
+        words: collections.Counter[str] = collections.Counter()
+        files: collections.Counter[str] = collections.Counter()
+        participles = total = 0
+        for path, tree in trees(folder):
+            names = list(bound_names(tree))
+            vague = [name for name in names if is_vague(name)]
+            total += len(names)
+            words.update(name.strip("_").lower() for name in vague)
+            files[str(path.relative_to(folder))] += len(vague)
+            participles += sum(map(is_participle, functions(tree)))
+        figure = 1000 * words.total() / max(1, total)
+        sys.stdout.write(f"{folder}: {words.total()} of {total} bound names are vague, {figure:.1f} in 1,000" + "\n")
+        sys.stdout.write(f"{participles} functions are named by a participle alone" + "\n")
+        sys.stdout.write(", ".join(f"{word} {count}" for word, count in words.most_common(80)) + "\n")
+        sys.stdout.write(", ".join(f"{file} {count}" for file, count in files.most_common(40)) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
