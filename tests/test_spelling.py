@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 from pathlib import Path
 from time import perf_counter
 
@@ -14,8 +15,12 @@ from hypothesis import strategies as st
 from pointsman.errors import FormatVersionError, InputError, StoreError, UnknownNameError
 from pointsman.evaluation import read_collection
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.text.lexicon import Lexicon, installed_lexicon
+from pointsman.text.lexicon import LANGUAGES, WORD_LISTS, Lexicon, installed_lexicon
 from pointsman.text.spelling import Change, Correction, Speller
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import word_lists
 
 WORDS = {
     "retrieval": 90, "neural": 70, "network": 80, "networks": 40, "temperature": 60, "necessary": 30,
@@ -360,3 +365,8 @@ def test_the_installed_lists_know_everyday_words_and_no_slips() -> None:
     assert english.zipf("retreival") == russian.zipf("сисетма") == 0
     with pytest.raises(UnknownNameError):
         installed_lexicon("xx")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_word_lists_in_the_package_are_those_of_wordfreq(language: str) -> None:
+    assert (WORD_LISTS / f"{language}.bin").read_bytes() == word_lists.word_list(language)

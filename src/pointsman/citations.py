@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 from pointsman._forms import form_of
 from pointsman._quantities import Date, Quantity, quantities
@@ -22,6 +22,12 @@ from pointsman.text import detect, sentences
 
 Style = Literal["quoted", "xml"]
 Status = Literal["exact", "near", "unsupported"]
+PageKind = Literal["page", "sheet", "slide", "cell"]
+
+PAGE_KINDS: Final[Mapping[str, PageKind]] = {
+    "xlsx": "sheet", "ods": "sheet", "pptx": "slide", "odp": "slide", "ipynb": "cell",
+}  # fmt: skip
+"""What a page is called in formats that do not have pages, by a document's ``kind``."""
 
 NEAR = 85.0
 """Percentage of a quote's characters that a hit must contain in the same order for the quote to be near."""
@@ -80,7 +86,8 @@ class Citation:
     Attributes:
         source: the file name given at indexing; the document's id if it is not from a file.
         hash: SHA-256 of the file's bytes, in hexadecimal digits; None if it is not from a file.
-        page: the page, slide, sheet or cell where it begins, from 1.
+        page: the number of the page, sheet, slide or notebook cell where it begins, from 1.
+        page_kind: which of these it is; None without ``page``.
         lines: its first and last line in the file, or row in the sheet, from 1.
         start: offset of its first character in the source's text (`Dataset.text`): ``text[start:end]`` is the quote.
             None if the document has a source but no position in it.
@@ -94,6 +101,7 @@ class Citation:
     source: str
     hash: str | None
     page: int | None
+    page_kind: PageKind | None
     lines: tuple[int, int] | None
     start: int | None
     end: int | None
@@ -102,7 +110,7 @@ class Citation:
     id: str
     dataset: str | None
 
-    FORM: ClassVar = ("place", "source", "hash", "page", "lines", "start", "end")
+    FORM: ClassVar = ("place", "source", "hash", "page", "page_kind", "lines", "start", "end")
 
     @property
     def place(self) -> str:
@@ -110,11 +118,12 @@ class Citation:
         return str(self)
 
     def __str__(self) -> str:
-        """Return a text such as ``guide.md, lines 12-18`` or ``book.pdf, page 3``."""
-        place = [f"page {self.page}"] if self.page is not None else []
+        """Return a text such as ``guide.md, lines 12-18``, ``book.pdf, page 3`` or ``prices.xlsx, sheet 2, row 5``."""
+        place = [f"{self.page_kind} {self.page}"] if self.page is not None else []
         if self.lines:
             first, last = self.lines
-            place.append(f"lines {first}-{last}" if last > first else f"line {first}")
+            line = "row" if self.page_kind == "sheet" else "line"
+            place.append(f"{line}s {first}-{last}" if last > first else f"{line} {first}")
         return ", ".join([_one_line(self.source), *place])
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,7 +132,7 @@ class Citation:
         return {**self.where(), **{name: getattr(self, name) for name in own}}
 
     def where(self) -> dict[str, Any]:
-        """Return what it adds to its hit, in JSON form: itself on one line, source, hash, page, lines and offsets."""
+        """Return what it adds to its hit, in JSON form: its ``place``, file, page, lines and offsets."""
         return form_of(self)
 
 
@@ -137,8 +146,8 @@ def cite(hit: Hit) -> Citation:
     """
     metadata = hit.metadata
     source, sha256 = metadata.get("source"), metadata.get("sha256")
-    line, start = _number(metadata.get("line")), _number(metadata.get("start"))
-    end = _number(metadata.get("end"))
+    page, line = _number(metadata.get("page")), _number(metadata.get("line"))
+    start, end = _number(metadata.get("start")), _number(metadata.get("end"))
     if not (isinstance(source, str) and source):  # it is not from a file, so its own text is the source
         source, start, end = hit.id, 0, len(hit.document.text)
     if start is not None and hit.excerpt is not None and hit.excerpt.spans:
@@ -146,7 +155,8 @@ def cite(hit: Hit) -> Citation:
     return Citation(
         source=source,
         hash=sha256 if isinstance(sha256, str) else None,
-        page=_number(metadata.get("page")),
+        page=page,
+        page_kind=None if page is None else page_kind(metadata.get("kind")),
         lines=None if line is None else (line, max(_number(metadata.get("last_line")) or line, line)),
         start=start if end is not None else None,
         end=end if start is not None else None,
@@ -155,6 +165,15 @@ def cite(hit: Hit) -> Citation:
         id=hit.id,
         dataset=hit.dataset,
     )
+
+
+def page_kind(kind: object) -> PageKind:
+    """Return what a page of a document of this ``kind`` is called.
+
+    >>> page_kind("xlsx"), page_kind("pdf")
+    ('sheet', 'page')
+    """
+    return PAGE_KINDS.get(kind, "page") if isinstance(kind, str) else "page"
 
 
 def _number(value: object) -> int | None:

@@ -8,8 +8,6 @@ import threading
 import weakref
 from collections import Counter
 from concurrent.futures import Future
-from functools import cache
-from importlib.metadata import version
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
     from pointsman.protocols import Embedder
     from pointsman.retrieval.source import Source
-    from pointsman.text.lexicon import Lexicon
     from pointsman.text.spelling import Speller
 
 log = logging.getLogger(__name__)
@@ -151,22 +148,15 @@ def _together(spellers: Sequence[Speller]) -> Speller:
 
 
 class _Lexicon:
-    """The word lists of all languages; each is prepared once per machine, when the first word in its script occurs."""
+    """The word lists of all languages; each is opened when the first word in its script occurs."""
 
     def zipf(self, word: str) -> float:
-        return _list_of("ru" if _CYRILLIC.search(word) else "en").zipf(word)
+        from pointsman.text.lexicon import installed_lexicon
+
+        return installed_lexicon("ru" if _CYRILLIC.search(word) else "en").zipf(word)
 
 
 LEXICON: Final = _Lexicon()
-
-
-@cache
-def _list_of(language: str) -> Lexicon:
-    from pointsman.models._cache import artefact, cache_directory
-    from pointsman.text.lexicon import LEXICON_VERSION, Lexicon, installed_lexicon
-
-    path = cache_directory() / f"lexicon-{language}-{LEXICON_VERSION}-{version('wordfreq')}"
-    return Lexicon.from_bytes(artefact(path, lambda: installed_lexicon(language).to_bytes()))
 
 
 class Vocabulary:

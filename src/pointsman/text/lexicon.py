@@ -1,4 +1,4 @@
-"""Word frequencies in English and Russian, from the lists of ``wordfreq``.
+"""Word frequencies in English and Russian.
 
 A known word is not a typo. *Bake* may be absent from a manual that has *break* on every page, but is not a misspelling
 of it; *goverment* occurs in any list made from the web, but is a misspelling of *government*, which is eight hundred
@@ -7,29 +7,25 @@ times as common.
 Words are stored as 32-bit hashes with the frequency in a byte: five bytes per word, ready to search. Hash collisions
 make a few in ten thousand unknown words look known.
 
-Lists: R. Speer, https://github.com/rspeer/wordfreq.
+Lists: R. Speer, wordfreq 3.1, https://github.com/rspeer/wordfreq, https://doi.org/10.5281/zenodo.7199437. They are
+under a licence of their own, words/LICENCE.md; ``benchmarks/word_lists.py`` writes them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Final, Self
 
 import numpy as np
 import xxhash
 
 from pointsman.errors import InputError, UnknownNameError
-from pointsman.text.unicode import fold
 
-LEXICON_VERSION: Final = 1
-"""Increased when the format or the selection of words changes; data stored under an older number is rebuilt."""
-
+WORD_LISTS: Final = Path(__file__).parent / "words"
 LANGUAGES: Final[tuple[str, ...]] = ("en", "ru")
 _STEPS: Final = 25  # frequency steps per unit of `Lexicon.zipf`
-_PLAIN: Final = re.compile(r"^(?:[a-z]+|[а-я]+)$", re.MULTILINE)
-_OTHER: Final = re.compile(r"^(?!(?:[a-z]+|[а-яё]+)$).+$", re.MULTILINE)
-_WORD: Final = re.compile(r"[a-z\xdf-\xf6\xf8-\u024f]+|[а-яё]+")
 
 
 class Lexicon:
@@ -48,7 +44,7 @@ class Lexicon:
             if not 0 <= zipf <= 10:
                 raise InputError(f"the frequency of {word!r:.80} is a number from 0 to 10, not {zipf!r:.80}")
             key = _key(word)
-            steps[key] = max(steps.get(key, 1), _step(zipf))
+            steps[key] = max(steps.get(key, 1), frequency_step(zipf))
         keys = np.fromiter(steps, "<u4", len(steps))
         order = np.argsort(keys)
         self._keys, self._steps = keys[order], np.fromiter(steps.values(), "u1", len(steps))[order]
@@ -71,38 +67,27 @@ class Lexicon:
         return self._keys.tobytes() + self._steps.tobytes()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes | memoryview) -> Self:
         """Read the output of `to_bytes`."""
         lexicon, count = cls({}), len(data) // 5
         lexicon._keys, lexicon._steps = np.frombuffer(data, "<u4", count), np.frombuffer(data, "u1", count, 4 * count)
         return lexicon
 
 
+@cache
 def installed_lexicon(language: str) -> Lexicon:
-    """Load an installed list; takes about a second, so store its `Lexicon.to_bytes`.
+    """Return the list of a language that comes with the package; its file is mapped, not read.
 
     Raises:
         UnknownNameError: there is no list for this language.
     """
-    from wordfreq import get_frequency_list
-
     if language not in LANGUAGES:
         raise UnknownNameError("language of a word list", language, LANGUAGES)
-    keys, steps = list[int](), list[int]()
-    # Each part has the words of one frequency, in hundredths of its decimal logarithm; the most frequent come first.
-    for number, part in enumerate(get_frequency_list(language, "large")):
-        lines = "\n".join(part)
-        words = _PLAIN.findall(lines.replace("ё", "е"))
-        # fold() handles every word, but is ten times slower than the line above, which covers nearly all of them
-        words += filter(_WORD.fullmatch, map(fold, _OTHER.findall(lines)))
-        keys += map(_key, words)
-        steps += [_step(9 - number / 100)] * len(words)
-    get_frequency_list.cache_clear()  # it would keep 700,000 words in memory
-    unique, first = np.unique(np.array(keys, "<u4"), return_index=True)
-    return Lexicon.from_bytes(unique.tobytes() + np.array(steps, "u1")[first].tobytes())
+    return Lexicon.from_bytes(np.memmap(WORD_LISTS / f"{language}.bin", "u1", "r").data)
 
 
-def _step(zipf: float) -> int:
+def frequency_step(zipf: float) -> int:
+    """Return the byte that a frequency is stored as, at least 1: the value of `Lexicon.zipf` in steps of 1/25."""
     return max(1, round(zipf * _STEPS))
 
 
