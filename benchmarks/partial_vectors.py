@@ -19,7 +19,7 @@ from typing import Literal
 from pointsman import Dataset
 from pointsman.evaluation.collection import read_collection
 from pointsman.evaluation.metrics import measure
-from pointsman.retrieval.pool import Pool
+from pointsman.retrieval.candidates import Pool
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 SHARES = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)

@@ -35,7 +35,7 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest, StrategyName
 from pointsman.retrieval import telemetry
-from pointsman.retrieval.pool import LISTS
+from pointsman.retrieval.fusion import LISTS
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.rerank import BaseReranker
 from pointsman.retrieval.routing.router import BaseRouter

@@ -23,9 +23,9 @@ from pointsman import (
 from pointsman.evaluation.tune import FEWEST, WEIGHTS, tune
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval import vocabulary
+from pointsman.retrieval.candidates import Pool
 from pointsman.retrieval.fusion import CosineSpread
-from pointsman.retrieval.policy import Limits, Policy, measured, span_of
-from pointsman.retrieval.pool import Pool
+from pointsman.retrieval.policy import Limits, Policy, measured
 from pointsman.retrieval.transform.automatic import additions, transformer
 from pointsman.retrieval.transform.base import QueryTransformer
 from pointsman.retrieval.transform.spelling import Corrector
@@ -76,19 +76,19 @@ class TestWeights:
     )
     def test_vectors_count_as_far_as_one_stands_out(self, best: float, span: float, weight: float) -> None:
         found = pool(best)
-        assert span_of(found, SPREAD) == pytest.approx(span)
-        weights, why = measured().weigh(found, SPREAD)
+        assert found.span(SPREAD) == pytest.approx(span)
+        weights, why = measured().weigh(found.span(SPREAD))
         assert weights == {"vector": pytest.approx(weight)}
         assert f"{span:.1f} σ above chance" in why
 
     def test_without_vectors(self) -> None:
-        assert span_of(Pool({"bm25": [("a", 1.0)]}, {"bm25": {"a": 1.0}}), SPREAD) == 0
+        assert Pool({"bm25": [("a", 1.0)]}, {"bm25": {"a": 1.0}}).span(SPREAD) == 0
 
     def test_a_fitted_weight_multiplies(self) -> None:
-        weights, why = Policy(vector_weight=2.0).weigh(pool(0.96), SPREAD)
+        weights, why = Policy(vector_weight=2.0).weigh(pool(0.96).span(SPREAD))
         assert weights == {"vector": pytest.approx(3.2)}
         assert "2 by your labels" in why
-        assert Policy(vector_weight=0.5).weigh(pool(0.90), SPREAD)[0] == {"vector": pytest.approx(0.5)}
+        assert Policy(vector_weight=0.5).weigh(pool(0.90).span(SPREAD))[0] == {"vector": pytest.approx(0.5)}
 
     def test_the_plan_tells(self, dataset: Dataset) -> None:
         context = dataset.search("rail lamp", 3)

@@ -11,8 +11,8 @@ import pytest
 from pointsman import BaseRetriever, Dataset, KeywordRetriever, RetrievalWorkflow, VectorRetriever
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, Range
-from pointsman.retrieval.fusion import METHODS, CosineSpread
-from pointsman.retrieval.pool import LISTS, Pool, merge
+from pointsman.retrieval.candidates import Pool, merge
+from pointsman.retrieval.fusion import LISTS, METHODS, CosineSpread
 from pointsman.store.base import BaseStore, Lists, Look, Page, Scale, Statistics, StoreInfo
 from pointsman.types import Document, Hit, Query
 from store_kit import DIMENSIONS, corpus, unit
@@ -167,8 +167,8 @@ def test_what_lists_add_is_the_fused_score(dataset: Dataset, method: str) -> Non
     ranks = {name: {key: rank for rank, (key, _) in enumerate(ranking, 1)} for name, ranking in pool.lists.items()}
     together = max if method == "round_robin" else sum
     for key, score in fused.ranking:
-        added = [fused.part(name, key, ranks[name].get(key)) for name in pool.lists]
-        assert together(part for part in added if part is not None) == pytest.approx(score)
+        added = [fused.share(name, [key], [ranks[name].get(key)])[0] for name in pool.lists]
+        assert together(share for share in added if share is not None) == pytest.approx(score)
 
 
 def test_a_document_deleted_meanwhile_is_left_out(dataset: Dataset) -> None:

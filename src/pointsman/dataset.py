@@ -31,8 +31,8 @@ from pointsman.retrieval.background import (
     first_sentences,
 )
 from pointsman.retrieval.branches import Question, SourceBranch
+from pointsman.retrieval.candidates import DEPTH
 from pointsman.retrieval.fusion import CosineSpread
-from pointsman.retrieval.pool import DEPTH
 from pointsman.retrieval.reading import BACKGROUND_NOTE, USUAL_SIGMA, Reading, spread_of
 from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.relevance import shipped
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter
     from pointsman.models import CachedEmbedder
     from pointsman.protocols import Embedder
-    from pointsman.retrieval.pool import Pool
+    from pointsman.retrieval.candidates import Pool
     from pointsman.store.backend import Backend, DatasetRecord
     from pointsman.store.base import Store
     from pointsman.store.local.collection import Verification

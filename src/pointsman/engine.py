@@ -17,10 +17,10 @@ from pointsman.models.chosen import model_for
 from pointsman.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.request import SearchRequest
 from pointsman.retrieval.budget import Budget
+from pointsman.retrieval.candidates import DEPTH
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
-from pointsman.retrieval.fusion import METHODS
+from pointsman.retrieval.fusion import LISTS, METHODS
 from pointsman.retrieval.policy import Policy, measured
-from pointsman.retrieval.pool import DEPTH, LISTS
 from pointsman.retrieval.recipe import Recipe, by_name, method_for
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser

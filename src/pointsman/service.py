@@ -13,7 +13,7 @@ from pointsman.models.base import as_embedder, names_for_people
 from pointsman.models.chosen import ChosenLLM, SettingsModels, model_for
 from pointsman.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.request import SearchRequest, ServiceOptions
-from pointsman.retrieval.pool import LISTS
+from pointsman.retrieval.fusion import LISTS
 from pointsman.retrieval.rerank.foreign import as_refiner
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.retrievers.foreign import ForeignRetriever

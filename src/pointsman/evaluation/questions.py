@@ -18,7 +18,7 @@ from pointsman.errors import InputError
 from pointsman.evaluation.metrics import measure
 from pointsman.evaluation.report import Report, StrategyReport
 from pointsman.request import RegisteredStrategy
-from pointsman.retrieval.pool import DEPTH
+from pointsman.retrieval.candidates import DEPTH
 from pointsman.types import check_top_k
 
 if TYPE_CHECKING:

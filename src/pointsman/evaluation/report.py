@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError, MissingDependencyError
 from pointsman.evaluation.significance import Comparison, compare
-from pointsman.retrieval.pool import LISTS
+from pointsman.retrieval.fusion import LISTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

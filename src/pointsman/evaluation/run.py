@@ -18,7 +18,8 @@ from pointsman.evaluation.report import Report, StrategyReport
 from pointsman.registry import STRATEGIES as STRATEGY_NAMES
 from pointsman.registry import STRATEGY_ALIASES
 from pointsman.request import RegisteredStrategy
-from pointsman.retrieval.pool import DEPTH, LISTS
+from pointsman.retrieval.candidates import DEPTH
+from pointsman.retrieval.fusion import LISTS
 from pointsman.types import check_top_k
 from pointsman.workspace import Workspace
 

@@ -26,9 +26,9 @@ from pointsman.types import Query, check_top_k
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
     from pointsman.evaluation.run import Progress
+    from pointsman.retrieval.candidates import Pool
     from pointsman.retrieval.dataset_calibration import Reranking
     from pointsman.retrieval.fusion import CosineSpread
-    from pointsman.retrieval.pool import Pool
 
 FEWEST: Final = 10
 """Minimum number of labelled queries for fitting; with fewer, the default is far safer."""
@@ -156,7 +156,7 @@ def _curve(
     k: int,
 ) -> list[float]:
     """Return nDCG@k for every weight."""
-    weights, _ = policy.weigh(pool, spread)
+    weights, _ = policy.weigh(pool.span(spread))
     factor = weights.get("vector", 1.0)
     curve = []
     for weight in WEIGHTS:

@@ -70,7 +70,7 @@ class SourceBranch:
 
     Args:
         reading: of the dataset.
-        method: ``"auto"``, or a name of `pointsman.retrieval.pool.LISTS`.
+        method: ``"auto"``, or a name of `pointsman.retrieval.fusion.LISTS`.
         absent_script: the share of documents below which words in a script are left out; 0 leaves none out.
 
     Raises:

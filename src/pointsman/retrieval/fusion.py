@@ -24,11 +24,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.protocols import Key
@@ -253,6 +253,62 @@ METHODS: dict[str, FusionMethod] = {
     "dbsf": distribution_based,
     "round_robin": round_robin,
 }
+
+LISTS = {"bm25": (True, False), "vector": (False, True), "hybrid": (True, True), **dict.fromkeys(METHODS, (True, True))}
+"""Ranking method -> whether it needs the keyword list and the vector list."""
+
+SCALES = {"bm25": "bm25", "vector": "cosine"}
+"""The scale of a list's scores, by the list's name, for our own lists."""
+
+OWN = frozenset(SCALES)
+"""The lists of our own indexes, whose raw scores can be added on one scale."""
+
+VARIANTS = "calibrated with variants"
+"""The scale of calibrated sums that include variants of the query."""
+
+BY_RANK = frozenset({"rrf", "weighted_rrf", "round_robin"})
+"""Methods that use ranks only: their scores say nothing about relevance."""
+
+Share = Callable[[str, Sequence[Any], Sequence["int | None"]], Sequence["float | None"]]
+"""The share of a list (by name) in the fused scores of keys that have these ranks in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fused(Generic[Key]):
+    """One ranking made of several lists.
+
+    Attributes:
+        ranking: best first.
+        scale: what the scores are; see `pointsman.types.Ranked`.
+        share: the share of each list in the scores.
+    """
+
+    ranking: Sequence[tuple[Key, Any]]
+    scale: str
+    share: Share
+
+
+def no_share(_: str, keys: Sequence[Any], __: Sequence[int | None]) -> list[None]:
+    """The `Share` of a single list: nothing was fused."""
+    return [None] * len(keys)
+
+
+def share_by(method: str, lists: Mapping[str, Sequence[tuple[Any, Any]]], weights: Mapping[str, float]) -> Share:
+    """Return the `Share` of a method of `METHODS` over these lists."""
+    if method in BY_RANK:
+        offset = 0 if method == "round_robin" else RRF_K
+
+        def share_of_ranks(source: str, _: Sequence[Any], ranks: Sequence[int | None]) -> list[float | None]:
+            weight = weights.get(source, 1.0)
+            return [weight / (offset + rank) if rank else None for rank in ranks]
+
+        return share_of_ranks
+
+    def share_of_scores(source: str, keys: Sequence[Any], _: Sequence[int | None]) -> list[float | None]:
+        alone = dict(fuse([lists[source]], method, [weights.get(source, 1.0)]))
+        return [alone.get(key) for key in keys]
+
+    return share_of_scores
 
 
 def fuse(

@@ -15,7 +15,7 @@ from pointsman.trace import Record, Span, Trace
 
 if TYPE_CHECKING:
     from pointsman.retrieval.candidates import Results
-    from pointsman.retrieval.pool import Fused
+    from pointsman.retrieval.fusion import Fused
     from pointsman.types import Hit, Plan, Ranked
 
 log = logging.getLogger(__name__)

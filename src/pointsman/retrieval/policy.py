@@ -18,15 +18,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
+from typing import Final, Literal, Self, get_args
 
 from pointsman.errors import InputError
-from pointsman.retrieval.pool import LISTS
-
-if TYPE_CHECKING:
-    from pointsman.retrieval.fusion import CosineSpread
-    from pointsman.retrieval.pool import Pool
-
+from pointsman.retrieval.fusion import LISTS
 
 EffortName = Literal["fast", "balanced", "thorough"]
 EFFORTS: Final[tuple[EffortName, ...]] = get_args(EffortName)
@@ -114,9 +109,12 @@ class Policy:
         if self.strategy is not None and not (isinstance(self.strategy, str) and self.strategy in LISTS):
             raise InputError(f"strategy of a policy is one of {', '.join(LISTS)}, or none, not {self.strategy!r:.80}")
 
-    def weigh(self, pool: Pool[Any], spread: CosineSpread) -> tuple[dict[str, float], str]:
-        """Return the weights of the lists for these candidates, and the reason."""
-        span = span_of(pool, spread)
+    def weigh(self, span: float) -> tuple[dict[str, float], str]:
+        """Return the weights of the lists, and the reason.
+
+        Args:
+            span: how many σ the best cosine lies above chance.
+        """
         factor = min(max(span / self.span_from, self.span_least), self.span_most)
         weight = self.vector_weight * factor
         tuned = f", {self.vector_weight:g} by your labels" if self.vector_weight != 1 else ""
@@ -153,12 +151,6 @@ class Policy:
                 f"a policy has no {', '.join(map(repr, unknown))[:200]}; it has {', '.join(asdict(cls()))}"
             )
         return cls(**values)
-
-
-def span_of(pool: Pool[Any], spread: CosineSpread) -> float:
-    """How many σ the best cosine lies above chance; 0 if no vectors were searched."""
-    ranking = pool.lists.get("vector")
-    return max(0.0, (ranking[0][1] - spread.mean) / spread.sigma) if ranking else 0.0
 
 
 @cache

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.retrieval.branches import Branch, RetrieverBranch, SourceBranch, unique_names
+from pointsman.retrieval.candidates import DEPTH
 from pointsman.retrieval.dataset_calibration import MOST_HITS
 from pointsman.retrieval.dispatch import Breaker
-from pointsman.retrieval.pool import DEPTH, LISTS, OWN
+from pointsman.retrieval.fusion import LISTS, OWN
 from pointsman.retrieval.relevance import shipped
 from pointsman.retrieval.retrievers.foreign import as_retriever
 from pointsman.retrieval.source import Source
@@ -61,7 +62,7 @@ class Recipe:
         sources: what may be searched, by name: sources, and retrievers of any kind.
         k: hits in an answer.
         method: how sources are searched: ``"auto"`` (whatever they keep), or a name of
-            `pointsman.retrieval.pool.LISTS`.
+            `pointsman.retrieval.fusion.LISTS`.
         strategy: its name in the plan; the method's name if empty.
         router: chooses among the sources; all are searched unless given.
         transformer: rewrites the query, and may add variants; it sees the routed sources.

@@ -24,10 +24,9 @@ from pointsman.retrieval import telemetry
 from pointsman.retrieval.branches import Question, ask, complete, nothing_answered
 from pointsman.retrieval.candidates import Results, StoreResults, build_hits, fetch, provenance, together
 from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
-from pointsman.retrieval.fusion import CosineSpread
+from pointsman.retrieval.fusion import LISTS, SCALES, CosineSpread
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.judging import NOTHING, Verdict, embedder_of, judge, raised_cosines
-from pointsman.retrieval.pool import LISTS, SCALES
 from pointsman.retrieval.reading import Reading, reading_each
 from pointsman.retrieval.source import Source
 from pointsman.store.base import Capability
@@ -36,7 +35,7 @@ from pointsman.types import Decision, Hit, Plan, Query, Ranked, Refusal, Retriev
 
 if TYPE_CHECKING:
     from pointsman.retrieval.branches import BranchAnswers
-    from pointsman.retrieval.pool import Fused
+    from pointsman.retrieval.fusion import Fused
     from pointsman.retrieval.recipe import Over, Recipe
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.relevance import Relevance
@@ -242,7 +241,7 @@ class Pipeline:
         start = self.journal.now()
         top = fused.ranking[: recipe.depth_of(fused.scale)]
         keys = [key for key, _ in top]
-        ways = provenance(results.pool, keys, fused.part)
+        ways = provenance(results.pool, keys, fused.share)
         try:
             versions = await self.mode.one(_in_thread(partial(fetch, results, keys, ways)))
         except Exception as error:
@@ -254,7 +253,7 @@ class Pipeline:
         }
         self.journal.span("fetch", "documents", start, len(documents))
         if not documents and self.query.filters is not None and not self.answered[0].failed:
-            from pointsman.retrieval.unmatched import unknown_keys
+            from pointsman.retrieval.cutoff import unknown_keys
 
             self.journal.degrade(*unknown_keys(self.query.filters, self.answered[0].results.values()))
         self._judge(results, documents, many=many)
@@ -362,7 +361,7 @@ class Pipeline:
         weighable = self.plan.strategy == "hybrid" and own is not None and own.pool.scores.keys() >= SCALES.keys()
         if not (self.recipe.weighs and weighable and policy is not None and own is not None and spread is not None):
             return {}, ""
-        weights, reason = policy.weigh(own.pool, spread)
+        weights, reason = policy.weigh(own.pool.span(spread))
         self.plan = replace(self.plan, weights=weights, reason=f"{self.plan.reason}; {reason}")
         return weights, f": {reason}"
 
@@ -377,7 +376,9 @@ class Pipeline:
 
     def answer(self) -> RetrievalContext:
         """The first hits, with everything noted during the search."""
-        hits, coverage = self._covering(self.verdict.of(self.ranked.hits[: self.recipe.most]))
+        hits, coverage = self.verdict.of(self.ranked.hits[: self.recipe.most]), None
+        if self.recipe.coverage is not None:
+            hits, coverage = self._covering(hits, self.recipe.coverage)
         refused = self.ranked.refused
         if refused is not None and refused.near_misses:
             refused = replace(refused, near_misses=self.verdict.of(refused.near_misses[: self.recipe.k]))
@@ -411,73 +412,43 @@ class Pipeline:
         reason = f"{plan.reason}; {strategy!r} could add nothing, so this is plain search"
         return replace(plan, reason=reason, confidence=None)
 
-    def _covering(self, hits: tuple[Hit, ...]) -> tuple[tuple[Hit, ...], float | None]:
-        """The fewest hits that hold an answer with the requested probability, and that probability if it is promised.
+    def _covering(self, hits: tuple[Hit, ...], asked: float) -> tuple[tuple[Hit, ...], float | None]:
+        """The fewest hits that hold an answer with this probability, and the probability if it is promised.
 
         Otherwise the first ``k`` hits and None; the plan and ``degraded`` say why.
         """
-        wanted, k = self.recipe.coverage, self.recipe.k
-        if wanted is None:
-            return hits, None
-        started, seen = self.journal.now(), len(hits)
-        promise = self._promise(hits, wanted)
+        from pointsman.retrieval.cutoff import hits_to_cover
+
+        start, k = self.journal.now(), self.recipe.k
+        is_refused, is_degraded = self.ranked.refused is not None, bool(self.journal.degraded)
+        promise = hits_to_cover(
+            asked, hits, self.recipe, self.names, self.asked, refused=is_refused, degraded=is_degraded
+        )
         if isinstance(promise, str):
             decision = Decision("coverage", "none", "calibration", promise)
             self.journal.degrade(f"coverage: {promise}; the answer has at most {k} hits")
-            hits = hits[:k]
         else:
-            detail = f"{promise} of {seen} hits hold an answer with the probability {wanted:g}"
-            decision = Decision("coverage", f"{wanted:g}", "request", detail)
-            hits = hits[:promise]
+            detail = f"{promise} of {len(hits)} hits hold an answer with the probability {asked:g}"
+            decision = Decision("coverage", f"{asked:g}", "request", detail)
+        hits = hits[:k] if isinstance(promise, str) else hits[:promise]
         self.plan = replace(self.plan, decisions=(*self.plan.decisions, decision))
-        self.journal.span("coverage", decision.reason, started, len(hits))
-        return hits, None if isinstance(promise, str) else wanted
-
-    def _promise(self, hits: tuple[Hit, ...], wanted: float) -> int | str:
-        """How many hits hold an answer with this probability, or why that is unknown."""
-        recipe, names = self.recipe, self.names
-        fitted = recipe.fitted.get(names[0]) if len(names) == 1 else None
-        coverage = None if fitted is None else fitted.coverage
-        chances = [hit.relevance for hit in hits if hit.relevance is not None]
-        obstacles = {
-            "the answer is refused": self.ranked.refused is not None,
-            f"it holds for one dataset, and {len(names)} are searched": len(names) != 1,
-            "this dataset has not been calibrated with labels": coverage is None,
-            "the labelled queries were searched without filters and min_relevance": self.asked.filters is not None
-            or recipe.min_relevance is not None,
-            f"the labelled queries were searched differently: {coverage and coverage.way}": coverage
-            and coverage.way != recipe.way,
-            "some hits have no relevance": len(chances) < len(hits),
-            "this search did not work as those of the labelled queries did": bool(self.journal.degraded),
-        }
-        if (why := next((why for why, is_so in obstacles.items() if is_so), None)) is not None or coverage is None:
-            return str(why)
-        count = coverage.count(chances, wanted)
-        return f"by the labels, {coverage.most:.2f} is the most that can be promised" if count is None else count
+        self.journal.span("coverage", decision.reason, start, len(hits))
+        return hits, None if isinstance(promise, str) else asked
 
     def _relevant(self, hits: tuple[Hit, ...], least: float) -> tuple[tuple[Hit, ...], Refusal | None]:
         """The hits that reach ``least``, or a refusal if none does."""
+        from pointsman.retrieval.cutoff import too_irrelevant
+
         start = self.journal.now()
         if unjudged := sum(hit.relevance is None for hit in hits):
             self.journal.degrade(
                 f"min_relevance: {unjudged} hits have no relevance and are kept: no calibration applies"
             )
-        reasons = {
-            hit.key: f"its relevance {hit.relevance:.2f} is below {least:g}"
-            for hit in hits
-            if hit.relevance is not None and hit.relevance < least
-        }
+        reasons, refusal = too_irrelevant(hits, least)
         remaining = tuple(hit for hit in hits if hit.key not in reasons)
         self.journal.ranked("min_relevance", replace(self.ranked, hits=remaining, dropped=reasons, degraded=()))
         self.journal.span("min_relevance", f"{len(reasons)} of {len(hits)} are below {least:g}", start, len(remaining))
-        if remaining or not hits:
-            return remaining, None
-        nearest = hits[0]
-        reason = (
-            f"No relevant results: the closest, {nearest.id!r:.80}, has relevance {nearest.relevance:.2f}; at least "
-            f"{least:g} is required"
-        )
-        return (), Refusal(reason, nearest, nearest.relevance, least, "relevance", hits)
+        return remaining, refusal
 
     @property
     def routed(self) -> list[Reading]:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal
 
 from pointsman.errors import StoreError, UnknownNameError, UnmetNeedError
-from pointsman.retrieval.pool import LISTS
+from pointsman.retrieval.fusion import LISTS
 from pointsman.store.base import Capability
 from pointsman.types import check_id
 

@@ -11,14 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.retrieval.candidates import Results, StoreResults, VariantResults
-from pointsman.retrieval.fusion import METHODS, RRF_K, fuse
-from pointsman.retrieval.pool import OWN, SCALES, VARIANTS, Fused, Pool
+from pointsman.retrieval.candidates import Pool, Results, StoreResults, best_place, provenance
+from pointsman.retrieval.fusion import METHODS, OWN, RRF_K, SCALES, VARIANTS, Fused, fuse
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
+    from pointsman.retrieval.candidates import Fetched, Place, Ranking
     from pointsman.retrieval.fusion import CosineSpread
     from pointsman.retrieval.transform.base import Variant
+    from pointsman.types import HitKey
 
 PARTS: Final = frozenset({"subquestion", "bridge"})
 """Kinds of variants that ask for a part of the query; a document need not answer more than one."""
@@ -34,6 +35,46 @@ _FIRST_OF_QUERY: Final = 10
 
 Beside = Sequence[tuple[str, "Variant", Results]]
 """Variants: label, variant, and its results."""
+
+
+class VariantResults(Results):
+    """The results of a query together with the rankings of its variants, each as a separate list.
+
+    Args:
+        own: of the query itself, with scores for candidates that only a variant has found.
+        variants: by label, the ranking and the results it is from.
+    """
+
+    __slots__ = ("_everywhere", "_own")
+
+    def __init__(self, own: Results | None, variants: Mapping[str, tuple[Ranking[Any], Results]]) -> None:
+        self._own = own
+        self._everywhere = [*([own] if own is not None else []), *(results for _, results in variants.values())]
+        pool: Pool[Any] = own.pool if own is not None else Pool()
+        lists = {**pool.lists, **{label: ranking for label, (ranking, _) in variants.items()}}
+        super().__init__(Pool(lists, pool.scores), shared=self._everywhere[0].shared)
+
+    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
+        """See `Results`."""
+        answers: dict[Any, Fetched] = {}
+        for results in self._everywhere:
+            ways = provenance(results.pool, [key for key in keys if answers.get(key) is None])
+            mine = [key for key, way in ways.items() if way]
+            answers.update(zip(mine, results.fetch(mine, [best_place(ways[key]) for key in mine]), strict=True))
+        return [answers.get(key) for key in keys]
+
+    def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
+        """See `Results`."""
+        answers = [results.ids(keys) for results in self._everywhere]
+        return [next((id_ for id_ in row if id_ is not None), None) for row in zip(*answers, strict=True)]
+
+    def score(self, source: str, key: HitKey) -> float | None:
+        """See `Results`."""
+        return None if self._own is None else self._own.score(source, key)
+
+    def can_score(self, source: str) -> bool:
+        """See `Results`."""
+        return self._own is not None and self._own.can_score(source)
 
 
 def keys_beside(own: Results | None, beside: Beside) -> list[Any]:
@@ -142,10 +183,10 @@ def by_rank(
     ranking = fuse([[(key, None) for key, _ in keys] for keys in rankings], "rrf", [1.0, *shares.values()])
     results = VariantResults(whole, {label: (parts[label].ranking, results) for label, _, results in beside})
 
-    def part(source: str, _: Any, rank: int | None) -> float | None:
-        return shares[source] / (RRF_K + rank) if rank and source in shares else None
+    def share_of_ranks(source: str, _: Sequence[Any], ranks: Sequence[int | None]) -> list[float | None]:
+        return [shares[source] / (RRF_K + rank) if rank and source in shares else None for rank in ranks]
 
-    return results, Fused(ranking, "rrf", part)
+    return results, Fused(ranking, "rrf", share_of_ranks)
 
 
 def added_up(
@@ -179,17 +220,20 @@ def added_up(
         mine = {key for ranking in results.pool.lists.values() for key, _ in ranking}
         pairs = [(key, score) for key, score in evidence[label].items() if key in mine]
         lists[label] = (sorted(pairs, key=lambda item: -item[1]), results)
-    plain = own.pool.fused("hybrid", spread, weights).part
+    plain = own.pool.fused("hybrid", spread, weights).share
 
-    def part(source: str, key: Any, _: int | None) -> float | None:
+    def share_of(source: str, keys: Sequence[Any], ranks: Sequence[int | None]) -> Sequence[float | None]:
         if source in others:
-            return kinds[source].weight * evidence[source].get(key, 0.0) / total
-        if source in parts:
-            best = max(parts, key=lambda label: evidence[label].get(key, 0.0))
-            return min(share, 1.0) * evidence[source].get(key, 0.0) if source == best else 0.0
-        return plain(source, key, None)
+            return [kinds[source].weight * evidence[source].get(key, 0.0) / total for key in keys]
+        if source not in parts:
+            return plain(source, keys, ranks)
+        best = [max(parts, key=lambda label: evidence[label].get(key, 0.0)) for key in keys]
+        return [
+            min(share, 1.0) * evidence[source].get(key, 0.0) if source == label else 0.0
+            for key, label in zip(keys, best, strict=True)
+        ]
 
-    return VariantResults(own, lists), Fused(ranking, VARIANTS, part)
+    return VariantResults(own, lists), Fused(ranking, VARIANTS, share_of)
 
 
 def _is_raw(results: Results) -> bool:

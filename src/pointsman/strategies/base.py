@@ -14,7 +14,7 @@ from pointsman.errors import InputError, UnmetNeedError
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest
 from pointsman.retrieval.budget import Budget, MeteredLLM
-from pointsman.retrieval.pool import SCALES
+from pointsman.retrieval.fusion import SCALES
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.retrievers.foreign import as_retriever
 from pointsman.retrieval.retrievers.hybrid import TIMEOUT

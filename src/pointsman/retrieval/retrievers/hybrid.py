@@ -17,11 +17,10 @@ from uuid import uuid4
 from pointsman._twins import async_twin, in_thread
 from pointsman.errors import CorruptStoreError, InputError, RetrievalError
 from pointsman.retrieval.branches import Question, RetrieverBranch, ask, nothing_answered, unique_names
-from pointsman.retrieval.candidates import hits_of, together
+from pointsman.retrieval.candidates import DEPTH, hits_of, together
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import FusionMethod, fuse
 from pointsman.retrieval.journal import Journal
-from pointsman.retrieval.pool import DEPTH
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.retrievers.foreign import ForeignRetriever, as_retriever
 from pointsman.types import Document, Hit, Hits, Query, check_top_k

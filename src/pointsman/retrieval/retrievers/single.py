@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pointsman.protocols import DocumentStore, Embedder, KeywordIndex, VectorIndex
-    from pointsman.retrieval.pool import Ranking
+    from pointsman.retrieval.candidates import Ranking
     from pointsman.types import Document
 
 

@@ -1,0 +1,116 @@
+"""Why an answer has fewer hits than ``k``: coverage, ``min_relevance``, and filters with keys that no document has."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Final
+
+from pointsman._values import ID, TEXT, folded
+from pointsman.filters import And, Or
+from pointsman.retrieval.candidates import StoreResults
+from pointsman.types import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pointsman.filters import Filter
+    from pointsman.retrieval.candidates import Results
+    from pointsman.retrieval.recipe import Recipe
+    from pointsman.types import Hit, HitKey, Query
+
+_NOTED: Final = 3
+"""How many unknown keys of one filter are named; each is compared with every known key."""
+
+
+def hits_to_cover(
+    coverage: float,
+    hits: Sequence[Hit],
+    recipe: Recipe,
+    names: Sequence[str],
+    query: Query,
+    *,
+    refused: bool,
+    degraded: bool,
+) -> int | str:
+    """Return how many hits hold an answer with a probability, or why that is unknown.
+
+    Args:
+        coverage: the probability.
+        hits: best first.
+        recipe: how they were searched.
+        names: of the sources that were searched.
+        query: as asked.
+        refused: whether the answer is refused.
+        degraded: whether anything did not work as requested.
+    """
+    fitted = recipe.fitted.get(names[0]) if len(names) == 1 else None
+    promise = None if fitted is None else fitted.coverage
+    chances = [hit.relevance for hit in hits if hit.relevance is not None]
+    obstacles = {
+        "the answer is refused": refused,
+        f"it holds for one dataset, and {len(names)} are searched": len(names) != 1,
+        "this dataset has not been calibrated with labels": promise is None,
+        "the labelled queries were searched without filters and min_relevance": query.filters is not None
+        or recipe.min_relevance is not None,
+        f"the labelled queries were searched differently: {promise and promise.way}": promise
+        and promise.way != recipe.way,
+        "some hits have no relevance": len(chances) < len(hits),
+        "this search did not work as those of the labelled queries did": degraded,
+    }
+    if (why := next((why for why, is_so in obstacles.items() if is_so), None)) is not None or promise is None:
+        return str(why)
+    count = promise.count(chances, coverage)
+    return f"by the labels, {promise.most:.2f} is the most that can be promised" if count is None else count
+
+
+def too_irrelevant(hits: Sequence[Hit], least: float) -> tuple[Mapping[HitKey, str], Refusal | None]:
+    """Return the hits with less relevance than ``least``, each with the reason, and a refusal if these are all."""
+    reasons = {
+        hit.key: f"its relevance {hit.relevance:.2f} is below {least:g}"
+        for hit in hits
+        if hit.relevance is not None and hit.relevance < least
+    }
+    if not hits or any(hit.key not in reasons for hit in hits):
+        return reasons, None
+    nearest = hits[0]
+    reason = (
+        f"No relevant results: the closest, {nearest.id!r:.80}, has relevance {nearest.relevance:.2f}; at least "
+        f"{least:g} is required"
+    )
+    return reasons, Refusal(reason, nearest, nearest.relevance, least, "relevance", tuple(hits))
+
+
+def unknown_keys(filters: Filter, results: Iterable[Results]) -> Iterator[str]:
+    """Yield a note for each key of a filter that no searched document has, with the nearest key that there is.
+
+    Nothing if the keys of a branch are unknown: those of a retriever, or of a store that would have to ask its server.
+    """
+    known: set[str] = set()
+    for result in results:
+        keys = result.reading.store.metadata_keys() if isinstance(result, StoreResults) else None
+        if keys is None:
+            return
+        known.update(keys)
+    if not known:  # there are no documents, or none with metadata
+        return
+    unknown = [key for key in dict.fromkeys(_needed(filters)) if key not in known and key not in (ID, TEXT)]
+    for key in unknown[:_NOTED]:
+        nearest = _nearest(key, sorted(known))
+        hint = f"; did you mean {nearest!r:.80}?" if nearest else ""
+        yield f"filters: no document that was searched has the key {key!r:.80}{hint}"
+
+
+def _needed(filters: Filter) -> Iterator[str]:
+    """Yield the keys that a filter wants a value of; a negation is met by documents without the key."""
+    if isinstance(filters, And | Or):
+        for part in filters.parts:
+            yield from _needed(part)
+    elif isinstance(key := getattr(filters, "key", None), str):
+        yield key
+
+
+def _nearest(key: str, names: Sequence[str]) -> str | None:
+    """The known key that is most similar, whatever its case."""
+    by_folded = {folded(name): name for name in names}
+    nearest = difflib.get_close_matches(folded(key), by_folded, 1)
+    return by_folded[nearest[0]] if nearest else None
