@@ -184,7 +184,7 @@ def test_an_add_that_was_cut_short_goes_on_by_its_own_report(dataset: Dataset) -
 
 
 def test_long_texts_make_small_transactions(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.dataset._BATCH_CHARACTERS", 1000)
+    monkeypatch.setattr("pointsman.dataset.embedding._BATCH_CHARACTERS", 1000)
     counts: list[int] = []
     documents = [Document(f"d{number}", "signal " * 60) for number in range(7)]
     dataset.add(documents, on_commit=lambda total: counts.append(total.added))

@@ -310,7 +310,7 @@ class TestClosedMeanwhile:
 
     @pytest.mark.parametrize("how", ["close", "follow"])
     def test_by_another_thread(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-        monkeypatch.setattr("pointsman.dataset._BATCH", 2)
+        monkeypatch.setattr("pointsman.dataset.documents.BATCH", 2)
         notes, begun, closing = dataset(tmp_path), threading.Event(), threading.Event()
 
         def documents() -> Iterator[Document]:

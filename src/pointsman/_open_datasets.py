@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pointsman._descriptors import descriptor_limit
 
 if TYPE_CHECKING:
-    from pointsman.dataset import Dataset
+    from pointsman.dataset.lifecycle import StoredDataset
 
 _LEAST: Final = 4  # so many may always be open
 _SHARE: Final = 16  # descriptors for each: three to five stay open, and opening one needs more for a moment
@@ -31,19 +31,19 @@ class OpenDatasets:
     def __init__(self, limit: Callable[[], int] = default_limit) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._by_use: OrderedDict[Dataset, None] = OrderedDict()  # the least recently used first
+        self._by_use: OrderedDict[StoredDataset, None] = OrderedDict()  # the least recently used first
 
     def __len__(self) -> int:
         """Return the number of datasets that are open, as far as is known here."""
         return len(self._by_use)
 
-    def used(self, dataset: Dataset) -> None:
+    def used(self, dataset: StoredDataset) -> None:
         """Note that an open dataset is used."""
         with self._lock:
             if dataset in self._by_use:
                 self._by_use.move_to_end(dataset)
 
-    def opened(self, dataset: Dataset) -> None:
+    def opened(self, dataset: StoredDataset) -> None:
         """Note that a dataset has been opened; close the least recently used ones that are not in use."""
         with self._lock:
             self._by_use[dataset] = None

@@ -1,0 +1,229 @@
+"""A dataset: documents in a store, with the embedder for them and ways to search them.
+
+``lifecycle`` creates, opens and closes it, ``embedding`` makes its vectors, ``documents`` reads and writes; here it is
+searched.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from pointsman._twins import async_twin
+from pointsman.dataset.documents import EditableDataset
+from pointsman.dataset.embedding import PATIENCE, SOON
+from pointsman.dataset.lifecycle import check_name
+from pointsman.errors import InputError, UnmetNeedError
+from pointsman.filters import parse_optional
+from pointsman.request import SearchOptions, SearchRequest, of_one_dataset
+from pointsman.retrieval.branches import Question, SourceBranch
+from pointsman.retrieval.candidates import DEPTH
+from pointsman.retrieval.reading import Reading, spread_of
+from pointsman.retrieval.recipe import Recipe
+from pointsman.retrieval.retrievers.base import BaseRetriever
+from pointsman.retrieval.search import search_now
+from pointsman.store.base import NEAR, Look
+from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_top_k
+from pointsman.workflow import several
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.engine import Engine
+    from pointsman.filters import Filter
+    from pointsman.protocols import Embedder
+    from pointsman.retrieval.candidates import Pool
+    from pointsman.retrieval.fusion import CosineSpread
+    from pointsman.types import RetrievalContext
+
+__all__ = ["PATIENCE", "SOON", "Dataset", "DatasetRetriever", "check_name"]
+
+
+class Dataset(EditableDataset):
+    """Documents under a name, with their own store and settings.
+
+    Nothing is opened before it is needed, and nothing is created before the first write: reading a dataset that does
+    not exist returns nothing and leaves no trace. Without a ``path`` the documents are in a temporary directory that is
+    deleted with the object.
+
+    Args:
+        name: 1 to 64 letters, digits, ``_``, ``-`` or ``.``; any script.
+        description: its contents, for routers and people who choose where to search.
+        indexing_technique: ``"vector"``, ``"keyword"`` (full text) or ``"hybrid"``; a keyword dataset embeds nothing.
+        path: its directory.
+        store: the store with its documents, instead of a directory.
+        backend: opens or creates the store of this name, instead of either.
+        embedder: anything with ``embed(text)``; by default the default embedder.
+        bm25_k1: term frequency saturation of BM25; if this is 1.2, a stored dataset keeps its own.
+        bm25_b: length normalisation of BM25; if this is 0.75, a stored dataset keeps its own.
+        query_vectors: embeds queries with the same embedder; datasets that are searched together share one, so that a
+            query is embedded once.
+        engine: returns the engine for searches; a workspace passes its own.
+        on_make: called when the dataset has been created.
+
+    Raises:
+        InputError: name, technique or embedder is invalid.
+    """
+
+    def retriever(self, method: str = "auto") -> DatasetRetriever:
+        """Return a retriever for this dataset: ``"bm25"``, ``"vector"``, ``"hybrid"`` or a fusion method's name.
+
+        Raises:
+            InputError: the dataset lacks what the method needs.
+        """
+        return DatasetRetriever(self, method)
+
+    def search(self, query: str | Query, k: int = 5, **options: Unpack[SearchOptions]) -> RetrievalContext:
+        """Search only this dataset; options and result are those of `Workspace.search`."""
+        return self._engine().search(SearchRequest.of(query, k, of_one_dataset(options)), [self])
+
+    async def asearch(self, query: str | Query, k: int = 5, **options: Unpack[SearchOptions]) -> RetrievalContext:
+        """Async version of `search`."""
+        return await self._engine().asearch(SearchRequest.of(query, k, of_one_dataset(options)), [self])
+
+    def search_vector(
+        self,
+        vector: Sequence[float] | NDArray[np.floating],
+        k: int = 5,
+        *,
+        filters: str | Mapping[str, Any] | Filter | None = None,
+    ) -> list[Hit]:
+        """Return the documents whose vectors are nearest to this one, best first; nothing is embedded or refused.
+
+        Args:
+            vector: shape ``(dimensions,)``, from the dataset's embedder; its length does not matter.
+            k: number of hits.
+            filters: restricts the documents before the cut.
+
+        Returns:
+            Hits whose scores are cosines.
+
+        Raises:
+            InputError: the vector or a filter is invalid.
+            UnmetNeedError: the dataset has no vectors.
+        """
+        if self.indexing_technique == "keyword":
+            raise UnmetNeedError(f"dataset {self.name!r} has a keyword index only and stores no vectors")
+        look = Look(None, _direction(vector), check_top_k(k), parse_optional(filters))
+        store = self.store
+        lists = store.search([look])[0]
+        ranking = list(lists.rankings.get(NEAR, ()))[:k]
+        missing = [key for key, _ in ranking if key not in lists.documents]
+        documents = {**lists.documents, **dict(zip(missing, store.fetch(missing), strict=True))}
+        return [
+            Hit(document, score or 0.0, self.name, (Provenance(NEAR, rank, score),))
+            for rank, (key, score) in enumerate(ranking, 1)
+            if (document := documents[key]) is not None
+        ]
+
+    asearch_vector = async_twin(search_vector)
+
+    def search_many(
+        self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]
+    ) -> list[RetrievalContext]:
+        """Answer many questions in common batches; return one context each, in order."""
+        return self._engine().search_many(several(queries, k, of_one_dataset(options)), [self])
+
+    async def asearch_many(
+        self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]
+    ) -> list[RetrievalContext]:
+        """Async version of `search_many`."""
+        return await self._engine().asearch_many(several(queries, k, of_one_dataset(options)), [self])
+
+    def candidates(
+        self, query: Query, method: str = "auto", depth: int = DEPTH, *, absent_script: float = 0.0
+    ) -> Pool[Any]:
+        """Return the candidates of all lists that ``method`` needs, with all scores; keys are the store's own.
+
+        Args:
+            query: what to search for.
+            method: see `Source.lists_for`.
+            depth: candidates per list.
+            absent_script: words in a script are ignored if a smaller share of documents uses it; 0 ignores none.
+        """
+        return SourceBranch(Reading(self), method, absent_script).search([Question(query)], depth)[0].pool
+
+    @property
+    def engine(self) -> Engine:
+        """Return the engine for searches of this dataset."""
+        return self._engine()
+
+    @property
+    def cosine_spread(self) -> CosineSpread | None:
+        """The distribution of cosines between queries and random documents: the scale of the calibrated sum."""
+        return spread_of(self)
+
+
+def _direction(vector: Sequence[float] | NDArray[np.floating]) -> NDArray[np.float32]:
+    """Scale a vector to length 1.
+
+    Raises:
+        InputError: it is not a list of finite numbers, or is zero.
+    """
+    import numpy as np
+
+    try:
+        row = np.asarray(vector, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"a vector is a list of numbers: {error}") from error
+    largest = float(np.abs(row).max(initial=0.0)) if row.ndim == 1 else 0.0
+    if not 0 < largest < np.inf:  # NaN fails both tests
+        raise InputError("a vector to search by is one list of finite numbers, not all of them 0")
+    row = row / largest  # so that no square overflows or underflows
+    return (row / np.linalg.norm(row)).astype(np.float32)
+
+
+class DatasetRetriever(BaseRetriever):
+    """A dataset as a retriever that accepts documents and can be saved.
+
+    Args:
+        dataset: the dataset to search.
+        method: ``"auto"``, ``"bm25"``, ``"vector"``, ``"hybrid"``, or a fusion method's name.
+
+    Raises:
+        InputError: the dataset lacks what the method needs.
+    """
+
+    def __init__(self, dataset: Dataset, method: str = "auto") -> None:
+        dataset.lists_for(method)
+        self.dataset, self.method = dataset, method
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """Return up to ``top_k`` hits, best first; a retriever only ranks, and never refuses."""
+        depth = check_top_k(top_k) if self.method in {"bm25", "vector"} else max(DEPTH, check_top_k(top_k))
+        recipe = Recipe({self.dataset.name: self.dataset}, top_k, self.method, depth=depth)
+        return list(search_now(recipe, [Query.of(query)])[0].hits)
+
+    def add_nodes(self, nodes: Sequence[Document]) -> AddResult:
+        """Add documents to the dataset."""
+        return self.dataset.add(nodes)
+
+    aadd_nodes = async_twin(add_nodes)
+
+    def persist(self, folder: str | Path) -> None:
+        """Save the dataset and the method; see `Dataset.save`."""
+        folder = Path(folder)
+        self.dataset.save(folder / "dataset")
+        (folder / "retriever.json").write_text(json.dumps({"method": self.method}), "utf-8")
+
+    apersist = async_twin(persist)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, embedder: Embedder | None = None) -> DatasetRetriever:
+        """Open a saved retriever; it returns the same results.
+
+        Raises:
+            InputError: no retriever was saved there.
+        """
+        folder = Path(folder)
+        try:
+            method = json.loads((folder / "retriever.json").read_text("utf-8"))["method"]
+            if not isinstance(method, str):
+                raise TypeError(f"method is a string, not {type(method).__name__}")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(f"no retriever is saved at {folder} ({type(error).__name__}: {error})") from error
+        return cls(Dataset.load(folder / "dataset", embedder=embedder), method)

@@ -1,0 +1,310 @@
+"""The documents of a dataset: adding, reading, changing and deleting them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pointsman._twins import async_twin
+from pointsman.dataset.embedding import BATCH, LATER, Embed, EmbeddedDataset, in_batches
+from pointsman.errors import ConflictError, InputError
+from pointsman.filters import parse_optional
+from pointsman.passages import SourceText, source_text
+from pointsman.retrieval.source import Source
+from pointsman.types import AddResult, Document, check_changes, check_id, check_ids, check_page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Filter
+    from pointsman.store.base import Store
+    from pointsman.types import Documents
+
+Existing = Literal["update", "keep", "refuse"]
+"""What happens to documents that are added under an id that exists."""
+EXISTING: Final = ("update", "keep", "refuse")
+_TITLE_ATTEMPTS = 10  # how often new titles are embedded again because others have changed the texts meanwhile
+
+
+class EditableDataset(EmbeddedDataset):
+    """A dataset whose documents can be read and written."""
+
+    def add(
+        self,
+        documents: Documents,
+        *,
+        vectors: NDArray[np.float32] | None = None,
+        embed: Embed = True,
+        existing: Existing = "update",
+        on_progress: Callable[[int], None] | None = None,
+        batch_size: int | None = None,
+        on_commit: Callable[[AddResult], None] | None = None,
+    ) -> AddResult:
+        """Add documents, or update those whose id exists; documents already stored identically are skipped.
+
+        Documents are committed in batches. When this returns, all of them are durable and searchable; if it is
+        interrupted, the committed batches are. As many of the first documents as ``on_commit`` last counted need not be
+        added again (if they are, they are ``unchanged``). If an id repeats, its last document counts.
+
+
+        Args:
+            documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``; one or several.
+            vectors: shape ``(number of documents, dimensions)``, by this dataset's embedder; scaled to length 1. By
+                default the documents are embedded here.
+            embed: with False, documents given without vectors are stored without them and found only by words.
+                ``"later"`` does the same, but answers report how many vectors are missing until `embed` has made them;
+                if words are not searched, or the store cannot add vectors later, it is the same as True.
+            existing: what happens to documents whose id exists: ``"update"`` them, ``"keep"`` the stored ones (counted
+                as unchanged), or ``"refuse"`` the batch. In a store with many writers, another process may add an id
+                in between.
+            on_progress: called with the number of documents done since the last call.
+            batch_size: maximum number of documents embedded and committed together; by default 512, or 10,240 with
+                ``vectors``. Batches of more than 32 million characters are split.
+            on_commit: called after each commit with the counts so far; documents are committed in order.
+
+        Raises:
+            InputError: a document or the vectors cannot be used, or an id exists and ``existing`` is ``"refuse"``; its
+                batch and those after it are not written.
+            LockedError: another process is writing to the dataset.
+        """
+        _check_choices(existing, embed)
+        report = on_progress or (lambda _: None)
+        total, position = AddResult(), 0
+        most = (BATCH if vectors is None else 20 * BATCH) if batch_size is None else batch_size
+        batches = in_batches(documents, most)
+        first = next(batches, None)  # before the dataset is created: unreadable input must not create one
+        if first is None and vectors is not None and len(vectors):
+            raise InputError(f"{len(vectors)} vectors for no documents; give one row for each")
+        if first is None:
+            return total
+        store = self.make()
+        if embed == LATER:
+            embed = not self._goes_words_first(store)
+        with _writer(store):
+            for batch in chain([first], batches):
+                rows = None if vectors is None else vectors[position : position + len(batch)]
+                if vectors is not None and len(vectors) < position + len(batch):
+                    raise InputError(
+                        f"{len(vectors)} vectors for more than {len(vectors)} documents; give one row for each"
+                    )
+                new = batch
+                if existing != "update":
+                    new, rows = _new_ones(store, new, rows, existing)
+                    total += AddResult(unchanged=len(batch) - len(new))
+                    report(len(batch) - len(new))
+                if new:
+                    total += self._add_batch(store, new, rows, report, embed=bool(embed))
+                position += len(batch)
+                if on_commit is not None:
+                    on_commit(total)
+            if vectors is not None and len(vectors) != position:
+                raise InputError(f"{len(vectors)} vectors for {position} documents; give one row for each")
+        self._measure_spread(store, embed=bool(embed) and vectors is None)
+        return total
+
+    aadd = async_twin(add)
+
+    def _add_batch(
+        self,
+        store: Store,
+        documents: list[Document],
+        vectors: NDArray[np.float32] | None,
+        report: Callable[[int], None],
+        *,
+        embed: bool,
+    ) -> AddResult:
+        last = {document.id: row for row, document in enumerate(documents)}
+        rows = list(last.values())
+        new = [documents[row] for row in rows]
+        if self.indexing_technique == "keyword" or (vectors is None and not embed):
+            result = store.write(new)
+        elif vectors is not None:
+            result = store.write(new, vectors if len(rows) == len(documents) else vectors[rows], self.embedder.name)
+        else:
+            return self._embed_and_write(store, new, len(documents), report)
+        report(len(documents))
+        return result
+
+    def delete(
+        self, ids: str | Iterable[str] | None = None, *, filters: str | Mapping[str, Any] | Filter | None = None
+    ) -> int:
+        """Delete documents by id, or those that match a filter; unknown ids are skipped.
+
+        Returns:
+            The number of deleted documents.
+
+        Raises:
+            InputError: neither ids nor filters are given, or they are invalid.
+        """
+        if ids is None and not filters:
+            raise InputError("give ids or filters of the documents to delete; Workspace.drop deletes a dataset")
+        several_ids, condition = None if ids is None else check_ids(ids), parse_optional(filters)
+        return self.make().delete(several_ids, condition) if self.exists else 0
+
+    adelete = async_twin(delete)
+
+    aget = async_twin(Source.get)
+
+    def get_many(self, ids: Sequence[str]) -> list[Document | None]:
+        """Return the documents with these ids in order, None for unknown ids."""
+        return self.store.get(list(map(check_id, ids)))
+
+    aget_many = async_twin(get_many)
+
+    def text(
+        self,
+        source: str,
+        *,
+        hash: str | None = None,  # noqa: A002  (named like the citation's field)
+        start: int = 0,
+        end: int | None = None,
+    ) -> SourceText:
+        """Return the text that citations refer to, reassembled from the stored passages; no file is read.
+
+        ``dataset.text(citation.source, hash=citation.hash).text[citation.start : citation.end]`` is the quote.
+
+        Args:
+            source: a file as named in citations, or the id of a document that is not from a file.
+            hash: the citation's hash; None selects the content that most of the stored passages come from.
+            start: start of the requested part.
+            end: end of the requested part; it may exceed the end of the text.
+
+        Raises:
+            UnknownNameError: no document of this source, or of this source with this hash, is stored.
+            InputError: the offsets are out of range, or more than 100,000,000 characters apart.
+        """
+        return source_text(self.store, check_id(source, "a source"), hash=hash, start=start, end=end)
+
+    atext = async_twin(text)
+
+    def get_vectors(self, ids: Sequence[str]) -> list[NDArray[np.float32] | None]:
+        """Return the stored unit vectors of these ids in order, None if no vector is stored.
+
+        Raises:
+            UnmetNeedError: the store does not return vectors.
+        """
+        store = self.store
+        keys = store.keys(list(ids))
+        rows = store.vectors(list(keys.values())) if keys else ()
+        if len(rows) == len(keys):
+            vectors = dict(zip(keys, rows, strict=True))
+        else:  # the store skips documents without a vector, and does not say which
+            vectors = {id_: row for id_, key in keys.items() for row in store.vectors([key])}
+        return [vectors.get(id_) for id_ in ids]
+
+    aget_vectors = async_twin(get_vectors)
+
+    def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
+        """Return all ids, or those of documents whose metadata has this ``source``, that match, or both."""
+        wanted = None if source is None else check_id(source, "a source")
+        return self.store.ids(source=wanted, filters=parse_optional(filters))
+
+    aids = async_twin(ids)
+
+    def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
+        """Change the metadata of documents; texts and vectors stay, and only a new title is embedded.
+
+        No change by others is undone, whenever they write: each document is read and written as one step.
+
+        Args:
+            metadata: values to set, by id; None removes the key.
+            replace: whether to remove all other metadata of these documents.
+
+        Raises:
+            InputError: an id is unknown, or the metadata cannot be stored; nothing is changed.
+            LockedError: another process is writing to the dataset.
+            ConflictError: others keep changing the texts of documents that get a new title.
+        """
+        changes = {change.id: change.metadata for change in check_changes(metadata)}
+        if changes and not self.exists:
+            raise InputError(f"there is no document {next(iter(changes))!r:.80}")
+        store, total = self.store, AddResult()
+        vectors: dict[str, NDArray[np.float32]] = {}
+        for _ in range(_TITLE_ATTEMPTS) if changes else ():
+            result = store.set_metadata(changes, vectors, self.embedder.name if vectors else None, replace=replace)
+            total += result.counts
+            changes = {id_: changes[id_] for id_ in result.remaining}
+            if not changes:
+                break
+            self._check_embedder(store)  # embedded while others may write: a vector is used only for the text it is of
+            rows = self._document_embedder.embed_documents(list(result.texts))
+            vectors.update(zip(result.texts, rows, strict=True))
+        if not changes:
+            return total
+        raise ConflictError(f"others keep changing the texts of {', '.join(sorted(changes)[:5])!r:.200}; try again")
+
+    aset_metadata = async_twin(set_metadata)
+
+    def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
+        """Return the number of documents, or of those that match."""
+        return self.store.count(parse_optional(filters))
+
+    acount = async_twin(count)
+
+    def page(
+        self, after: int = 0, limit: int = 100, *, filters: str | Mapping[str, Any] | Filter | None = None
+    ) -> tuple[list[Document], int | None]:
+        """Return up to ``limit`` documents in order of first arrival, and the next page's start; None at the end.
+
+        Args:
+            after: the value returned with the previous page; 0 for the first.
+            limit: at least 1.
+            filters: restricts the documents.
+
+        Raises:
+            InputError: a number is out of range.
+        """
+        check_page(after, limit)
+        page = self.store.page(str(after) if after else None, limit, parse_optional(filters))
+        return page.documents, None if page.next is None else int(page.next)
+
+    apage = async_twin(page)
+
+    def __iter__(self) -> Iterator[Document]:
+        return self.store.documents()
+
+    def __len__(self) -> int:
+        return self.store.count()
+
+    def __bool__(self) -> bool:
+        return True  # an empty dataset is true too
+
+    def __contains__(self, id_: str) -> bool:
+        return self.get(id_) is not None
+
+
+def _writer(store: Store) -> AbstractContextManager[None]:
+    """Hold the writer lock for several batches, if the store allows only one writer at a time."""
+    writer = getattr(store, "writer", None)
+    return nullcontext() if writer is None else writer()
+
+
+def _check_choices(existing: object, embed: object) -> None:
+    """Check the options of `Dataset.add`.
+
+    Raises:
+        InputError: an option has an unknown value.
+    """
+    if existing not in EXISTING:
+        raise InputError(f"existing is one of {', '.join(EXISTING)}, not {existing!r:.80}")
+    if embed not in (True, False, LATER):
+        raise InputError(f"embed is True, False or {LATER!r}, not {embed!r:.80}")
+
+
+def _new_ones(
+    store: Store, documents: list[Document], vectors: NDArray[np.float32] | None, existing: Existing
+) -> tuple[list[Document], NDArray[np.float32] | None]:
+    """Return the documents, and their vectors, whose ids are not in the store.
+
+    Raises:
+        InputError: an id is in the store, and ``existing`` is ``"refuse"``.
+    """
+    existing_ids = store.keys([document.id for document in documents])
+    if existing_ids and existing == "refuse":
+        raise InputError(f"{len(existing_ids)} of these ids exist already: {', '.join(sorted(existing_ids)[:5])}")
+    rows = [row for row, document in enumerate(documents) if document.id not in existing_ids]
+    return [documents[row] for row in rows], None if vectors is None else vectors[rows]
