@@ -108,7 +108,7 @@ def answered(tools: list[ForeignTool], total: int) -> str:
         FoundTool(name=tool.full_name, description=tool.description, arguments=dict(tool.schema), away=False)
         for tool in tools
     ]
-    return line_of(FindAnswer(tools=shown, total=total, away={}).model_dump(mode="json"))
+    return line_of(FindAnswer(tools=shown, left_out=0, total=total, away={}).model_dump(mode="json"))
 
 
 if __name__ == "__main__":

@@ -81,6 +81,74 @@ ODD: list[Pair] = [
 ]
 
 
+_TYPES: tuple[Any, ...] = (
+    "object",
+    "array",
+    "string",
+    "number",
+    "integer",
+    "null",
+    "boolean",
+    "nonsense",
+    7,
+    None,
+    [],
+    ["object", {}],
+)
+_VALUES: list[Any] = [
+    *(None, True, 0, -1, 1e308, 10**400, float("nan"), float("inf"), "", "x", "(a+)+$", "\ud800", "\x00", "\u202e"),
+    *([], {}, [[]], {"": {}}, [{}] * 50, {"$ref": "#"}, {"x": None}, "#", "http://127.0.0.1:9/", "x" * 2_000),
+]
+_KEYWORDS = (
+    *("type", "enum", "const", "pattern", "format", "minLength", "maxLength", "multipleOf", "maximum", "minimum"),
+    *("items", "prefixItems", "contains", "minContains", "maxContains", "uniqueItems", "maxItems", "required"),
+    *("properties", "patternProperties", "additionalProperties", "propertyNames", "minProperties", "dependentRequired"),
+    *("dependentSchemas", "unevaluatedProperties", "unevaluatedItems", "allOf", "anyOf", "oneOf", "not", "if", "then"),
+    *("else", "$ref", "$dynamicRef", "$anchor", "$dynamicAnchor", "$id", "$schema", "$defs", "$vocabulary", "default"),
+)
+
+
+def dynamic_references(depth: int) -> Pair:
+    """Return a schema whose dynamic references lead back to itself, over a nested list."""
+    value: Any = []
+    for _ in range(depth):
+        value = [value, value]
+    node = {"$dynamicAnchor": "node", "items": {"anyOf": [{"$dynamicRef": "#node"}] * 2}}
+    return {"properties": {"x": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}, {"x": value}
+
+
+def long_enumeration(count: int) -> Pair:
+    """Return a choice among so many objects, of which none is the value."""
+    return {"properties": {"x": {"enum": [{"n": [number]} for number in range(count)]}}}, {"x": {"n": [-1]}}
+
+
+def conditions(depth: int) -> Pair:
+    """Return a condition whose branches are conditions."""
+    schema: Any = {"type": "integer"}
+    for _ in range(depth):
+        schema = {"if": schema, "then": schema, "else": schema}
+    return {"properties": {"x": schema}}, {"x": "y"}
+
+
+def wrong_types(random: Random) -> Pair:
+    """Return random keywords with values of random, mostly wrong types."""
+
+    def schema(depth: int) -> Any:
+        if depth == 0 or random.random() < 0.2:
+            return random.choice((random.choice(_VALUES), {"type": random.choice(_TYPES)}))
+        inner = {
+            random.choice(_KEYWORDS): random.choice(
+                (schema(depth - 1), [schema(depth - 1), schema(depth - 1)], {"x": schema(depth - 1)})
+            )
+            for _ in range(random.randrange(1, 4))
+        }
+        return {"type": random.choice(_TYPES), **inner} if random.random() < 0.3 else inner
+
+    whole = schema(3)
+    chosen = {"x": random.choice(_VALUES), "y": random.choice(_VALUES)}
+    return (whole if isinstance(whole, dict) and random.random() < 0.9 else {"properties": {"x": whole}}), chosen
+
+
 def hostile(random: Random, *, exhausting: float) -> Pair:
     """Return a random one; with this probability one that no validator gets through in seconds."""
     if random.random() < exhausting:
@@ -100,5 +168,9 @@ def hostile(random: Random, *, exhausting: float) -> Pair:
             nested_choices(random.randrange(7)),
             deep(random.randrange(400)),
             recursive(random.randrange(9)),
+            dynamic_references(random.randrange(7)),
+            long_enumeration(random.randrange(2000)),
+            conditions(random.randrange(8)),
+            *[wrong_types(random) for _ in range(4)],
         ]
     )

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters, stdio_client
 
 import pointsman
+import raw_tool_server
 from hostile_schemas_kit import (
     ODD,
     Pair,
@@ -27,7 +30,8 @@ from hostile_schemas_kit import (
 from pointsman.cli.mcp import mcp as serve
 from pointsman.errors import InputError
 from pointsman.integrations.mcp.checking import SchemaChecker
-from pointsman.integrations.mcp.sdk import Address
+from pointsman.integrations.mcp.program import MAX_LINE, message_of, pruned
+from pointsman.integrations.mcp.sdk import TOO_DEEP, Address, Listing
 from pointsman.integrations.mcp.toolbox import Toolbox, choices_of
 from pointsman.integrations.mcp.upstream import ForeignTool, Upstream, read_servers
 from pointsman.models.scripted import HashingEmbedder
@@ -395,13 +399,11 @@ def test_files_of_the_working_directory_are_not_modules_of_the_checker(
 def test_schemas_of_a_server_are_checked_once_while_they_stay_the_same(caplog: pytest.LogCaptureFixture) -> None:
     upstream = Upstream("ours", Address("http://127.0.0.1:9"), 60.0)
     definitions = [{"name": "good", "inputSchema": {}}, {"name": "bad", "inputSchema": {"type": "nonsense"}}]
+    huge = {"name": "huge", "inputSchema": {"x": "y" * 60_000}}
 
     async def run() -> None:
-        for _ in range(2):
-            assert set(await upstream._usable(definitions)) == {"good"}
-        assert set(await upstream._usable([*definitions, {"name": "huge", "inputSchema": {"x": "y" * 60_000}}])) == {
-            "good"
-        }
+        for tools in (definitions, definitions, [*definitions, huge]):
+            assert set(await upstream._usable(Listing(tools, {}))) == {"good"}
 
     asked: list[object] = []
     check_schema = SchemaChecker.check_schema
@@ -414,4 +416,85 @@ def test_schemas_of_a_server_are_checked_once_while_they_stay_the_same(caplog: p
         patch.setattr(SchemaChecker, "check_schema", counted)
         anyio.run(run)
     assert asked == [{"type": "object"}, {"type": "nonsense"}]
-    assert sum("ours/bad is left out" in record.getMessage() for record in caplog.records) == 3
+    messages = [record.getMessage() for record in caplog.records]
+    assert [sum(f"ours/{name} is left out" in line for line in messages) for name in ("bad", "huge")] == [1, 1]
+
+
+def raw_server(folder: Path, tools: list[Any]) -> dict[str, Any]:
+    """A server whose list of tools is any JSON."""
+    file = folder / "tools.json"
+    file.write_text(json.dumps(tools), "utf-8")
+    return {"command": sys.executable, "args": [raw_tool_server.__file__, str(file)], "env": dict(os.environ)}
+
+
+def test_tools_that_the_sdk_refuses_are_left_out_alone_and_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused: dict[str, dict[str, Any]] = {
+        "no_object": {"inputSchema": []},
+        "no_type": {"inputSchema": {"type": "array"}},
+        "properties": {"inputSchema": {"type": "object", "properties": {"x": 7}}},
+        "required": {"inputSchema": {"type": "object", "required": [7]}},
+        "nothing": {},
+        "description": {"inputSchema": {"type": "object"}, "description": {}},
+        "nested": {"inputSchema": {"type": "object", "x": json.loads("[" * 900 + "]" * 900)}},
+    }
+    good = {"name": "good", "inputSchema": {"type": "object"}, "icons": 7, "annotations": "x", "outputSchema": 7}
+    tools = [good, *({"name": name, **tool} for name, tool in refused.items()), "no tool", {"name": 7}]
+
+    async def ask(client: Client) -> None:
+        for _ in range(2):
+            found = answer(await client.call_tool("find_tools", {"query": "x"}))
+            assert [one["name"] for one in found["tools"]] == ["raw/good"]
+            assert (found["total"], found["left_out"], found["away"]) == (1, len(refused) + 2, {})
+        assert answer(await tool(client, "raw/good"))["text"] == "called"
+        assert "cannot be offered; the log" in told(await tool(client, "raw/nested"))
+
+    talk(tmp_path, ask, {"raw": raw_server(tmp_path, tools)})
+    messages = [record.getMessage() for record in caplog.records]
+    assert all(sum(f"raw/{name} is left out" in line for line in messages) == 1 for name in refused)
+
+
+def test_output_schemas_are_never_evaluated_in_the_event_loop(tmp_path: Path) -> None:
+    schema = {**doubling_references(40)[0], "type": "object"}  # the SDK's client would take years
+    tools = [{"name": "slow", "inputSchema": {"type": "object"}, "outputSchema": schema}]
+
+    async def ask(client: Client) -> None:
+        assert answer(await tool(client, "raw/slow"))["text"] == "called"
+
+    talk(tmp_path, ask, {"raw": raw_server(tmp_path, tools)})
+
+
+def test_a_list_that_is_no_message_makes_its_server_unavailable_and_says_why(tmp_path: Path) -> None:
+    long = {"name": "long", "inputSchema": {"type": "object", "x": "y" * MAX_LINE}}
+
+    async def ask(client: Client) -> None:
+        found = await until(client, lambda found: found["away"]["raw"] != "it is being started")
+        assert "longer than 8 MB" in found["away"]["raw"]
+        assert found["total"] == len(SCHEMAS) - 1
+
+    talk(tmp_path, ask, {"raw": raw_server(tmp_path, [long]), "ours": SERVER})
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text('"\\[{]}\u00e9', max_size=4),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('"\\[', max_size=2), inner, max_size=3),
+    ),
+    st.integers(0, 400),
+)
+def test_pruned_json_is_the_same_down_to_the_depth_that_is_read(value: Any, depth: int) -> None:
+    line = ('{"x":[' * depth + json.dumps(value) + ',"beside"]}' * depth).encode()
+    result = json.loads(pruned(line))
+    if 2 * depth + 20 < 150:
+        assert result == json.loads(line)
+    for _ in range(min(depth, 74)):
+        assert result["x"][1] == "beside"
+        result = result["x"][0]
+    assert depth < 76 or result in (TOO_DEEP, {"x": TOO_DEEP}), "and a marker there"
+
+
+@pytest.mark.parametrize("line", [b'["\\"' * 200_000, b'"' * 500_001, b"[" * 1_000_000, b'{"a' + b"\\" * 1_000_001])
+def test_what_is_no_json_is_no_message_in_linear_time(line: bytes) -> None:
+    assert isinstance(message_of(line), ValueError)
+    assert isinstance(pruned(line), bytes)

@@ -6,6 +6,8 @@ name the attributes differently.
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +15,10 @@ from importlib.metadata import PackageNotFoundError, version
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import anyio
+import anyio.to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
+from pydantic import ValidationError
 
 from pointsman._processes import NEUTRAL_FOLDER, search_path
 from pointsman.errors import DependencyVersionError, MissingDependencyError
@@ -58,6 +63,12 @@ MODERN: Final = VERSION >= (2, 0)
 """Whether the SDK is version 2, which also supports the protocol without sessions."""
 
 _CONNECTION_CLOSED: Final = -32000
+_LATEST_WITH_SESSIONS: Final = "2025-11-25"  # version of the protocol
+_USED: Final = ("name", "title", "description", "inputSchema")  # of the definition of a foreign tool
+_NAME_CHARS: Final = 80  # of a refused tool
+
+TOO_DEEP: Final = "…nested too deeply…"
+"""Stands where a message of a foreign server was nested deeper than the SDK reads."""
 
 Wire = dict[str, Any]
 """A part of a message in the protocol's form."""
@@ -190,6 +201,19 @@ class HttpEndpoint:
 # ── client ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def load_client() -> None:
+    """Import what the client needs before requests are answered: in the event loop that would hold up all of them."""
+    import mcp.client.session
+    import mcp.client.streamable_http  # noqa: F401
+
+    import pointsman.integrations.mcp.program  # noqa: F401
+
+    if MODERN:
+        import mcp_types.methods  # noqa: F401
+
+    _ToolLists().usable([{"name": "first", "inputSchema": {"type": "object"}}])  # compiles the SDK's models
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A server to start, reached over its standard input and output.
@@ -212,28 +236,144 @@ class Address:
     headers: Mapping[str, str] | None = None
 
 
+class UnreadableListError(Exception):
+    """A server's list of tools is not JSON that the SDK reads; the message names no file and no address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The tools of a server.
+
+    Attributes:
+        tools: definitions in the protocol's form, with name, title, description and ``inputSchema`` only.
+        refused: names of the tools that the SDK would refuse together with all the others, and why.
+    """
+
+    tools: list[Wire]
+    refused: dict[str, str]
+
+
 class Connection:
-    """A connection to a foreign server."""
+    """A connection to a foreign server.
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    Args:
+        client: the SDK's client.
+        lists: passes the messages on to it.
+    """
 
-    async def tools(self, most: int) -> list[Wire]:
-        """Return the definitions of its tools, at most ``most``."""
+    def __init__(self, client: Any, lists: _ToolLists) -> None:
+        self._client, self._lists = client, lists
+
+    async def tools(self, most: int) -> Listing:
+        """Return its tools, at most ``most``.
+
+        Raises:
+            UnreadableListError: a page of the list cannot be read at all.
+        """
         wires: list[Wire] = []
         cursor: str | None = None
-        while len(wires) < most:
-            page = await self._client.list_tools(**_after(cursor))
-            wires += [_plain(tool) for tool in page.tools]
-            following = getattr(page, "next_cursor" if MODERN else "nextCursor")
-            if not following or following == cursor or not page.tools:
-                break
-            cursor = following
-        return wires[:most]
+        self._lists.begin(getattr(self._client, "protocol_version", _LATEST_WITH_SESSIONS))
+        try:
+            while len(wires) < most:
+                page = await self._client.list_tools(**_after(cursor))
+                wires += await anyio.to_thread.run_sync(lambda tools: [_plain(tool) for tool in tools], page.tools)
+                following = getattr(page, "next_cursor" if MODERN else "nextCursor")
+                if not following or following == cursor or not page.tools:
+                    break
+                cursor = following
+        finally:
+            refused = self._lists.end()
+        return Listing(wires[:most], refused)
 
     async def call(self, name: str, arguments: Wire) -> Wire:
         """Call a tool and return its result."""
         return _plain(await self._client.call_tool(name, arguments))
+
+
+class _ToolLists:
+    """Passes a server's messages on, and leaves out of its lists of tools what the SDK cannot take.
+
+    The SDK refuses a whole list for one tool. It also evaluates each ``outputSchema`` in the event loop, which a
+    hostile one would stop for minutes: nothing here needs them, nor pictures and annotations, so only what is used is
+    passed on.
+    """
+
+    def __init__(self) -> None:
+        self._listing = False
+        self._version = _LATEST_WITH_SESSIONS
+        self._refused: dict[str, str] = {}
+
+    def begin(self, version: str) -> None:
+        """Expect lists, in this version of the protocol."""
+        self._listing, self._version, self._refused = True, version, {}
+
+    def end(self) -> dict[str, str]:
+        """Expect no more lists; returns the names of refused tools, with the reasons."""
+        self._listing = False
+        return self._refused
+
+    @asynccontextmanager
+    async def through(self, transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[tuple[Any, Any]]:
+        """Wrap a transport of the SDK."""
+        async with transport as (incoming, outgoing, *_):
+            passed, received = anyio.create_memory_object_stream[Any](0)
+
+            async def forward() -> None:
+                async with passed:
+                    async for message in incoming:
+                        await self._clean(message)
+                        try:
+                            await passed.send(message)
+                        except anyio.BrokenResourceError:  # the client has closed it
+                            return
+
+            async with passed, received, anyio.create_task_group() as group:
+                group.start_soon(forward)
+                yield received, outgoing
+                group.cancel_scope.cancel()
+
+    async def _clean(self, message: Any) -> None:
+        if not self._listing:
+            return
+        if isinstance(message, Exception):
+            raise UnreadableListError(
+                "its list of tools cannot be read: it is not JSON, nested too deeply, or longer than 8 MB on one page"
+            ) from message
+        body = message.message
+        found = getattr(body if MODERN else body.root, "result", None)
+        if isinstance(found, dict) and isinstance(found.get("tools"), list):
+            found["tools"] = await anyio.to_thread.run_sync(self.usable, found["tools"])
+
+    def usable(self, tools: Sequence[Any]) -> list[Wire]:
+        """Return the definitions that the SDK takes, and note the others."""
+        usable: list[Wire] = []
+        for tool in tools:
+            fields = tool if isinstance(tool, dict) else {}
+            wire = {name: fields[name] for name in _USED if fields.get(name) is not None}
+            reason = self._complaint(wire)
+            if reason is None:
+                usable.append(wire)
+            else:
+                self._refused[str(fields.get("name"))[:_NAME_CHARS]] = reason
+        return usable
+
+    def _complaint(self, wire: Wire) -> str | None:
+        """Return why the SDK would refuse a list with this tool; None if it would not."""
+        alone: Wire = {"tools": [wire], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        try:
+            if TOO_DEEP in json.dumps(wire, ensure_ascii=False):
+                return "its schema is nested too deeply"
+            _plain(types.ListToolsResult.model_validate(alone))
+            if MODERN:
+                from mcp_types.methods import validate_server_result
+
+                validate_server_result("tools/list", self._version, alone)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            return f"{'.'.join(map(str, first['loc'][2:])) or 'the tool'}: {first['msg']}"
+        except (ValueError, RecursionError) as error:
+            return f"it cannot be written as JSON: {error}"
+        return None
 
 
 def is_answer(error: Exception) -> bool:
@@ -263,38 +403,44 @@ async def connected(place: Program | Address) -> AsyncIterator[Connection]:
     goes to ours.
     """
     if isinstance(place, Program):
-        from mcp import StdioServerParameters, stdio_client
-
-        parameters = StdioServerParameters(
-            command=place.command,
-            args=list(place.args),
-            env={"PATH": search_path()} | dict(place.env or {}),
-            cwd=place.cwd or NEUTRAL_FOLDER,
-        )
-        async with _client(stdio_client(parameters)) as client:
-            yield Connection(client)
+        async with _client(_started(place)) as connection:
+            yield connection
     else:
         from mcp.client.streamable_http import streamable_http_client
         from mcp.shared._httpx_utils import create_mcp_http_client
 
         async with (
             create_mcp_http_client(headers=dict(place.headers or {})) as http,
-            _client(streamable_http_client(place.url, http_client=http)) as client,
+            _client(streamable_http_client(place.url, http_client=http)) as connection,
         ):
-            yield Connection(client)
+            yield connection
+
+
+def _started(place: Program) -> AbstractAsyncContextManager[Any]:
+    """Return the transport to a program."""
+    env = {"PATH": search_path()} | dict(place.env or {})
+    cwd = place.cwd or NEUTRAL_FOLDER
+    if sys.platform == "win32":  # which looks commands up in ways of its own
+        from mcp import StdioServerParameters, stdio_client
+
+        return stdio_client(StdioServerParameters(command=place.command, args=list(place.args), env=env, cwd=cwd))
+    from pointsman.integrations.mcp import program
+
+    return program.running([place.command, *place.args], env, cwd)
 
 
 @asynccontextmanager
-async def _client(transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+async def _client(transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Connection]:
     """Create the SDK's client over a transport; version 2 detects the server's protocol version."""
+    lists = _ToolLists()
     if MODERN:
         from mcp import Client
 
-        async with Client(transport) as client:
-            yield client
+        async with Client(lists.through(transport)) as client:
+            yield Connection(client, lists)
     else:
         from mcp import ClientSession
 
-        async with transport as (incoming, outgoing, *_), ClientSession(incoming, outgoing) as client:
+        async with lists.through(transport) as (incoming, outgoing), ClientSession(incoming, outgoing) as client:
             await client.initialize()
-            yield client
+            yield Connection(client, lists)

@@ -123,6 +123,10 @@ class FindAnswer(shapes.Answer):
     notice: Literal[NOTICE] = NOTICE  # type: ignore[valid-type]  # a constant
     tools: Annotated[list[FoundTool], Field(description="Best first.")]
     total: Annotated[int, Field(description="Number of all tools.")]
+    left_out: Annotated[
+        int,
+        Field(description="Number of tools that cannot be offered; the log of this server names them and says why."),
+    ]
     away: Annotated[dict[str, str], Field(description="Servers that are not answering now, and why.")]
 
 
@@ -204,6 +208,7 @@ class Toolbox:
         self._upstreams = {one.name: one for one in upstreams}
         self._selector, self._gate, self._access = selector, Gate(limits), access
         self._checker = SchemaChecker()
+        sdk.load_client()
 
     def service(self) -> Service:
         """Return the toolbox as a server."""
@@ -226,7 +231,9 @@ class Toolbox:
         """Embed the descriptions before the first question."""
         await self._first()
         if tools := self._tools():
-            await anyio.to_thread.run_sync(self._selector.scores, choices_of(tools), "ready", abandon_on_cancel=True)
+            await anyio.to_thread.run_sync(
+                lambda: self._selector.scores(choices_of(tools), "ready"), abandon_on_cancel=True
+            )
 
     async def _first(self) -> None:
         with anyio.move_on_after(_FIRST):
@@ -284,6 +291,7 @@ class Toolbox:
                     for tool in best
                 ],
                 total=len(tools),
+                left_out=sum(len(upstream.left_out) for upstream in self._upstreams.values()),
                 away=away,
             )
         )
@@ -309,6 +317,8 @@ class Toolbox:
         with anyio.move_on_after(_FIRST):
             await upstream.tried.wait()
         tool = upstream.tools.get(name)
+        if tool is None and name in upstream.left_out:
+            raise Problem("not-found", f"{asked.name!r:.80} cannot be offered; the log of this server says why")
         if tool is None:
             away = "" if upstream.why_away is None else f", and it does not answer: {upstream.why_away}"
             raise Problem("not-found", f"server {server!r} has no tool {name!r:.80}{away}; {FIND.name} gives names")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from pointsman.errors import InputError, PointsmanError
 from pointsman.integrations.mcp import sdk
@@ -17,7 +18,7 @@ from pointsman.integrations.mcp.checking import SchemaChecker
 from pointsman.integrations.mcp.plain import cut, sound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Upstream:
         place: where it is.
         timeout: seconds for one request.
         tools: by name; if the server is unavailable, those that it listed last.
+        left_out: why other tools that it lists cannot be offered, by name.
         why_away: why it is unavailable; None while it answers.
         tried: set after the first answer or failure.
     """
@@ -76,6 +78,7 @@ class Upstream:
     place: sdk.Program | sdk.Address
     timeout: float
     tools: dict[str, ForeignTool] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
     why_away: str | None = "it is being started"
     tried: anyio.Event = field(default_factory=anyio.Event)
     _connection: sdk.Connection | None = None
@@ -101,9 +104,9 @@ class Upstream:
             scope.deadline = anyio.current_time() + self.timeout
             async with sdk.connected(self.place) as connection:
                 while True:
-                    definitions = await connection.tools(MAX_TOOLS)
+                    listing = await connection.tools(MAX_TOOLS)
                     scope.deadline = float("inf")
-                    self.tools = await self._usable(definitions)
+                    self.tools = await self._usable(listing)
                     self._connection, self.why_away = connection, None
                     self.tried.set()
                     with anyio.move_on_after(_REFRESH):
@@ -112,31 +115,39 @@ class Upstream:
                     scope.deadline = anyio.current_time() + self.timeout
         raise TimeoutError(f"no answer within {self.timeout:g} seconds")
 
-    async def _usable(self, definitions: Sequence[sdk.Wire]) -> dict[str, ForeignTool]:
-        """Return the tools that can be offered, by name; for the others, the reason is logged.
+    async def _usable(self, listing: sdk.Listing) -> dict[str, ForeignTool]:
+        """Return the tools that can be offered, by name; for each of the others, the reason is logged once.
 
         Each schema is checked once, as long as the server lists it unchanged.
         """
         checked, self._checked = self._checked, {}
         tools: dict[str, ForeignTool] = {}
+        reasons = dict(listing.refused)
         until = anyio.current_time() + _CHECKING
         async with SchemaChecker() as checker:
-            for definition in definitions:
+            for definition in listing.tools:
+                await checkpoint()  # ten thousand known ones take a while
                 tool, text = _tool(self.name, definition)
-                reason = "its name or its schema is too long" if tool is None else checked.get(text)
-                if tool is not None and text not in checked:
-                    if anyio.current_time() > until:
-                        reason = f"the schemas of its server take longer than {_CHECKING:g} seconds to check"
-                    else:
-                        reason = await _complaint(checker, tool)
-                        self._checked[text] = reason
-                elif tool is not None:
-                    self._checked[text] = reason
-                if tool is None or reason is not None:
-                    log.warning("tool %s/%.80s is left out: %.200s", self.name, definition["name"], reason)
+                if tool is None:
+                    reasons[definition["name"]] = "its name or its schema is too long"
+                    continue
+                reason = checked.get(text)
+                if text in checked or anyio.current_time() < until:
+                    reason = self._checked[text] = reason if text in checked else await _complaint(checker, tool)
                 else:
+                    reason = f"the schemas of its server take longer than {_CHECKING:g} seconds to check"
+                if reason is None:
                     tools[tool.name] = tool
+                else:
+                    reasons[tool.name] = reason
+        self._say(reasons)
         return tools
+
+    def _say(self, reasons: Mapping[str, str]) -> None:
+        for name, reason in reasons.items():
+            if self.left_out.get(name) != reason:
+                log.warning("tool %s/%.80s is left out until its server mends it: %.200s", self.name, name, reason)
+        self.left_out = dict(reasons)
 
     async def call(self, tool: str, arguments: sdk.Wire) -> sdk.Wire:
         """Call a tool and return its result.
@@ -152,6 +163,9 @@ class Upstream:
         except TimeoutError:
             raise AwayError(f"{self.name}/{tool} gave no answer within {self.timeout:g} seconds") from None
         except Exception as error:
+            if isinstance(error, ValueError | RecursionError):  # the answer of this call; the connection is sound
+                log.warning("the answer of %s/%.80s cannot be read: %s", self.name, tool, type(error).__name__)
+                return sdk.result(f"the answer of {self.name}/{tool} does not follow the protocol", is_error=True)
             if not sdk.is_answer(error):
                 self._away(error)
                 self._lost.set()
@@ -162,11 +176,15 @@ class Upstream:
         while isinstance(error, BaseExceptionGroup):  # raised by several tasks of the SDK at once
             error = error.exceptions[0]
         log.warning("server %s does not answer: %s: %s", self.name, type(error).__name__, error)
-        self.why_away = "it does not answer" if isinstance(error, AwayError | TimeoutError) else _reason(error)
+        self.why_away = _reason(error)
 
 
 def _reason(error: BaseException) -> str:
-    """Return the reason for an agent: only the type of error, since the rest may name files and addresses."""
+    """Return the reason for an agent: of most errors only the type, since the rest may name files and addresses."""
+    if isinstance(error, AwayError | TimeoutError):
+        return "it does not answer"
+    if isinstance(error, sdk.UnreadableListError):
+        return str(error)
     return f"it cannot be reached ({type(error).__name__})"
 
 

@@ -1,0 +1,143 @@
+"""A foreign server as a program: its standard output is read in bounded lines, which are parsed in a thread.
+
+The SDK parses in the event loop, lines of any length, and refuses a line in which anything is nested deeply; a server
+with many tools would stop all others meanwhile, and one deep schema would cost all its tools.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import anyio.to_thread
+from mcp import types
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+
+from pointsman.integrations.mcp.sdk import TOO_DEEP
+
+if TYPE_CHECKING:
+    from anyio.abc import ByteReceiveStream, ObjectReceiveStream, ObjectSendStream, Process
+
+MAX_LINE: Final = 8_000_000
+"""Bytes of one message, such as a page of a list of tools."""
+
+_DEPTH: Final = 150  # of brackets; pydantic reads 200
+_EXIT: Final = 2.0  # seconds for a program to end by itself, and after a signal
+_STRUCTURE: Final = re.compile(
+    rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL
+)  # a string may lack its end: no search is repeated
+
+
+@asynccontextmanager
+async def running(
+    command: Sequence[str], env: Mapping[str, str], cwd: str
+) -> AsyncIterator[tuple[ObjectReceiveStream[Any], ObjectSendStream[Any]]]:
+    """Start a program, and end it with its children at the end of the block; a transport of the SDK.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    process = await anyio.open_process(
+        command, stderr=None, env=get_default_environment() | dict(env), cwd=cwd, start_new_session=True
+    )
+    assert process.stdout is not None
+    received, incoming = anyio.create_memory_object_stream[Any](0)
+    outgoing, sending = anyio.create_memory_object_stream[Any](0)
+    try:
+        async with received, incoming, outgoing, sending, anyio.create_task_group() as group:
+            group.start_soon(_receive, process.stdout, received)
+            group.start_soon(_send, sending, process, incoming)
+            yield incoming, outgoing
+            group.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _stop(process)
+
+
+async def _receive(stdout: ByteReceiveStream, received: ObjectSendStream[Any]) -> None:
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # one of both sides has ended
+        async with received:
+            async for line in lines(stdout):
+                await received.send(await anyio.to_thread.run_sync(message_of, line))
+
+
+async def lines(stdout: ByteReceiveStream) -> AsyncIterator[bytes]:
+    """Return the lines; of a line that is too long the beginning, which is no message."""
+    pieces: list[bytes] = []
+    size = 0
+    async for chunk in stdout:
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            yield b"".join([*pieces, end])[: MAX_LINE + 1]
+            pieces, size = [], 0
+        if size <= MAX_LINE:
+            pieces.append(rest)
+            size += len(rest)
+
+
+def message_of(line: bytes) -> SessionMessage | ValueError:
+    """Parse a line; returns the error if it is no message.
+
+    What is nested too deeply for the SDK is replaced by `TOO_DEEP`.
+    """
+    try:
+        return SessionMessage(_parsed(line))
+    except ValueError as error:
+        if len(line) > MAX_LINE or "recursion limit" not in str(error):
+            return error
+    try:
+        return SessionMessage(_parsed(pruned(line)))
+    except ValueError as error:
+        return error
+
+
+def _parsed(line: bytes) -> Any:
+    adapter = getattr(types, "jsonrpc_message_adapter", None)  # version 2 of the SDK
+    return types.JSONRPCMessage.model_validate_json(line) if adapter is None else adapter.validate_json(line)  # type: ignore[attr-defined]
+
+
+def pruned(line: bytes) -> bytes:
+    """Return JSON with `TOO_DEEP` instead of lists and objects within more than 150 others; in linear time."""
+    kept: list[bytes] = []
+    depth = start = 0
+    for token in _STRUCTURE.finditer(line):
+        if token[0] in b"[{":
+            depth += 1
+            if depth == _DEPTH:
+                kept += [line[start : token.start()], f'"{TOO_DEEP}"'.encode()]
+        elif token[0] in b"]}":
+            depth -= 1
+            if depth == _DEPTH - 1:
+                start = token.end()
+    return b"".join([*kept, line[start:]]) if depth == 0 else line
+
+
+async def _send(sending: ObjectReceiveStream[Any], process: Process, incoming: ObjectReceiveStream[Any]) -> None:
+    assert process.stdin is not None
+    try:
+        async for message in sending:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await process.stdin.send(text.encode() + b"\n")
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+        await incoming.aclose()  # who waits for an answer learns that there will be none
+
+
+async def _stop(process: Process) -> None:
+    """End a program: its input is closed; if it goes on, it and its children get signals."""
+    if process.stdin is not None:
+        with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await process.stdin.aclose()
+    for ending in (None, signal.SIGTERM, signal.SIGKILL):
+        if ending is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, ending)
+        with anyio.move_on_after(_EXIT):
+            await process.wait()
+            break
+    await process.aclose()
