@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pointsman.store.local import keyword
+from pointsman.store.local import keyword, keyword_files
 from pointsman.text import Analyzer
 from pointsman.types import Document
 from scores_kit import WITHIN, check, formula, random_work
@@ -100,7 +100,7 @@ def test_an_index_that_is_mostly_deleted_is_built_anew(store: Collection, monkey
     add(store, [Document(f"d{number}", "rail signal") for number in range(100)])
 
     def held() -> int:
-        return sum(segment["max_doc"] for segment in keyword._segments(store.keyword._directory))
+        return sum(segment["max_doc"] for segment in keyword_files.segments(store.keyword._directory))
 
     store.delete([f"d{number}" for number in range(40)])
     assert held() > 60

@@ -97,18 +97,17 @@ class SourceBranch:
     def search(self, questions: Sequence[Question], depth: int) -> list[Results]:
         """Search for all questions at once; takes two round trips if a store scores only each list's own candidates."""
         store = self.reading.store
-        with store.pinned():
-            statistics = self.reading.read()
-            looks = [self._look(question, depth, statistics) for question in questions]
-            lists = store.search([look for look, _ in looks])
-            if gaps := self._gaps(questions, lists):
-                try:
-                    scores = store.score([looks[place][0] for place in gaps], list(gaps.values()))
-                except StoreError as error:
-                    lists = self._unfilled(lists, error)
-                else:
-                    lists = _filled(lists, gaps, scores)
-            return self._results(looks, lists)
+        statistics = self.reading.read()
+        looks = [self._look(question, depth, statistics) for question in questions]
+        lists = store.search([look for look, _ in looks])
+        if gaps := self._gaps(questions, lists):
+            try:
+                scores = store.score([looks[place][0] for place in gaps], list(gaps.values()))
+            except StoreError as error:
+                lists = self._unfilled(lists, error)
+            else:
+                lists = _filled(lists, gaps, scores)
+        return self._results(looks, lists)
 
     async def asearch(self, questions: Sequence[Question], depth: int) -> list[Results]:
         """Async version of `search`; embedding, and a store in this process, run in a worker thread."""

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import StoreError, UnmetNeedError
 from pointsman.retrieval.fusion import CosineSpread
-from pointsman.store.base import NEAR, SPREAD_NOTE, Capability, Scale, reads_together
+from pointsman.store.base import NEAR, SPREAD_NOTE, Capability, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -71,9 +71,9 @@ class Reading:
 
     @property
     def store(self) -> Store:
-        """The store with the documents."""
+        """The store with the documents, as it was when the search first needed it."""
         if self._store is None:
-            self._store = self.source.store
+            self._store = self.source.store.pinned()
         return self._store
 
     @property
@@ -91,15 +91,10 @@ class Reading:
 
         This never asks an attached collection that has not been asked yet: its branch does.
         """
-        try:
+        with suppress(StoreError):  # the branch meets it again, and reports it
             store = self.store
             if getattr(store, "known", True):
                 self.info = store.info
-                if Capability.LOCAL in self.info.capabilities:
-                    with store.pinned():
-                        pass
-        except StoreError:  # the branch meets it again, and reports it
-            self._store = None
 
     def can(self, capability: Capability) -> bool:
         """Whether the store has a capability; False while it is not known."""
@@ -252,8 +247,7 @@ def reading_each(sources: Iterable[Source]) -> Iterator[dict[str, Reading]]:
     readings = {source.name: Reading(source) for source in sources}
     token = _current.set({**current, **{id(reading.source): reading for reading in readings.values()}})
     try:
-        with reads_together():
-            yield readings
+        yield readings
     finally:
         _current.reset(token)
         for reading in readings.values():

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -26,8 +24,6 @@ from pointsman.errors import UnmetNeedError
 from pointsman.store.sampling import evenly
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -51,27 +47,6 @@ SPREAD_NOTE: Final = "cosine_spread"
 
 WORDS_FIRST: Final = "words_first"
 """The note of a dataset that stores documents before their vectors: every document without one is due to get it."""
-
-
-_checked: ContextVar[set[object] | None] = ContextVar("checked", default=None)
-
-
-@contextmanager
-def reads_together() -> Iterator[None]:
-    """Within the block, and in the threads and tasks that it starts, each store checks for changes by others only once.
-
-    What this process writes meanwhile is seen at once, as always.
-    """
-    token = _checked.set(set())
-    try:
-        yield
-    finally:
-        _checked.reset(token)
-
-
-def checked_together() -> set[object] | None:
-    """The stores that have been checked for changes in the innermost `reads_together`; None outside of one."""
-    return _checked.get()
 
 
 class Scale(StrEnum):
@@ -353,8 +328,8 @@ class Store(Protocol):
         """Delete the dataset with all its contents."""
         ...
 
-    def pinned(self) -> AbstractContextManager[None]:
-        """Within the block, this thread's reads check for changes by others only once, if checking is costly."""
+    def pinned(self) -> Store:
+        """Return this store for one search: it looks for changes by others now, and not before each of its reads."""
         ...
 
     def close(self) -> None:
@@ -405,9 +380,9 @@ class BaseStore(ABC):
     def close(self) -> None:
         """See `Store`."""
 
-    def pinned(self) -> AbstractContextManager[None]:
-        """See `Store`."""
-        return nullcontext()
+    def pinned(self) -> Store:
+        """See `Store`; one that never looks for changes is returned as it is."""
+        return self
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`; keys are ids unless a subclass overrides this."""

@@ -1,13 +1,21 @@
-"""BM25 as every store computes it: the terms of a query, and what a term weighs."""
+"""BM25 as every store computes it: the terms of a query, what a term weighs, and the formula."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections import Counter
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pointsman.text import query_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+K1: Final = 1.2
+"""How soon further occurrences of a word stop counting, unless set."""
+B: Final = 0.75
+"""How much the length of a document counts, 0 to 1, unless set."""
 
 MOST_TERMS: Final = 512
 """The number of different terms of a query that are searched."""
@@ -30,3 +38,46 @@ def idf(documents: int, holding: int) -> float:
     (1.992, 3.091)
     """
     return math.log(1 + (documents - holding + 0.5) / (holding + 0.5))
+
+
+class BM25(NamedTuple):
+    """The formula of Robertson and Zaragoza (2009) with Lucene's `idf` and without the factor k1 + 1.
+
+    A word that occurs ``n`` times in a document adds ``weight * n / (n + norm)``; its weight is its idf times its count
+    in the query.
+
+    Attributes:
+        mean: the mean length of a document, in words.
+        k1: term frequency saturation.
+        b: length normalisation.
+
+    >>> round(BM25(mean=100).scores([2.0], [[3]], [100])[0], 3)
+    1.429
+    """
+
+    mean: float
+    k1: float = K1
+    b: float = B
+
+    def norm(self, length: int) -> float:
+        """Return what the length of a document adds to the counts of its words."""
+        return self.k1 * (1 - self.b + self.b * length / self.mean)
+
+    def scores(self, weights: Sequence[float], counts: Iterable[Sequence[int]], lengths: Iterable[int]) -> list[float]:
+        """Score documents.
+
+        Args:
+            weights: of each word.
+            counts: for each document, how often it contains each word.
+            lengths: of each document, in words.
+        """
+        k1, constant, slope = self.k1, 1 - self.b, self.b
+        scores = []
+        for occurrences, length in zip(counts, lengths, strict=True):
+            norm = k1 * (constant + slope * length / self.mean)
+            score = 0.0
+            for weight, count in zip(weights, occurrences, strict=True):
+                if count:
+                    score += weight * count / (count + norm)
+            scores.append(score)
+        return scores

@@ -525,8 +525,7 @@ class StoreConformance(TwinConformance):
             ]
         with answering("searching"):
             alone = [store.search([look])[0] for look in looks]
-            with store.pinned():
-                together = store.search(looks)
+            together = store.pinned().search(looks)
             awaited = wait_for(store.asearch, looks)
         for answers in (together, awaited):
             assert len(answers) == len(looks), f"{len(looks)} looks have {len(answers)} answers"

@@ -38,7 +38,7 @@ from pointsman.errors import (
 )
 from pointsman.filters import Equals, In
 from pointsman.models.base import mixed_embedders
-from pointsman.store.base import checked_together
+from pointsman.store.bm25 import K1, B
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.columns_file import check_table, read_table, saved_state, write_table
 from pointsman.store.local.files import (
@@ -57,7 +57,8 @@ from pointsman.store.local.files import (
     sync_directory,
     translated,
 )
-from pointsman.store.local.keyword import K1, B, KeywordIndex, damaged_files
+from pointsman.store.local.keyword import KeywordIndex
+from pointsman.store.local.keyword_files import damaged_files
 from pointsman.store.local.truth import Truth
 from pointsman.store.local.vectors import VectorIndex
 from pointsman.store.prepared import UNREADABLE, Prepared, directions
@@ -322,36 +323,22 @@ class Collection:
                 )
         return self._vectors
 
-    @contextmanager
-    def pinned(self) -> Iterator[None]:
-        """Refresh once for all reads of this thread within the block, as one search uses several indexes."""
-        if getattr(self._own, "pinned", False):
-            yield
-            return
-        self.refresh()
-        self._own.pinned = True
-        try:
-            yield
-        finally:
-            self._own.pinned = False
-
-    def refresh(self) -> None:
+    def refresh(self, seq: int | None = None) -> None:
         """Make recent writes of any process visible; takes microseconds if there are none.
+
+        Args:
+            seq: the sequence number, if it has just been read.
 
         Raises:
             ReplacedError: another process has deleted or recreated the collection.
         """
-        checked = checked_together()
-        if getattr(self._own, "pinned", False) or (checked is not None and self in checked):
-            return
         now = monotonic()
         if now > self._look_again:
             if file_stamp(self._manifest_path) != self._stamp and self.replaced:
                 raise _replaced(self._directory)
             self._look_again = now + _LOOK_SECONDS  # not set if it was replaced: the next search is to raise too
-        seq = self.truth.sequence()
-        if checked is not None:
-            checked.add(self)
+        if seq is None:
+            seq = self.truth.sequence()
         if self._seen == seq == self.keyword.applied and self._columns_seq in (seq, -1) and not self._wants_base:
             return
         if self._deriving.acquire(blocking=False):  # else another thread is updating; this search uses what there is

@@ -13,9 +13,6 @@ constants are requested, a deeper candidate list is scored again in the same way
 living ones, the index is rebuilt; the deletions amortise it.
 
 An index is built in a temporary directory that then replaces the old one, so readers never see a partial index.
-
-tantivy ends each of its files with a CRC-32 but does not check it while searching; here it is checked when an index is
-opened. Since a file of another index is valid in itself, the checksums are also recorded in a separate file.
 """
 
 from __future__ import annotations
@@ -30,18 +27,17 @@ import shutil
 import tempfile
 import threading
 import weakref
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import tantivy
 
 from pointsman.errors import InputError, PointsmanError, StoreError
-from pointsman.store.bm25 import idf, query_terms
+from pointsman.store.bm25 import BM25, K1, B, idf, query_terms
 from pointsman.store.local.files import (
     collect_leftovers,
     directory_aside,
@@ -52,7 +48,7 @@ from pointsman.store.local.files import (
     room,
     store_error,
 )
-from pointsman.store.prepared import UNREADABLE
+from pointsman.store.local.keyword_files import damaged_files, note_checksums, segments
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
@@ -66,7 +62,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-K1, B = 1.2, 0.75  # what tantivy's own scorer uses
 _FORMAT = 2
 _MARKER = -1  # key of the marker document
 _HEAP_BYTES = 96_000_000
@@ -77,10 +72,8 @@ _TIES = 6  # extra documents read to settle ties at the cut
 _WEIGHTS_APART = 0.0003  # an error of a word's weight that is tolerated in the choice of candidates
 _COMPACT = 1000  # with fewer deleted documents than this, rebuilding the index never pays
 _RELOADS = 500  # after so many the index is opened again
-_CHECKSUMS = "checksums.json"
 # The one kind of file whose name two writes can share: a segment's, with the number of the operation.
 _IN_THE_WAY = re.compile(r"""FileAlreadyExists\("([0-9a-f]{32}\.[0-9]+\.del)"\)""")
-_FOOTER_MAGIC = 1337
 _EXACT_TO = 40  # lengths below are exact in tantivy's one byte
 
 
@@ -128,9 +121,8 @@ class _View:
 
         If a word occurs more often, the ratio is nearer to 1; so, between 1 and this, is that of a whole query.
         """
-        norm = K1 * (1 - B + B * length / self.average_length)
-        norm_of_tantivy = K1 * (1 - B + B * _in_a_byte(length) / self.counted_length)
-        return (1 + norm_of_tantivy) / (1 + norm)
+        norm_of_tantivy = BM25(self.counted_length).norm(_in_a_byte(length))
+        return (1 + norm_of_tantivy) / (1 + BM25(self.average_length).norm(length))
 
     @property
     def greatest_ratio(self) -> float:
@@ -164,8 +156,12 @@ class _View:
             self.frequencies[term] = n
         return n
 
+    def frequency(self, text: str) -> int:
+        """Return how many documents contain the rarest word of a text; 0 if a word is in none or the text has none."""
+        return min(map(self.count, query_terms(text)), default=0)
+
     def idf(self, term: str) -> float:
-        """Return Lucene's idf, ln(1 + (N - n + ½) / (n + ½)), over the living documents."""
+        """Return Lucene's idf of a term over the living documents."""
         return idf(self.documents, self.count(term))
 
     def weight(self, term: str) -> float:
@@ -179,6 +175,104 @@ class _View:
             # Scaled terms cost tantivy half as much time again, so negligible corrections are skipped.
             weight = self.weights[term] = 1.0 if abs(weight - 1) < _WEIGHTS_APART else weight
         return weight
+
+
+class WordQuery:
+    """The words of one query, analysed once, in one state of the index.
+
+    Attributes:
+        terms: the words, and how often each occurs in the query.
+    """
+
+    __slots__ = ("_columns", "_constants", "_query", "_view", "terms")
+
+    def __init__(self, view: _View, text: str, columns: Columns | None, k1: float, b: float) -> None:
+        self._view, self._columns, self.terms = view, columns, query_terms(text)
+        self._constants = k1, b
+        self._query = _any_of(view, self.terms) if any(map(view.learn, self.terms)) else None
+
+    def idf(self) -> float:
+        """Return the sum of the idf of the words, counting repeated words again and including absent ones."""
+        return math.fsum(self._weights())
+
+    def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
+        """See `KeywordIndex.search`."""
+        if k < 1 or self._query is None:
+            return []
+        allowed = None
+        if filters is not None:
+            if self._columns is None:
+                raise InputError("this keyword index was opened without metadata; it cannot filter")
+            allowed = self._columns.allowed(filters)
+        # Read deeper, within limits, until no further document can be among the best.
+        depth = k + max(_TIES, k // 4) if self._constants == (K1, B) else max(_DEEPEST, 10 * k)
+        while True:
+            hits = self._top(self._query, depth, allowed)
+            best = self._best(hits, k)
+            end = len(hits) < depth or depth >= max(_DEEPEST, 4 * k)
+            if end or hits[-1].score * self._view.greatest_ratio < best[-1][1]:
+                return best
+            depth *= 4
+
+    def score(self, keys: Sequence[int]) -> list[float]:
+        """See `KeywordIndex.score`."""
+        if not keys or self._query is None:
+            return [0.0] * len(keys)
+        hits, _ = _read(self._view, _among(keys, self._query), len(keys))
+        scores = dict(self._best(hits, len(hits)))
+        return [scores.get(key, 0.0) for key in keys]
+
+    def _weights(self) -> list[float]:
+        return [count * self._view.idf(term) for term, count in self.terms.items()]
+
+    def _best(self, hits: Sequence[_Hit], k: int) -> list[tuple[int, float]]:
+        """Return the best ``k`` hits, scored by the formula; those that cannot be among them are left out before."""
+        if k < len(hits) and self._constants == (K1, B):
+            ratios = [self._view.ratio(hit.length) for hit in hits]
+            least = sorted((hit.score * min(1.0, ratio) for hit, ratio in zip(hits, ratios, strict=True)), reverse=True)
+            bar = least[k - 1] * (1 - _WEIGHTS_APART)
+            hits = [hit for hit, ratio in zip(hits, ratios, strict=True) if hit.score * max(1.0, ratio) >= bar]
+        formula = BM25(self._view.average_length, *self._constants)
+        scores = formula.scores(self._weights(), self._counts(hits), [hit.length for hit in hits])
+        ordered = sorted([(-score, hit.key) for hit, score in zip(hits, scores, strict=True)])
+        return [(key, -score) for score, key in ordered[:k]]
+
+    def _counts(self, hits: Sequence[_Hit]) -> list[list[int]]:
+        """Return how often each word occurs in each document, from the counts stored with its postings."""
+        entries, doc = [_entry(term) for term in self.terms], self._view.searcher.doc
+        counts: list[list[int]] = []
+        for hit in hits:
+            stored: Any = doc(hit.address).get_first("counts")
+            places = [stored.find(entry) for entry in entries]
+            counts.append(
+                [
+                    int(stored[place + len(entry) : stored.index(b"\n", place + len(entry))]) if place >= 0 else 0
+                    for place, entry in zip(places, entries, strict=True)
+                ]
+            )
+        return counts
+
+    def _top(self, query: tantivy.Query, k: int, allowed: NDArray[np.int64] | None) -> list[_Hit]:
+        """Return the best ``k`` hits by tantivy's scores, ties by key."""
+        # Read a few extra hits, so that documents tied with the last one are ordered by key. If still more tie, tantivy
+        # picks those stored first: short queries over even chunks tie by the hundred, and reading to the end of the tie
+        # would cost ten times the search.
+        view, limit = self._view, k + _TIES
+        if allowed is None:
+            return _sorted(_read(view, query, min(limit, view.documents + 1))[0])[:k]
+        if not len(allowed):
+            return []
+        # The best k allowed documents are the first k allowed ones of the whole ranking. Read until they are found,
+        # unless that is so deep that listing the allowed keys in the query is cheaper, despite its higher cost per key.
+        depth = int(1.5 * limit * view.documents / len(allowed))
+        if len(allowed) <= max(_ID_SET, depth // _ID_COST):
+            return _sorted(_read(view, _among(allowed.tolist(), query), len(allowed))[0])[:k]
+        while True:
+            depth = min(depth, view.documents) + 1
+            hits, count = _read(view, query, depth, allowed)
+            if len(hits) >= limit or count < depth:
+                return _sorted(hits)[:k]
+            depth *= 4
 
 
 def _schema() -> tantivy.Schema:
@@ -221,7 +315,6 @@ class KeywordIndex:
         self._marker = f"{_FORMAT} {DEFAULT_ANALYZER.fingerprint} {source.identity}"
         self._k1, self._b = k1, b
         self._refresh = refresh or (lambda: None)
-        self._other_constants = (k1, b) != (K1, B)
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
         self._view: _View | None = None  # may outlive its files while they are rebuilt
@@ -241,96 +334,20 @@ class KeywordIndex:
     def search(self, query: str, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
         """Return at most ``k`` keys with BM25 scores, best first, ties by key; filters act before the cut."""
         self._refresh()
-        view, terms = self._current(), query_terms(query)
-        if k < 1 or not any(map(view.learn, terms)):
-            return []
-        allowed = None
-        if filters is not None:
-            if self._columns is None:
-                raise InputError("this keyword index was opened without metadata; it cannot filter")
-            allowed = self._columns.allowed(filters)
-        # Read deeper, within limits, until no further document can be among the best.
-        depth = max(_DEEPEST, 10 * k) if self._other_constants else k + max(_TIES, k // 4)
-        while True:
-            hits = self._top(view, terms, depth, allowed)
-            best = self._best(view, terms, hits, k)
-            end = len(hits) < depth or depth >= max(_DEEPEST, 4 * k)
-            if end or hits[-1].score * view.greatest_ratio < best[-1][1]:
-                return best
-            depth *= 4
+        return self.query(query).search(k, filters)
 
     def score(self, query: str, keys: Sequence[int]) -> list[float]:
         """Return the same scores for given keys, in their order; 0 for documents without any word of the query."""
         self._refresh()
-        view, terms = self._current(), query_terms(query)
-        if not keys or not any(map(view.learn, terms)):
-            return [0.0] * len(keys)
-        hits, _ = _read(view, _among(keys, _any_of(view, terms)), len(keys))
-        scores = dict(self._best(view, terms, hits, len(hits)))
-        return [scores.get(key, 0.0) for key in keys]
+        return self.query(query).score(keys)
 
-    def _best(self, view: _View, terms: Mapping[str, int], hits: Sequence[_Hit], k: int) -> list[tuple[int, float]]:
-        """Return the best ``k`` hits, scored by the formula; those that cannot be among them are left out before."""
-        if k < len(hits) and not self._other_constants:
-            ratios = [view.ratio(hit.length) for hit in hits]
-            least = sorted((hit.score * min(1.0, ratio) for hit, ratio in zip(hits, ratios, strict=True)), reverse=True)
-            bar = least[k - 1] * (1 - _WEIGHTS_APART)
-            hits = [hit for hit, ratio in zip(hits, ratios, strict=True) if hit.score * max(1.0, ratio) >= bar]
-        return _ordered(zip((hit.key for hit in hits), self._formula(view, terms, hits), strict=True))[:k]
+    def frequencies(self, texts: Sequence[str]) -> list[int]:
+        """Return how many documents contain the rarest word of each text, without looking for changes by others."""
+        return list(map(self._current().frequency, texts))
 
-    def _top(self, view: _View, terms: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None) -> list[_Hit]:
-        """Return the best ``k`` hits by tantivy's scores, ties by key."""
-        # Read a few extra hits, so that documents tied with the last one are ordered by key. If still more tie, tantivy
-        # picks those stored first: short queries over even chunks tie by the hundred, and reading to the end of the tie
-        # would cost ten times the search.
-        limit = k + _TIES
-        query = _any_of(view, terms)
-        if allowed is None:
-            return _sorted(_read(view, query, min(limit, view.documents + 1))[0])[:k]
-        if not len(allowed):
-            return []
-        # The best k allowed documents are the first k allowed ones of the whole ranking. Read until they are found,
-        # unless that is so deep that listing the allowed keys in the query is cheaper, despite its higher cost per key.
-        depth = int(1.5 * limit * view.documents / len(allowed))
-        if len(allowed) <= max(_ID_SET, depth // _ID_COST):
-            return _sorted(_read(view, _among(allowed.tolist(), query), len(allowed))[0])[:k]
-        while True:
-            depth = min(depth, view.documents) + 1
-            hits, count = _read(view, query, depth, allowed)
-            if len(hits) >= limit or count < depth:
-                return _sorted(hits)[:k]
-            depth *= 4
-
-    def _formula(self, view: _View, terms: Mapping[str, int], hits: Sequence[_Hit]) -> list[float]:
-        """Score hits by BM25 as in Robertson and Zaragoza (2009) with Lucene's idf, ln(1 + (N - n + ½) / (n + ½))."""
-        weights = [(_entry(term), count * view.idf(term)) for term, count in terms.items()]
-        scores = []
-        for hit in hits:
-            counts: Any = view.searcher.doc(hit.address).get_first("counts")
-            norm = self._k1 * (1 - self._b + self._b * hit.length / view.average_length)
-            score = 0.0
-            for entry, weight in weights:
-                if (place := counts.find(entry)) >= 0:
-                    begin = place + len(entry)
-                    count = int(counts[begin : counts.index(b"\n", begin)])
-                    score += weight * count / (count + norm)
-            scores.append(score)
-        return scores
-
-    def known(self, text: str) -> bool:
-        """Whether every word of a text occurs in some document."""
-        return self.frequency(text) > 0 or not query_terms(text)
-
-    def frequency(self, text: str) -> int:
-        """Return how many documents contain the rarest word of a text; 0 if a word is in none or the text has none."""
-        self._refresh()
-        view = self._current()
-        return min((view.count(term) for term in query_terms(text)), default=0)
-
-    def idf(self, query: str) -> float:
-        """Return the sum of the idf of a query's words, counting repeated words again and including absent ones."""
-        view = self._current()
-        return math.fsum(count * view.idf(term) for term, count in query_terms(query).items())
+    def query(self, text: str) -> WordQuery:
+        """Return a query of the index as it is, without looking for changes by others."""
+        return WordQuery(self._current(), text, self._columns, self._k1, self._b)
 
     # ── keeping up ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -397,7 +414,7 @@ class KeywordIndex:
             if _of_tantivy(error):
                 raise self._unwritten(error) from error
             raise
-        _note_checksums(self._directory)
+        note_checksums(self._directory)
         self.reload()
 
     def _apply(self, since: int, target: int) -> None:
@@ -437,7 +454,7 @@ class KeywordIndex:
         """Let another process write; searches continue on the open files."""
         if self._writer is not None:
             self._drop_writer()
-            _note_checksums(self._directory)  # including those of merged segments
+            note_checksums(self._directory)  # including those of merged segments
             if self._due:
                 self._looked_at = None
             self.reload()
@@ -501,7 +518,7 @@ class KeywordIndex:
     def _wasteful(self) -> bool:
         """Whether most documents in the index are deleted."""
         dead, alive = 0, 0
-        for segment in _segments(self._directory):
+        for segment in segments(self._directory):
             deleted = (segment["deletes"] or {}).get("num_deleted_docs", 0)
             dead, alive = dead + deleted, alive + segment["max_doc"] - deleted
         return dead > max(alive, _COMPACT)
@@ -518,7 +535,7 @@ class KeywordIndex:
                 self._fill(writer, 0, target)
             finally:
                 writer.wait_merging_threads()
-            _note_checksums(aside)
+            note_checksums(aside)
             with self._guard:
                 self._index = None
                 self._anew, self._applied, self._looked_at = False, -1, None
@@ -602,130 +619,6 @@ class KeywordIndex:
 @cache
 def _nothing() -> _View:
     return _View(tantivy.Index(_SCHEMA).searcher(), -1)
-
-
-def damaged_files(directory: Path) -> list[Path]:
-    """Return the files of live segments that have a wrong checksum, belong to another index, or are missing.
-
-    Raises:
-        ValueError, OSError: the list of segments itself cannot be read.
-    """
-    while True:
-        state = file_stamp(directory / "meta.json")
-        try:
-            files = _damaged_files(directory)
-        except (ValueError, OSError):
-            if file_stamp(directory / "meta.json") == state:
-                raise
-        else:
-            if file_stamp(directory / "meta.json") == state:
-                return files
-        # A merge replaced files during the check: check again.
-
-
-def _damaged_files(directory: Path) -> list[Path]:
-    live, checksums = _live(directory), _noted_checksums(directory)
-    wrong = []
-    if checksums.get(_signature(directory), crc := _meta_crc(directory)) != crc:
-        wrong.append(directory / "meta.json")
-    for path in live:
-        content = path.read_bytes()
-        if not _sound(content) or checksums.get(path.name, _crc(content)) != _crc(content):
-            wrong.append(path)
-    segments, present = {_segment(path.name) for path in live}, {path.name for path in live}
-    # Lists of deletions come and go during the life of a segment; its other files do not.
-    missing = [
-        name for name in checksums if _segment(name) in segments and name not in present and not name.endswith(".del")
-    ]
-    return wrong + [directory / name for name in missing]
-
-
-def _segments(directory: Path) -> list[Any]:
-    """Return the live segments.
-
-    Raises:
-        ValueError: the list of segments is damaged.
-        OSError: it cannot be read.
-    """
-    try:
-        segments = json.loads((directory / "meta.json").read_bytes())["segments"]
-        for segment in segments:
-            if not isinstance(segment["segment_id"], str) or not isinstance(segment["deletes"], dict | None):
-                raise TypeError(f"a segment is {segment!r:.80}")
-    except (KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"meta.json is no list of segments: {type(error).__name__}: {error!s:.200}") from error
-    return list(segments)
-
-
-def _signature(directory: Path) -> str:
-    """Return a name for a state of the segment list, which has no checksum of its own: its segments and deletions."""
-    segments = [
-        f"{segment['segment_id']} {(segment['deletes'] or {}).get('opstamp')}" for segment in _segments(directory)
-    ]
-    return "meta.json: " + ", ".join(sorted(segments))
-
-
-def _meta_crc(directory: Path) -> int:
-    return zlib.crc32((directory / "meta.json").read_bytes())
-
-
-def _live(directory: Path) -> list[Path]:
-    segments = {segment["segment_id"].replace("-", "") for segment in _segments(directory)}
-    return [path for path in directory.iterdir() if _segment(path.name) in segments]
-
-
-def _segment(name: str) -> str:
-    return name.partition(".")[0]
-
-
-def _note_checksums(directory: Path) -> None:
-    """Record the checksums of the files; not synced: if the record is missing or old, less is checked."""
-    aside = directory / f"{_CHECKSUMS}.tmp"
-    try:
-        before, checksums = _noted_checksums(directory), {}
-        for path in _live(directory):
-            if path.name in before:  # files are written once, under names that are never reused
-                checksums[path.name] = before[path.name]
-                continue
-            with suppress(FileNotFoundError), path.open("rb") as file:  # it was just merged away
-                file.seek(-min(256, path.stat().st_size), os.SEEK_END)
-                checksums[path.name] = _crc(file.read())
-        checksums[_signature(directory)] = _meta_crc(directory)
-        if checksums != before:
-            aside.write_text(json.dumps(checksums))
-            aside.replace(directory / _CHECKSUMS)
-    except (OSError, ValueError) as error:
-        log.warning("%s cannot be written (%s) and is not used", directory / _CHECKSUMS, error)
-
-
-def _noted_checksums(directory: Path) -> dict[str, int]:
-    try:
-        checksums = json.loads((directory / _CHECKSUMS).read_bytes())
-        return {str(name): int(crc) for name, crc in checksums.items()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, *UNREADABLE) as error:
-        log.info("%s cannot be read (%s) and is not used", directory / _CHECKSUMS, error)
-        return {}
-
-
-def _sound(content: bytes) -> bool:
-    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-    return end >= 0 and _crc(content) == zlib.crc32(memoryview(content)[:end])
-
-
-def _crc(content: bytes) -> int:
-    """Return the checksum stated at the end of a file, of which the last bytes suffice; -1 when there is none.
-
-    A file ends with a JSON footer that holds the CRC-32 of what precedes it, the footer's length and a magic number.
-    """
-    length, magic = int.from_bytes(content[-8:-4], "little"), int.from_bytes(content[-4:], "little")
-    if magic != _FOOTER_MAGIC or length + 8 > len(content):
-        return -1
-    try:
-        return int(json.loads(content[-8 - length : -8])["crc"])
-    except (*UNREADABLE, KeyError):
-        return -1
 
 
 _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -839,8 +732,6 @@ def _entry(term: str) -> bytes:
 
 
 def _sorted(hits: list[_Hit]) -> list[_Hit]:
-    return sorted(hits, key=lambda hit: (-hit.score, hit.key))
-
-
-def _ordered(hits: Any) -> list[tuple[int, float]]:
-    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+    hits.sort(key=attrgetter("key"))
+    hits.sort(key=attrgetter("score"), reverse=True)  # stable: ties stay in the order of their keys
+    return hits

@@ -31,19 +31,25 @@ from pointsman.store.sampling import evenly
 from pointsman.types import AddResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
+    from pointsman.store.local.keyword import WordQuery
     from pointsman.store.local.truth import Change
+    from pointsman.store.local.vectors import VectorQuery
     from pointsman.types import Document, Metadata
 
 _INTERNAL: Final = frozenset({"seq", "identity", "embedder", "dimensions"})
 _DELETED_TOGETHER: Final = 10_000
 _READ_TOGETHER: Final = 1000
+
+
+def _as_it_is() -> None:
+    """What a pinned store does before it reads."""
 
 
 class LocalStore(BaseStore):
@@ -64,7 +70,10 @@ class LocalStore(BaseStore):
         technique = self.collection.manifest.get("indexing_technique", about.get("indexing_technique", "hybrid"))
         self._scales = SCALES_OF[technique]
         self._info: StoreInfo | None = None
-        self._due = -1, 0  # sequence number of the count, and the count
+        self._due: dict[int, int] = {}  # by the last sequence number, how many documents lack their vector
+        self._refresh: Callable[[], None] = self.collection.refresh
+        self._metas: Mapping[str, str] | None = None  # of a pinned store
+        self._unpinned: LocalStore = self
 
     @property
     def info(self) -> StoreInfo:
@@ -87,40 +96,48 @@ class LocalStore(BaseStore):
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`."""
-        with self.collection.pinned():
-            lists = [self._search(look) for look in looks]
+        self._refresh()
+        lists = [self._search(look) for look in looks]
         lag = self.collection.lagging(words=WORDS in self._scales) if self.collection.may_lag else None
         return lists if lag is None else [replace(result, degraded=(lag,)) for result in lists]
 
     def _search(self, look: Look) -> Lists:
         """Return both lists; each also scores the hits that only the other has."""
-        keyword, vectors = self.collection.keyword, self.collection.vectors
+        words, near = self._queries(look)
         rankings: dict[str, Sequence[tuple[Any, float]]] = {}
-        if look.text is not None and WORDS in self._scales:
-            rankings[WORDS] = keyword.search(look.text, look.depth, look.filters)
-        if look.vector is not None and vectors is not None:
-            rankings[NEAR] = vectors.search(look.vector, look.depth, look.filters)
+        if words is not None:
+            rankings[WORDS] = words.search(look.depth, look.filters)
+        if near is not None:
+            rankings[NEAR] = near.search(look.depth, look.filters)
         scores = {name: dict(ranking) for name, ranking in rankings.items()}
-        if len(scores) == 2 and look.text is not None and look.vector is not None and vectors is not None:
+        if words is not None and near is not None:
             bm25, cosine = scores[WORDS], scores[NEAR]
             only_near = [key for key in cosine if key not in bm25]
             only_words = [key for key in bm25 if key not in cosine]
-            bm25.update(zip(only_near, keyword.score(look.text, only_near), strict=True))
-            cosine.update(zip(only_words, vectors.score(look.vector, only_words), strict=True))
-        return Lists(rankings, scores, idf=keyword.idf(look.text or "") if WORDS in rankings else None)
+            bm25.update(zip(only_near, words.score(only_near), strict=True))
+            cosine.update(zip(only_words, near.score(only_words), strict=True))
+        return Lists(rankings, scores, idf=None if words is None else words.idf())
+
+    def _queries(self, look: Look) -> tuple[WordQuery | None, VectorQuery | None]:
+        """Return what a look asks of the two indexes."""
+        vectors = self.collection.vectors if look.vector is not None else None
+        return (
+            self.collection.keyword.query(look.text) if look.text is not None and WORDS in self._scales else None,
+            vectors.query(look.vector) if look.vector is not None and vectors is not None else None,
+        )
 
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
-        with self.collection.pinned():
-            return [self._score(look, candidates) for look, candidates in zip(looks, keys, strict=True)]
+        self._refresh()
+        return [self._score(look, candidates) for look, candidates in zip(looks, keys, strict=True)]
 
     def _score(self, look: Look, keys: Sequence[Any]) -> Scores:
+        words, near = self._queries(look)
         scores: dict[str, dict[Any, float]] = {}
-        if look.text is not None and WORDS in self._scales:
-            scores[WORDS] = dict(zip(keys, self.collection.keyword.score(look.text, keys), strict=True))
-        vectors = self.collection.vectors
-        if look.vector is not None and vectors is not None:
-            scores[NEAR] = dict(zip(keys, vectors.score(look.vector, keys), strict=True))
+        if words is not None:
+            scores[WORDS] = dict(zip(keys, words.score(keys), strict=True))
+        if near is not None:
+            scores[NEAR] = dict(zip(keys, near.score(keys), strict=True))
         return scores
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -176,8 +193,8 @@ class LocalStore(BaseStore):
 
     def _allowed(self, filters: Filter) -> NDArray[np.int64]:
         """Return the sorted keys of the documents that match."""
-        with self.collection.pinned():
-            return np.sort(self.collection.columns.allowed(filters))
+        self._refresh()
+        return np.sort(self.collection.columns.allowed(filters))
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -227,10 +244,10 @@ class LocalStore(BaseStore):
 
     def bare(self, limit: int) -> list[Document]:
         """See `Store`."""
-        with self.collection.pinned():
-            keys, vectors = np.array(self.collection.truth.all_keys(), np.int64), self.collection.vectors
-            if vectors is not None:
-                keys = np.setdiff1d(keys, vectors.keys(), assume_unique=True)
+        self._refresh()
+        keys, vectors = np.array(self.collection.truth.all_keys(), np.int64), self.collection.vectors
+        if vectors is not None:
+            keys = np.setdiff1d(keys, vectors.keys(), assume_unique=True)
         return [document for document in self.fetch(keys[:limit].tolist()) if document is not None]
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
@@ -252,22 +269,26 @@ class LocalStore(BaseStore):
 
     # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def pinned(self) -> AbstractContextManager[None]:
+    def pinned(self) -> LocalStore:
         """See `Store`."""
-        return self.collection.pinned()
+        metas = self.collection.truth.metas()
+        self.collection.refresh(int(metas.get("seq", 0)))
+        pinned = object.__new__(LocalStore)
+        pinned.__dict__.update(self.__dict__, _info=self.info, _metas=metas, _refresh=_as_it_is)
+        return pinned
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`."""
-        with self.collection.pinned():
-            index = self.collection.vectors
-            if index is None:
-                return np.zeros((0, 0), np.float32)
-            return index.vectors(sample) if keys is None else index.of(keys)
+        self._refresh()
+        index = self.collection.vectors
+        if index is None:
+            return np.zeros((0, 0), np.float32)
+        return index.vectors(sample) if keys is None else index.of(keys)
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
-        with self.collection.pinned():
-            return [self.collection.keyword.frequency(word) for word in words]
+        self._refresh()
+        return self.collection.keyword.frequencies(words)
 
     def metadata_keys(self) -> frozenset[str] | None:
         """See `Store`; known once a filter has been used."""
@@ -283,7 +304,7 @@ class LocalStore(BaseStore):
 
     def statistics(self) -> Statistics:
         """See `Store`; `count` counts the documents, unless vectors are still due."""
-        values = self.collection.truth.metas()
+        values = self.collection.truth.metas() if self._metas is None else self._metas
         notes = {name: value for name, value in values.items() if name not in _INTERNAL}
         sequence = int(values.get("seq", 0))
         due = self._vectors_due(sequence) if WORDS_FIRST in notes else 0
@@ -291,13 +312,14 @@ class LocalStore(BaseStore):
 
     def _vectors_due(self, sequence: int) -> int:
         """Return the number of documents without a vector; counted once per sequence number."""
-        if self._due[0] == sequence:
-            return self._due[1]
-        with self.collection.pinned():
+        due = self._due.get(sequence)
+        if due is None:
+            self._refresh()
             vectors = self.collection.vectors
             due = max(0, self.count() - (0 if vectors is None else len(vectors)))
             if vectors is None or vectors.applied == sequence:  # else another thread is updating it
-                self._due = sequence, due
+                self._due.clear()
+                self._due[sequence] = due
         return due
 
     def annotate(self, **notes: str) -> None:

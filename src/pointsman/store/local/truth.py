@@ -189,6 +189,7 @@ class Truth:
         weakref.finalize(self, _close_all, self._idle, path.parent, os.getpid()).atexit = False
         self.identity = ""
         self._checked = True  # whether the values of ``meta`` have checksums
+        self._metas: tuple[list[Any], Mapping[str, str]] = [], {}  # rows of ``meta`` as last read, and their values
         self._take_back(self._connect(create=create))
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -211,9 +212,12 @@ class Truth:
         row = self._row(_META, name)
         return None if row is None else self._value(name, row[0])
 
-    def metas(self) -> dict[str, str]:
+    def metas(self) -> Mapping[str, str]:
         """Return all values stored beside the documents, including the sequence number (``seq``)."""
-        return {name: self._value(name, value) for name, value in self._rows("SELECT name, value FROM meta")}
+        rows, last = self._rows("SELECT name, value FROM meta"), self._metas
+        if rows != last[0]:  # else they have been verified
+            last = self._metas = rows, {name: self._value(name, value) for name, value in rows}
+        return last[1]
 
     def fetch(self, keys: Sequence[int]) -> list[Document | None]:
         """Return documents by key in the given order, None for deleted ones."""

@@ -178,6 +178,45 @@ class _State:
         return len(self.tail_keys) + self.dead > max(_REBASE_ROWS, len(self.base.keys) // 5)
 
 
+@dataclass(frozen=True, slots=True)
+class VectorQuery:
+    """A direction to search in, checked once, in one state of the index.
+
+    Attributes:
+        state: of the index.
+        vector: of length 1, or 0, which finds nothing.
+        columns: evaluates filters.
+    """
+
+    state: _State
+    vector: NDArray[np.float32]
+    columns: Columns
+
+    def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
+        """See `VectorIndex.search`."""
+        state, vector = self.state, self.vector
+        if k < 1 or not vector.any():
+            return []
+        alive, tail_keys, tail = state.alive, state.tail_keys, state.tail
+        if filters is not None:
+            matching = self.columns.mask(filters, state.base.keys)
+            alive = matching if alive is None else matching & alive
+            in_tail = np.flatnonzero(self.columns.mask(filters, tail_keys))
+            tail_keys, tail = tail_keys[in_tail], tail[in_tail]
+        keys, scores = _base_top(state.base, vector, k, alive)
+        return _top(np.concatenate([keys, tail_keys]), np.concatenate([scores, tail @ vector]), k)
+
+    def score(self, keys: Sequence[int]) -> list[float]:
+        """See `VectorIndex.score`."""
+        if not keys:
+            return []
+        key_array = np.asarray(keys, np.int64)
+        scores = np.full(len(key_array), np.nan, np.float32)
+        for matrix, places, rows in _located(self.state, key_array):
+            scores[places] = matrix[rows] @ self.vector
+        return scores.tolist()
+
+
 class VectorIndex:
     """Cosine search over one source's vectors; only ``catch_up(save=True)`` needs the writer lock.
 
@@ -224,29 +263,16 @@ class VectorIndex:
             InputError: the vector has other dimensions than the index, or is not finite.
         """
         self._refresh()
-        state = self._current()
-        vector = direction(vector, self._dimensions)
-        if k < 1 or not vector.any():
-            return []
-        alive, tail_keys, tail = state.alive, state.tail_keys, state.tail
-        if filters is not None:
-            matching = self._columns.mask(filters, state.base.keys)
-            alive = matching if alive is None else matching & alive
-            in_tail = np.flatnonzero(self._columns.mask(filters, tail_keys))
-            tail_keys, tail = tail_keys[in_tail], tail[in_tail]
-        keys, scores = self._base_top(state.base, vector, k, alive)
-        return _top(np.concatenate([keys, tail_keys]), np.concatenate([scores, tail @ vector]), k)
+        return self.query(vector).search(k, filters)
 
     def score(self, vector: NDArray[np.float32], keys: Sequence[int]) -> list[float]:
         """Return the cosine of each key's vector to this one; NaN if there is no such vector."""
         self._refresh()
-        state = self._current()
-        vector = direction(vector, self._dimensions)
-        key_array = np.asarray(keys, np.int64)
-        scores = np.full(len(key_array), np.nan, np.float32)
-        for matrix, places, rows in _located(state, key_array):
-            scores[places] = matrix[rows] @ vector
-        return scores.tolist()
+        return self.query(vector).score(keys)
+
+    def query(self, vector: NDArray[np.float32]) -> VectorQuery:
+        """Return a query of the index as it is, without looking for changes by others."""
+        return VectorQuery(self._current(), direction(vector, self._dimensions), self._columns)
 
     def of(self, keys: Sequence[int]) -> NDArray[np.float32]:
         """Return the vectors of those keys that have one, in order, shape ``(at most len(keys), dimensions)``."""
@@ -284,26 +310,6 @@ class VectorIndex:
                 different = places[(matrix[rows] != truth[places]).any(axis=1)].tolist()
                 complaints += [f"the vector index differs from the truth for key {changes.keys[p]}" for p in different]
         return damaged + complaints[:10]  # missing keys are reported by comparing keys
-
-    def _base_top(
-        self, base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the best valid rows: exactly if that is fast or few rows are allowed, else quantised and rescored."""
-        total = len(base.keys)
-        count = total if valid is None else int(np.count_nonzero(valid))
-        if total > _EXACT_ROWS and count >= _SELECTIVE * total:
-            likely = _quantised_top(base, vector, min(k, count), None if count == total else valid)
-            if likely is not None:
-                rows, scores = likely
-                return base.keys[rows], scores
-        if valid is None or count == total:
-            scores = base.matrix @ vector
-            best = _best(scores, k)
-            return base.keys[best], scores[best]
-        rows = np.flatnonzero(valid)
-        scores = base.matrix[rows] @ vector if count < 0.5 * total else (base.matrix @ vector)[rows]
-        best = _best(scores, k)
-        return base.keys[rows[best]], scores[best]
 
     # ── updating ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -499,6 +505,27 @@ def _located(
                 present &= alive[rows]
             places = np.flatnonzero(present)
             yield matrix, places, rows[places]
+
+
+def _base_top(
+    base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the best valid rows: exactly if that is fast or few rows are allowed, else quantised and rescored."""
+    total = len(base.keys)
+    count = total if valid is None else int(np.count_nonzero(valid))
+    if total > _EXACT_ROWS and count >= _SELECTIVE * total:
+        likely = _quantised_top(base, vector, min(k, count), None if count == total else valid)
+        if likely is not None:
+            rows, scores = likely
+            return base.keys[rows], scores
+    if valid is None or count == total:
+        scores = base.matrix @ vector
+        best = _best(scores, k)
+        return base.keys[best], scores[best]
+    rows = np.flatnonzero(valid)
+    scores = base.matrix[rows] @ vector if count < 0.5 * total else (base.matrix @ vector)[rows]
+    best = _best(scores, k)
+    return base.keys[rows[best]], scores[best]
 
 
 def _quantise(matrix: NDArray[np.float32]) -> Any:

@@ -15,7 +15,6 @@ import hashlib
 import math
 import re
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -36,6 +35,7 @@ from pointsman.filters import (
     Range,
     StartsWith,
 )
+from pointsman.store.bm25 import K1, B
 from pointsman.store.prepared import storable
 from pointsman.text import DEFAULT_ANALYZER
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Typed
+    from pointsman.store.bm25 import BM25
     from pointsman.types import Document
 
 FORMAT: Final = 1
@@ -84,18 +85,9 @@ _EXACT: Final = """
 40 and within 1/8 above, by the exact one."""
 
 
-@dataclass(frozen=True, slots=True)
-class BM25:
-    """The constants of BM25, and the mean number of words in a document."""
-
-    k1: float
-    b: float
-    mean: float
-
-
 def constants(settings: Mapping[str, Any]) -> tuple[float, float]:
     """Return k1 and b of BM25 as a dataset's settings have them; its index is made with these."""
-    return float(settings.get("bm25_k1", 1.2)), float(settings.get("bm25_b", 0.75))
+    return float(settings.get("bm25_k1", K1)), float(settings.get("bm25_b", B))
 
 
 def vector_field(dimensions: int) -> dict[str, Any]:

@@ -30,9 +30,8 @@ from pointsman.store.base import (
     Statistics,
     StoreInfo,
 )
-from pointsman.store.bm25 import idf, query_terms
+from pointsman.store.bm25 import BM25, idf, query_terms
 from pointsman.store.opensearch.queries import (
-    BM25,
     DERIVED,
     FORMAT,
     LENGTH,
@@ -198,7 +197,7 @@ class OpenSearchStore(BaseStore):
         if self._mean_length is None:
             self._note_lengths(self._searched(holding((), lengths=True)))
         measured, mean = self._mean_length or (0.0, 1.0)
-        return BM25(*self._constants, mean), time.monotonic() - measured < _FRESH_SECONDS
+        return BM25(mean, *self._constants), time.monotonic() - measured < _FRESH_SECONDS
 
     def _note_lengths(self, answer: Mapping[str, Any]) -> bool:
         """Keep the mean length; return whether it has changed enough to show in scores."""

@@ -1,0 +1,147 @@
+"""The files of a keyword index, and whether they are intact.
+
+tantivy ends each of its files with a CRC-32 but does not check it while searching; here it is checked when an index is
+opened. Since a file of another index is valid in itself, the checksums are also recorded in a separate file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import zlib
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from pointsman.store.local.files import file_stamp
+from pointsman.store.prepared import UNREADABLE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+_CHECKSUMS = "checksums.json"
+_FOOTER_MAGIC = 1337
+
+
+def damaged_files(directory: Path) -> list[Path]:
+    """Return the files of live segments that have a wrong checksum, belong to another index, or are missing.
+
+    Raises:
+        ValueError, OSError: the list of segments itself cannot be read.
+    """
+    while True:
+        state = file_stamp(directory / "meta.json")
+        try:
+            files = _damaged_files(directory)
+        except (ValueError, OSError):
+            if file_stamp(directory / "meta.json") == state:
+                raise
+        else:
+            if file_stamp(directory / "meta.json") == state:
+                return files
+        # A merge replaced files during the check: check again.
+
+
+def _damaged_files(directory: Path) -> list[Path]:
+    live, checksums = _live(directory), _noted_checksums(directory)
+    wrong = []
+    if checksums.get(_signature(directory), crc := _meta_crc(directory)) != crc:
+        wrong.append(directory / "meta.json")
+    for path in live:
+        content = path.read_bytes()
+        if not _sound(content) or checksums.get(path.name, _crc(content)) != _crc(content):
+            wrong.append(path)
+    names, present = {_segment(path.name) for path in live}, {path.name for path in live}
+    # Lists of deletions come and go during the life of a segment; its other files do not.
+    missing = [
+        name for name in checksums if _segment(name) in names and name not in present and not name.endswith(".del")
+    ]
+    return wrong + [directory / name for name in missing]
+
+
+def segments(directory: Path) -> list[Any]:
+    """Return the live segments.
+
+    Raises:
+        ValueError: the list of segments is damaged.
+        OSError: it cannot be read.
+    """
+    try:
+        listed = json.loads((directory / "meta.json").read_bytes())["segments"]
+        for segment in listed:
+            if not isinstance(segment["segment_id"], str) or not isinstance(segment["deletes"], dict | None):
+                raise TypeError(f"a segment is {segment!r:.80}")
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"meta.json is no list of segments: {type(error).__name__}: {error!s:.200}") from error
+    return list(listed)
+
+
+def _signature(directory: Path) -> str:
+    """Return a name for a state of the segment list, which has no checksum of its own: its segments and deletions."""
+    states = [f"{segment['segment_id']} {(segment['deletes'] or {}).get('opstamp')}" for segment in segments(directory)]
+    return "meta.json: " + ", ".join(sorted(states))
+
+
+def _meta_crc(directory: Path) -> int:
+    return zlib.crc32((directory / "meta.json").read_bytes())
+
+
+def _live(directory: Path) -> list[Path]:
+    names = {segment["segment_id"].replace("-", "") for segment in segments(directory)}
+    return [path for path in directory.iterdir() if _segment(path.name) in names]
+
+
+def _segment(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def note_checksums(directory: Path) -> None:
+    """Record the checksums of the files; not synced: if the record is missing or old, less is checked."""
+    aside = directory / f"{_CHECKSUMS}.tmp"
+    try:
+        before, checksums = _noted_checksums(directory), {}
+        for path in _live(directory):
+            if path.name in before:  # files are written once, under names that are never reused
+                checksums[path.name] = before[path.name]
+                continue
+            with suppress(FileNotFoundError), path.open("rb") as file:  # it was just merged away
+                file.seek(-min(256, path.stat().st_size), os.SEEK_END)
+                checksums[path.name] = _crc(file.read())
+        checksums[_signature(directory)] = _meta_crc(directory)
+        if checksums != before:
+            aside.write_text(json.dumps(checksums))
+            aside.replace(directory / _CHECKSUMS)
+    except (OSError, ValueError) as error:
+        log.warning("%s cannot be written (%s) and is not used", directory / _CHECKSUMS, error)
+
+
+def _noted_checksums(directory: Path) -> dict[str, int]:
+    try:
+        checksums = json.loads((directory / _CHECKSUMS).read_bytes())
+        return {str(name): int(crc) for name, crc in checksums.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, *UNREADABLE) as error:
+        log.info("%s cannot be read (%s) and is not used", directory / _CHECKSUMS, error)
+        return {}
+
+
+def _sound(content: bytes) -> bool:
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    return end >= 0 and _crc(content) == zlib.crc32(memoryview(content)[:end])
+
+
+def _crc(content: bytes) -> int:
+    """Return the checksum stated at the end of a file, of which the last bytes suffice; -1 when there is none.
+
+    A file ends with a JSON footer that holds the CRC-32 of what precedes it, the footer's length and a magic number.
+    """
+    length, magic = int.from_bytes(content[-8:-4], "little"), int.from_bytes(content[-4:], "little")
+    if magic != _FOOTER_MAGIC or length + 8 > len(content):
+        return -1
+    try:
+        return int(json.loads(content[-8 - length : -8])["crc"])
+    except (*UNREADABLE, KeyError):
+        return -1
