@@ -210,6 +210,6 @@ def test_a_search_may_be_awaited_as_the_seed_does(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_be_a_source_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="object has no 'identity'"):
+    with pytest.raises(InputError, match="object cannot list its documents"):
         BM25IndexManager(tmp_path / "bm25", object())
     assert not (tmp_path / "bm25").exists()

@@ -279,7 +279,7 @@ class Engine:
             coverage=request.coverage,
         )
         if strategy == "auto":
-            recipe = self._automatic(recipe, request)
+            recipe = replace(self._automatic(recipe, request), strategy=_only_list(sources) or "")
         elif self._is_plain(strategy):
             recipe = self._by_lists(recipe, strategy)
         else:
@@ -371,22 +371,30 @@ class Engine:
             UnmetNeedError: no source has the lists that the method needs.
         """
         own = {name: source for name, source in recipe.sources.items() if isinstance(source, Source)}
-        if not own and method in PLAIN:  # a retriever's lists are unknown, so it is called unchanged
-            return replace(recipe, strategy=method)
+        sources = list(recipe.sources.values())
+        missing = _lists_missing(method, sources)
+        if not own and method in PLAIN:  # retrievers are called unchanged
+            only = _only_list(sources)
+            if missing is not None and (method != "hybrid" or only is None):
+                raise UnmetNeedError(f"strategy {method!r} cannot be used here: {missing}")
+            if missing is None or only is None:
+                return replace(recipe, strategy=method)
+            return replace(
+                recipe, strategy=only, notes=(*recipe.notes, f"only {_SEARCHED[only]} were searched: {missing}")
+            )
         unable = [name for name, source in own.items() if not source.keeps(method)]
-        missing = _lists_missing(method, list(recipe.sources.values()))
         if missing is not None:
             own[unable[0]].check_keeps(method, missing)
         if not unable:
             return replace(recipe, method=method)
         if method == "hybrid":
             return recipe  # search each source by the lists it has, without weights
-        sources = {name: source for name, source in recipe.sources.items() if name not in unable}
+        able = {name: source for name, source in recipe.sources.items() if name not in unable}
         notes = [
             f"{name}: indexed for {own[name].indexing_technique!r} search only, so {method!r} leaves it out"
             for name in unable
         ]
-        return replace(recipe, method=method, sources=sources, notes=(*recipe.notes, *notes))
+        return replace(recipe, method=method, sources=able, notes=(*recipe.notes, *notes))
 
     def _registered(self, recipe: Recipe, name: str, request: SearchRequest) -> Recipe:
         """The recipe with what a registered strategy adds, or with the strategy as its only source."""
@@ -529,14 +537,14 @@ class Engine:
         missing = _lists_missing(name, sources)
         if missing is not None or name == "auto" or self._is_plain(name):
             return missing
-        if name not in self.registry.names():
-            return "it is not registered"
         try:
             factory = self.registry.get(name)
         except InputError as error:
             return str(error)
         if needs := getattr(factory, "needs", ""):
             return f"it needs {needs}"
+        if (lacks_of := getattr(factory, "lacks_of", None)) is not None and sources and (lack := lacks_of(sources)):
+            return str(lack)
         choice = model_for(self.models, _task(name))
         if choice.llm is None and getattr(factory, "needs_llm", False):
             return f"it needs a language model: {choice.reason}"
@@ -606,6 +614,8 @@ _BATCH_CHARS: Final = 4_000
 _KEPT: Final = 64
 """The maximum number of cached strategies and recipes; the oldest are evicted."""
 
+_SEARCHED: Final = {"bm25": "words", "vector": "vectors"}
+
 _NO_RERANKER: Final = (
     "rerank: no reranker is configured, so nothing was reranked; set reranker to onnx:DIRECTORY (a cross-encoder) or "
     "to the address of a rerank API"
@@ -628,18 +638,36 @@ def _in_conversation(request: SearchRequest) -> bool:
 
 
 def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:
-    """The lists that a strategy needs and no source has; None if none is missing. Retrievers may have any list."""
-    keeps = [source.lists_for("auto") for source in sources if isinstance(source, Source)]
+    """The lists that a strategy needs and no source has; None if none is missing, or a retriever's are not known."""
+    keeps = [lists for source in sources if (lists := _lists_of(source)) is not None]
     if not sources or len(keeps) < len(sources):
         return None
     words, near = LISTS.get(name, (False, name == "hyde"))
+    lacking = "".join(f": {why}" for source in sources if (why := getattr(source, "lacking", "")))
     if near and not any(has_vectors for _, has_vectors in keeps):
-        return "there are no vectors to search"
+        return f"there are no vectors to search{lacking}"
     if words and not any(has_words for has_words, _ in keeps):
-        return "there is no keyword index to search"
-    if words and near and name != "hybrid" and not any(all(lists) for lists in keeps):
+        return f"there is no keyword index to search{lacking}"
+    datasets = all(isinstance(source, Source) for source in sources)
+    if words and near and name != "hybrid" and datasets and not any(all(lists) for lists in keeps):
         return "no dataset keeps both indexes"
     return None
+
+
+def _lists_of(source: Any) -> tuple[bool, bool] | None:
+    """Whether a source or retriever searches words, and vectors; None if that is not known."""
+    lists: tuple[bool, bool] | None = (
+        source.lists_for("auto") if isinstance(source, Source) else getattr(source, "lists", None)
+    )
+    return lists
+
+
+def _only_list(sources: Sequence[Any]) -> str | None:
+    """The only list that these retrievers search; None if they search both, or that is not known, or are datasets."""
+    lists = {_lists_of(source) for source in sources if not isinstance(source, Source)}
+    if len(lists) != 1 or any(isinstance(source, Source) for source in sources):
+        return None
+    return {(True, False): "bm25", (False, True): "vector"}.get(lists.pop() or (True, True))
 
 
 def _batches(places: Sequence[int], queries: Sequence[Query]) -> Iterator[list[int]]:

@@ -16,7 +16,7 @@ from pointsman.request import SearchRequest, ServiceOptions
 from pointsman.retrieval.fusion import LISTS
 from pointsman.retrieval.rerank.foreign import as_refiner
 from pointsman.retrieval.retrievers.base import BaseRetriever
-from pointsman.retrieval.retrievers.foreign import ForeignRetriever
+from pointsman.retrieval.retrievers.foreign import as_retriever, is_retriever
 from pointsman.retrieval.retrievers.single import VectorRetriever
 from pointsman.retrieval.source import Source
 from pointsman.settings import TASKS, Settings
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pointsman.protocols import LLM, Embedder
     from pointsman.retrieval.routing.recommend import Recommendation
     from pointsman.store.local.index_manager import BM25IndexManager
-    from pointsman.types import Hit, Refusal, RetrievalContext
+    from pointsman.types import Refusal, RetrievalContext
 
 
 class ServiceHits(Hits):
@@ -63,10 +63,11 @@ class EnhancedRetrievalService:
     Args:
         config: settings, or some of them by name, which override environment and file. None: from these two.
         vector_store: what to search: a dataset, a workspace, a retriever, or several of these. Or another kind of
-            vector store: if it has ``identity``, ``sequence``, ``changes`` and ``fetch`` like
-            `pointsman.store.local.keyword.Source`, a BM25 index of it is kept under ``bm25_index_path``; if it has
-            ``search(vector, k, filters)`` and ``fetch``, its vectors are searched. Datasets have a keyword index with
-            its own parameters: ``bm25_*`` applies to other stores.
+            vector store: one with ``similarity_search(query, k)``, an index of LlamaIndex, or one with
+            ``search(vector, k, filters)`` and ``fetch``. A BM25 index of its documents is kept beside it under
+            ``bm25_index_path`` by a `pointsman.BM25IndexManager`, if they can be read; likewise beside an attached
+            collection of vectors only. Datasets have a keyword index with its own parameters: ``bm25_*`` is for these
+            other stores.
         embedding_service: embeds queries for another kind of vector store: anything with ``embed(text)``. Datasets have
             their own embedder, which must be the same.
         reranker: a `BaseReranker`, or anything with ``rerank(query, documents, top_n)`` that returns documents, best
@@ -74,6 +75,7 @@ class EnhancedRetrievalService:
         llms: language models by task (`pointsman.settings.TASKS` or ``"general"``), instead of those in the settings.
         workflow: further stages: a transformer, a router, refiners such as a refuser.
         strategies: the registry of strategies.
+        documents: for a vector store that cannot list its documents; see `pointsman.BM25IndexManager`.
 
     Raises:
         InputError: an argument is invalid; `UnknownNameError` for an unknown default strategy.
@@ -89,6 +91,7 @@ class EnhancedRetrievalService:
         llms: Mapping[str, LLM] | None = None,
         workflow: Stages | None = None,
         strategies: Registry[Any] = STRATEGIES,
+        documents: Any = None,
     ) -> None:
         self.config = config if isinstance(config, Settings) else Settings.load(**_by_name(config))
         self.vector_store, self.reranker = vector_store, reranker
@@ -100,7 +103,7 @@ class EnhancedRetrievalService:
         self.engine = Engine(self.config, stages, models, strategies)
         self.engine.check_name(self.config.default_retrieval_strategy)
         self.bm25_manager: BM25IndexManager | None = None
-        self._foreign = self._opened(vector_store)
+        self._foreign = self._opened(vector_store, documents)
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -154,10 +157,7 @@ class EnhancedRetrievalService:
 
     def lack(self, strategy: str) -> str | None:
         """Return what a strategy needs but lacks here; None if it can be used."""
-        try:
-            return self.engine.lack(strategy, self._sources(strategy))
-        except UnmetNeedError as error:
-            return str(error)
+        return self.engine.lack(strategy, self._sources(strategy))
 
     @property
     def strategies(self) -> Mapping[str, BaseRetriever]:
@@ -202,53 +202,73 @@ class EnhancedRetrievalService:
             raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
         return self.engine.strategy(name, sources)
 
-    def _opened(self, store: Any) -> dict[str, BaseRetriever] | None:
-        """Return the retrievers of another kind of store, by list; None for ours, which are inspected at every search.
+    def _opened(self, store: Any, documents: Any) -> dict[str, Any] | None:
+        """Return what is searched of another kind of store, by list; None for ours, inspected at every search.
+
+        An attached collection of vectors only counts as another kind of store.
 
         Raises:
             InputError: the store cannot be searched, or not without an embedder.
         """
-        if _is_ours(store):
+        only_vectors = _is_attached_by_vectors(store)
+        if not only_vectors and _is_ours(store):
+            if documents is not None:
+                raise InputError("documents=… is for a vector store of another library; this one has its own")
             return None
-        has_method = {name: callable(getattr(store, name, None)) for name in ("sequence", "changes", "fetch", "search")}
-        lists: dict[str, BaseRetriever] = {}
-        if has_method["sequence"] and has_method["changes"] and has_method["fetch"]:
-            from pointsman.store.local.index_manager import BM25IndexManager
-
-            settings = self.config
-            self.bm25_manager = BM25IndexManager(
-                settings.bm25_index_path,
-                store,
-                bm25_k1=settings.bm25_k1,
-                bm25_b=settings.bm25_b,
-                bm25_auto_sync=settings.bm25_auto_sync,
-            )
-            lists["bm25"] = Bm25Retriever(self.bm25_manager)
-        if has_method["search"] and has_method["fetch"]:
+        lists: dict[str, Any] = {}
+        lacking = ""
+        try:
+            self.bm25_manager = self._manager(store, documents)
+            lists["bm25"] = Bm25Retriever(self.bm25_manager, store.name if isinstance(store, Source) else None)
+        except UnmetNeedError as error:
+            lacking = str(error)
+        if only_vectors:
+            lists["vector"] = store
+        elif callable(getattr(store, "search", None)) and callable(getattr(store, "fetch", None)):
             if self.embedding_service is None:
                 raise InputError(f"searching the vectors of {type(store).__name__} needs an embedding_service")
             lists["vector"] = VectorRetriever(store, store, self.embedding_service)
-        if not lists and callable(getattr(store, "similarity_search", None)):
-            lists["vector"] = ForeignRetriever(store)
+        elif is_retriever(store):
+            lists["vector"] = as_retriever(store)
+            lists["vector"].lacking = lacking
         if not lists:
             raise InputError(
-                f"vector_store is a dataset, a workspace, a retriever or several of them, or a store with fetch and "
-                f"search or changes, or with similarity_search; {type(store).__name__} is none of these"
+                "vector_store is a dataset, a workspace, a retriever or several of them, or a store with "
+                f"similarity_search, or with fetch and search; {type(store).__name__} is none of these; {lacking}"
+            )
+        if "vector" not in lists:
+            lists["bm25"].lacking = (
+                f"{type(store).__name__} has no search by vectors that can be called here; put its documents into a "
+                "Dataset, or give a store with similarity_search(query, k)"
             )
         return lists
 
+    def _manager(self, store: Any, documents: Any) -> BM25IndexManager:
+        """Return the BM25 index beside a store, which is built when it is first searched.
+
+        Raises:
+            UnmetNeedError: the documents of the store cannot be read.
+        """
+        from pointsman.store.local.index_manager import BM25IndexManager
+
+        settings = self.config
+        return BM25IndexManager(
+            settings.bm25_index_path,
+            store,
+            documents=documents,
+            bm25_k1=settings.bm25_k1,
+            bm25_b=settings.bm25_b,
+            bm25_auto_sync=settings.bm25_auto_sync,
+        )
+
     def _sources(self, strategy: str = "auto") -> list[Any]:
-        """Return what a strategy searches; for another kind of store, the list it uses."""
+        """Return what a strategy searches; for another kind of store, the lists it uses, or else those there are."""
         if self._foreign is not None:
             for default in (self.engine.stages.strategy, self.config.default_retrieval_strategy):
                 strategy = default if strategy == "auto" else strategy
             words, near = LISTS.get(STRATEGY_ALIASES.get(strategy, strategy), (True, True))
             available = {"bm25": words, "vector": near}
-            foreign = [store for name, store in self._foreign.items() if available[name]]
-            if not foreign:
-                missing = "there are no vectors" if near else "there is no keyword index"
-                raise UnmetNeedError(f"strategy {strategy!r} cannot be used here: {missing} to search")
-            return foreign
+            return [store for name, store in self._foreign.items() if available[name]] or list(self._foreign.values())
         sources = list(_flat(self.vector_store))
         own = getattr(self.embedding_service, "name", None)
         for source in sources if own is not None else ():
@@ -271,23 +291,25 @@ def _request(
 
 
 class Bm25Retriever(BaseRetriever):
-    """Retrieves with a `BM25IndexManager`; filters are applied to its ranking, as deep as needed."""
+    """Retrieves with a `BM25IndexManager`.
+
+    Args:
+        manager: of the index.
+        dataset: the name of the dataset whose documents it indexes, if they are one's.
+    """
 
     name = "bm25"
+    lists = (True, False)
 
-    def __init__(self, manager: BM25IndexManager) -> None:
-        self.manager = manager
+    def __init__(self, manager: BM25IndexManager, dataset: str | None = None) -> None:
+        self.manager, self.dataset_name = manager, dataset
 
-    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+    def retrieve(self, query: str | Query, top_k: int = 10) -> Hits:
         """Return at most ``top_k`` hits with raw BM25 scores, best first."""
         query = Query.of(query)
-        filters, depth = query.filters, check_top_k(top_k)
-        while True:
-            hits = self.manager.search(query.text, depth)
-            matching = hits if filters is None else [hit for hit in hits if filters.matches(hit.document.fields)]
-            if filters is None or len(matching) >= top_k or len(hits) < depth:
-                return matching[:top_k]
-            depth *= 4
+        ranking = self.manager.search(query.text, check_top_k(top_k), filters=query.filters)
+        hits = [replace(hit, dataset=self.dataset_name) for hit in ranking]
+        return Hits(hits, degraded=ranking.degraded)
 
 
 class _Strategies(Mapping[str, BaseRetriever]):
@@ -334,9 +356,20 @@ def _is_retriever(value: Any) -> bool:
     return callable(getattr(value, "retrieve", None)) and callable(getattr(value, "aretrieve", None))
 
 
+def _is_attached_by_vectors(store: Any) -> bool:
+    """Whether something is an attached collection, such as one in Chroma, that can be searched by vectors only."""
+    if not isinstance(store, Source) or store.indexing_technique != "vector":
+        return False
+    from pointsman.store.attachment import AttachedStore
+
+    return isinstance(store.store, AttachedStore)
+
+
 def _is_ours(store: Any) -> bool:
     if isinstance(store, (list, tuple)):
         wrong = [item for item in store if not (isinstance(item, Source) or _is_workspace(item) or _is_retriever(item))]
+        if store and len(wrong) == len(store):
+            return False  # documents
         if wrong or not store:
             raise InputError(f"give at least one dataset, workspace or retriever, and nothing else; not {store!r:.80}")
         return True

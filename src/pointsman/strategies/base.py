@@ -48,6 +48,7 @@ class BaseRetrievalStrategy(BaseRetriever):
         name: the name under which it is registered.
         needs_llm: whether it requires a language model.
         needs: its other requirements, in words; it must then be constructed by hand.
+        needs_words: whether it requires a source with a keyword index.
         method: how datasets are searched: ``"auto"`` (hybrid wherever a dataset keeps both indexes), ``"vector"``,
             ``"bm25"``, ``"hybrid"`` or a fusion method's name.
     """
@@ -55,6 +56,7 @@ class BaseRetrievalStrategy(BaseRetriever):
     name: ClassVar[str] = ""
     needs_llm: ClassVar[bool] = False
     needs: ClassVar[str] = ""
+    needs_words: ClassVar[bool] = False
     method: ClassVar[str] = "auto"
     variants_by_rank: ClassVar[bool] = False
     """Whether the rankings of the query and its variants are fused by reciprocal rank instead of adding scores."""
@@ -87,6 +89,8 @@ class BaseRetrievalStrategy(BaseRetriever):
         sources = tuple(source if isinstance(source, Source) else as_retriever(source) for source in sources)
         if llm is None and self.needs_llm:
             raise UnmetNeedError(f"{kind} needs a language model; give it one with llm=…, or use another strategy")
+        if lack := self.lack(sources):
+            raise UnmetNeedError(f"{kind} cannot be used here: {lack}")
         self.sources = sources
         self.llm = None if llm is None else MeteredLLM(llm)
         self.reranker = reranker
@@ -105,6 +109,28 @@ class BaseRetrievalStrategy(BaseRetriever):
         stages = Stages(reranker=reranker, timeout=timeout)
         settings = Settings(enable_reranker_by_default=reranker is not None)
         self._engine = Engine(settings, stages, registry=own)
+
+    def lack(self, sources: Sequence[Any]) -> str | None:
+        """What this strategy, with its options, needs of these sources and none has; None if nothing is missing."""
+        return self.lacks_of(sources)
+
+    @classmethod
+    def lacks_of(cls, sources: Sequence[Any]) -> str | None:
+        """The same, of the strategy as it is without options."""
+        if not cls.needs_words:
+            return None
+        lists = [
+            source.lists_for("auto") if isinstance(source, Source) else getattr(source, "lists", None)
+            for source in sources
+        ]
+        if any(keeps is None or keeps[0] for keeps in lists):
+            return None
+        names = ", ".join(str(getattr(source, "name", type(source).__name__)) for source in sources)
+        return (
+            f"it needs a keyword index, and {names} {'has' if len(sources) == 1 else 'have'} none; make the dataset "
+            "with indexing_technique='hybrid', or give an attached collection to an EnhancedRetrievalService, which "
+            "keeps a BM25 index beside it"
+        )
 
     # ── for subclasses ───────────────────────────────────────────────────────────────────────────────────────────
 

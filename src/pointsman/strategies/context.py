@@ -182,6 +182,13 @@ class ParentChildStrategy(BaseRetrievalStrategy):
 
     name: ClassVar[str] = "parent_child"
 
+    @classmethod
+    def lacks_of(cls, sources: Sequence[Any]) -> str | None:
+        """See `BaseRetrievalStrategy`; parents and neighbours are read from datasets."""
+        if sources and not any(isinstance(source, Source) for source in sources):
+            return "it reads parents from datasets, and no source is one; put the documents into a Dataset"
+        return None
+
     def __init__(
         self,
         *sources: Any,

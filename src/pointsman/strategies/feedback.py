@@ -19,6 +19,7 @@ class PRFStrategy(BaseRetrievalStrategy):
     """
 
     name: ClassVar[str] = "prf"
+    needs_words: ClassVar[bool] = True
 
     def __init__(self, *sources: Any, documents: int = 5, terms: int = 10, share: float = 0.1, **options: Any) -> None:
         """Choose sources; see `BaseRetrievalStrategy`, and `FeedbackExpander` for the numbers.

@@ -274,6 +274,7 @@ class SparseStrategy(BaseRetrievalStrategy):
     """
 
     name: ClassVar[str] = "sparse"
+    needs_words: ClassVar[bool] = True
 
     def __init__(
         self, *sources: Any, model: SparseEmbedder | None = None, folder: str | Path | None = None, **options: Any
@@ -281,7 +282,7 @@ class SparseStrategy(BaseRetrievalStrategy):
         """Choose sources and model; see `BaseRetrievalStrategy`.
 
         Args:
-            sources: what is searched; at least one dataset.
+            sources: what is searched: at least one dataset, or without a model something that searches words.
             model: encodes texts.
             folder: where vectors are stored, one file per dataset; None: in memory only.
             options: of `BaseRetrievalStrategy`.
@@ -297,9 +298,14 @@ class SparseStrategy(BaseRetrievalStrategy):
         )
         super().__init__(*sources, **options)
 
+    def lack(self, sources: Sequence[Any]) -> str | None:
+        """See `BaseRetrievalStrategy`; with a model, no keyword index is needed."""
+        return super().lack(sources) if self.model is None else None
+
     def searchables(self, sources: Sequence[Any]) -> Sequence[Any]:
-        """Each dataset, followed by its sparse list."""
-        if not any(isinstance(source, Source) for source in sources):
+        """The sources, and the sparse list of each dataset; a retriever of words is a sparse list itself."""
+        words = self.model is None and any((getattr(source, "lists", None) or (False,))[0] for source in sources)
+        if not words and not any(isinstance(source, Source) for source in sources):
             raise InputError("SparseStrategy encodes the documents of datasets; give it at least one dataset")
         datasets = [source for source in sources if isinstance(source, Source) and self._can(source)]
         return [*sources, *(SparseRetriever(dataset, self.model, self._path(dataset)) for dataset in datasets)]

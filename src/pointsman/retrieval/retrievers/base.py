@@ -11,7 +11,15 @@ if TYPE_CHECKING:
 
 
 class BaseRetriever(Twins, needs=("retrieve", "aretrieve")):
-    """Finds documents for a query. Implement ``retrieve`` or ``aretrieve``; this class derives the other."""
+    """Finds documents for a query. Implement ``retrieve`` or ``aretrieve``; this class derives the other.
+
+    Attributes:
+        lists: whether it searches words, and whether vectors; None if that is not known.
+        lacking: if it searches one of them only: why, and what to do about it.
+    """
+
+    lists: tuple[bool, bool] | None = None
+    lacking: str = ""
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """Return at most ``top_k`` hits, best first."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman._twins import in_thread, wait_for
 from pointsman.errors import InputError, PointsmanError
+from pointsman.retrieval.pool import DEPTH
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.types import Document, Hit, Provenance, Query, check_top_k
 
@@ -67,6 +68,8 @@ class ForeignRetriever(BaseRetriever):
     def __init__(self, retriever: Any, name: str | None = None) -> None:
         self.retriever, self.name = retriever, name or type(retriever).__name__
         self._interface, self._passes_top_k = _interface_of(retriever)
+        if self._interface.method == "similarity_search":
+            self.lists = (False, True)
 
     def __getattr__(self, name: str) -> Any:
         if name in {"add_nodes", "persist"}:
@@ -139,8 +142,17 @@ class ForeignRetriever(BaseRetriever):
         return Document.of(item), None if score is None else float(score)
 
 
+def is_retriever(source: Any) -> bool:
+    """Whether an object of any library can be called as a retriever."""
+    try:
+        as_retriever(source)
+    except InputError:
+        return False
+    return True
+
+
 def as_retriever(source: Any) -> Retriever:
-    """Return a retriever as it is, or an adapter for one of another library.
+    """Return a retriever as it is, or an adapter for one of another library, or for the retriever of its index.
 
     Raises:
         InputError: it cannot be called with a query.
@@ -156,6 +168,10 @@ def as_retriever(source: Any) -> Retriever:
     ):
         retriever: Retriever = source
         return retriever
+    if not hasattr(source, "similarity_search") and _can_call(source, "as_retriever", similarity_top_k=DEPTH):
+        of_index = ForeignRetriever(source.as_retriever(similarity_top_k=DEPTH), type(source).__name__)  # LlamaIndex
+        of_index.lists = (False, True) if hasattr(source, "vector_store") else None
+        return of_index
     return ForeignRetriever(source)
 
 
@@ -171,10 +187,24 @@ def _interface_of(retriever: Any) -> tuple[_Interface, bool]:
                 positional, named = interface.arguments("", top_k)
                 if _can_call(retriever, name, *positional, **named):
                     return interface, top_k is not None
+    if _is_document(retriever):
+        raise InputError(
+            "these are documents, not a retriever; put them into a dataset, Dataset('name').add(documents), and give "
+            "its retriever()"
+        )
     raise InputError(
         f"{retriever!r:.80} cannot be called as a retriever; it needs retrieve(query, top_k) or retrieve(query), as a "
         "subclass of BaseRetriever has it, invoke(query), run(query=…), or similarity_search(query, k)"
     )
+
+
+def _is_document(item: object) -> bool:
+    """Whether something is a document, of whatever library."""
+    try:
+        Document.of(item)
+    except InputError:
+        return False
+    return True
 
 
 def _can_call(source: object, name: str, *positional: Any, **named: Any) -> bool:

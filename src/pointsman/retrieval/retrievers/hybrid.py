@@ -105,8 +105,10 @@ class SimpleHybridRetriever(BaseRetriever):
         Deadline(timeout)
         self._fusion, self._depth, self._timeout = fusion, check_top_k(depth), timeout
         self._weights = dict(zip(self.names, weights, strict=True)) if weights is not None else None
-        several = len({retriever.dataset.name for retriever in ours if hasattr(retriever, "dataset")}) > 1
-        self._key = content_key if dedupe == "content" else _node_key if several else None
+        of_datasets = [retriever.dataset.name for retriever in ours if hasattr(retriever, "dataset")]
+        self._key = content_key if dedupe == "content" else _node_key if len(set(of_datasets)) > 1 else None
+        if self._key is None and 0 < len(of_datasets) < len(ours):  # hits of other retrievers name no dataset
+            self._key = _id_key
         self._branches = self._asked({})
         self._breaker = breaker or Breaker()
         self._loaded_from: frozenset[Path] = frozenset()
@@ -311,6 +313,11 @@ class SimpleHybridRetriever(BaseRetriever):
         loaded = cls(*retrievers, **{"names": names, **saved, **options})
         loaded._loaded_from = frozenset(places)
         return loaded
+
+
+def _id_key(hit: Hit) -> Hashable:
+    """A key that is equal for a document with the same id, whether or not it is in a dataset."""
+    return hit.document.id
 
 
 def _node_key(hit: Hit) -> Hashable:

@@ -32,6 +32,8 @@ class KeywordRetriever(BaseRetriever, Generic[Key]):
         InputError: a store cannot be used.
     """
 
+    lists = (True, False)
+
     def __init__(self, keyword_store: KeywordIndex[Key] | BaseStore, doc_store: DocumentStore[Key]) -> None:
         _check_parts(keyword_store, doc_store)
         self._index, self._documents = keyword_store, doc_store
@@ -59,6 +61,8 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
     Raises:
         InputError: a store cannot be used.
     """
+
+    lists = (False, True)
 
     def __init__(
         self, vector_store: VectorIndex[Key] | BaseStore, doc_store: DocumentStore[Key], embedder: Embedder
