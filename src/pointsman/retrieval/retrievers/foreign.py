@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman._twins import in_thread, wait_for
 from pointsman.errors import InputError, PointsmanError
-from pointsman.retrieval.pool import DEPTH
+from pointsman.retrieval.candidates import DEPTH
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.types import Document, Hit, Provenance, Query, check_top_k
 
