@@ -79,6 +79,32 @@ def test_the_number_of_records_never_grows_with_the_threshold(served: Served) ->
     assert counts[0] > counts[-1] == 0
 
 
+def test_dify_may_send_null_for_whatever_is_not_set(served: Served) -> None:
+    records = ask(served, retrieval_setting={"top_k": 5, "score_threshold": 0.0})[1]["records"]
+    for setting in (None, {"top_k": None, "score_threshold": None}):
+        for condition in (None, {"logical_operator": None, "conditions": None}, {"conditions": []}):
+            answer = ask(served, retrieval_setting=setting, metadata_condition=condition)
+            assert answer == (200, {"records": records})
+
+
+def test_dify_is_told_of_a_refusal_and_gets_the_nearest_passages(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    texts = ("A switch guides trains to their track.", "Bread is baked at 230 degrees.", "The office opens at nine.")
+    pointsman.open(workspace).dataset("notes").add([{"id": text[:5], "text": text} for text in texts])
+    with Served(workspace, embedder="default").ready() as one:
+        body = {"knowledge_id": "notes", "query": "Who won the chess championship in Samarkand?"}
+        refused = one.post("/api/search", {"query": body["query"], "datasets": ["notes"]})[1]["refused"]
+        (record,) = one.post("/retrieval", body)[1]["records"]
+        assert record["title"] == "Probably no answer here. Nearest:"
+        assert record["content"].startswith(record["title"])
+        assert refused["nearest"]["text"] in record["content"]
+        assert record["score"] == refused["nearest"]["relevance"]
+        assert record["metadata"]["refused"] == refused["reason"]
+        assert record["metadata"]["document_ids"] == [hit["id"] for hit in refused["near_misses"]]
+        setting = {"top_k": 3, "score_threshold": min(1.0, record["score"] + 0.01)}
+        assert one.post("/retrieval", {**body, "retrieval_setting": setting})[1]["records"] == []
+
+
 CONDITIONS: list[tuple[str, Any, Any]] = [
     ("contains", "itch", lambda one: "itch" in one.get("kind", "")),
     ("not contains", "itch", lambda one: "itch" not in one.get("kind", "")),
@@ -148,7 +174,13 @@ def test_errors_have_difys_codes(served: Served, tmp_path: Path) -> None:
     key = KeyStore(workspace / FILE).create("reader", datasets=["rails"], scopes=["read"]).text
     with Served(workspace).ready() as one:
         status, answer = ask(one)
-        assert (status, answer["error_code"]) == (401, 1002)
+        assert (status, answer["status"], answer["error_code"]) == (403, 403, 1001)
+        # Dify checks an address and a key by a request without a body, and takes anything but 403, 404 and 502 as right
+        wrong = {"Authorization": "Bearer dify-key"}
+        status, answer = one.request("POST", "/retrieval", None, wrong)
+        assert (status, answer["error_code"]) == (403, 1002)
+        assert one.request("POST", "/retrieval", None, {"Authorization": "Basic dify-key"})[1]["error_code"] == 1001
+        assert one.request("POST", "/retrieval", None, {"Authorization": f"Bearer {key}"})[0] == 422
         body = {"knowledge_id": "rails", "query": "x", "retrieval_setting": {"top_k": 1, "score_threshold": 0}}
         status, answer = one.request("POST", "/retrieval", body, {"Authorization": f"Bearer {key}"})
         assert (status, answer["error_code"]) == (404, 2001)

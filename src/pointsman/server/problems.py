@@ -107,26 +107,36 @@ _DIFY: Final = "/retrieval"
 _OPENAI: Final = "/v1/"
 
 
-def response(problem: Problem, request_id: str | None = None, path: str = "") -> Response:
+def response(problem: Problem, request_id: str | None = None, path: str = "", *, bearer: bool = True) -> Response:
     """Return the problem as a response; under paths of other protocols it also has their error members.
+
+    Dify recognises a wrong key by 403 alone, so that is its status there.
 
     Args:
         problem: the problem to report.
         request_id: id of the request.
         path: path of the request.
+        bearer: whether the request has a header ``Authorization: Bearer KEY``, right or wrong.
     """
+    status, headers = problem.status, problem.headers
     if path == _DIFY:
-        problem.members.update(error_code=_dify_code(problem), error_msg=problem.detail)
+        problem.members.update(error_code=_dify_code(problem, bearer=bearer), error_msg=problem.detail)
+        if status == 401:
+            status, headers = 403, {name: text for name, text in headers.items() if name != "WWW-Authenticate"}
+            problem.members["status"] = status
     elif path.startswith(_OPENAI):
-        kind = "invalid_request_error" if problem.status < 500 else "server_error"
+        kind = "invalid_request_error" if status < 500 else "server_error"
         problem.members["error"] = {"message": problem.detail, "type": kind, "code": problem.slug, "param": None}
-    return Response(problem.body(request_id), problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
+    return Response(problem.body(request_id), status, headers=headers, media_type=MEDIA_TYPE)
 
 
-def _dify_code(problem: Problem) -> int:
-    """Return the code suggested by Dify: 1002 for no access, 2001 for an unknown knowledge; else the HTTP status."""
+def _dify_code(problem: Problem, *, bearer: bool) -> int:
+    """Return Dify's code: 1001 without a bearer key, 1002 for no access, 2001 for an unknown knowledge.
+
+    For everything else, which has no code there, it is the HTTP status.
+    """
     if problem.status in {401, 403}:
-        return 1002
+        return 1002 if bearer else 1001
     return 2001 if problem.members.get("kind") == "dataset" else problem.status
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Final
 
 from pointsman.server.problems import Problem, response
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 PROBES: Final = frozenset({"/health", "/ready"})
 CLOSE: Final = {"Connection": "close"}  # the rest of the request on the connection is not taken for another one
+_BEARER: Final = re.compile(rb"bearer +\S", re.IGNORECASE)
 _OF_BODY: Final = frozenset({b"content-length", b"transfer-encoding", b"expect"})
 _LINGER_BYTES: Final = 16_000_000  # of a refused body; beyond that the connection is cut
 _LINGER_SECONDS: Final = 2.0
@@ -31,7 +33,9 @@ async def refuse(problem: Problem, scope: Scope, receive: Receive, send: Send) -
         # Parsing chunks is expensive: not for unknown clients. A client with an Expect header is not sending yet.
         if (b"content-length" in headers or reading is receive) and b"expect" not in headers:
             send = lingering(reading, send)
-    await response(problem, scope.get("state", {}).get("request_id"), scope["path"])(scope, receive, send)
+    request_id = scope.get("state", {}).get("request_id")
+    bearer = any(name == b"authorization" and _BEARER.match(value) for name, value in scope["headers"])
+    await response(problem, request_id, scope["path"], bearer=bearer)(scope, receive, send)
 
 
 class RequestReader:

@@ -23,6 +23,7 @@ from pointsman.server.schemas import NAME
 from pointsman.server.searching import prepared
 from pointsman.server.state import Reader, Shared, in_thread, problem_responses
 from pointsman.server.strict import StrictRoute
+from pointsman.types import NEAREST
 from pointsman.wire import public_metadata
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class _Foreign(BaseModel):
 class RetrievalSetting(_Foreign):
     """Number and minimum score of records."""
 
-    top_k: Annotated[int, Field(ge=1)] = 5
+    top_k: Annotated[int | None, Field(ge=1, description="5 if null.")] = None
     score_threshold: Annotated[float | None, Field(allow_inf_nan=False, description="0 or null: keep all.")] = None
 
 
@@ -75,8 +76,8 @@ class MetadataRule(_Foreign):
 class MetadataCondition(_Foreign):
     """Conditions on the metadata."""
 
-    logical_operator: Literal["and", "or"] = "and"
-    conditions: Annotated[list[MetadataRule], Field(max_length=100)] = []
+    logical_operator: Annotated[Literal["and", "or"] | None, Field(description="`and` if null.")] = None
+    conditions: Annotated[list[MetadataRule] | None, Field(max_length=100)] = None
 
 
 class KnowledgeRequest(_Foreign):
@@ -84,7 +85,7 @@ class KnowledgeRequest(_Foreign):
 
     knowledge_id: Annotated[str, Field(description="The dataset's name.")]
     query: Annotated[str, Field(min_length=1)]
-    retrieval_setting: RetrievalSetting = RetrievalSetting()
+    retrieval_setting: RetrievalSetting | None = None
     metadata_condition: MetadataCondition | None = None
 
 
@@ -105,12 +106,17 @@ class KnowledgeRecords(schemas.Open):
 
 @router.post("/retrieval", response_model=KnowledgeRecords, responses=_SEARCHES, operation_id="dify_retrieval")
 async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Response:
-    """Search through Dify's external knowledge API; errors have its `error_code` and `error_msg`."""
-    setting = body.retrieval_setting
-    condition = body.metadata_condition
-    filters = None if condition is None or not condition.conditions else _of_dify(condition)
-    contexts = await _searched(state, access, body.knowledge_id, [body.query], setting.top_k, filters)
+    """Search through Dify's external knowledge API; errors have its `error_code` and `error_msg`.
+
+    Dify shows records and passes their texts to the model, and nothing else. So a refusal is a record: one that says
+    that there is probably no answer, followed by the nearest passages.
+    """
+    setting = body.retrieval_setting or RetrievalSetting()
+    filters = _of_dify(body.metadata_condition or MetadataCondition())
+    (context,) = await _searched(state, access, body.knowledge_id, [body.query], setting.top_k or 5, filters)
     least = setting.score_threshold or 0.0
+    if context.refused is not None:
+        return Json({"records": _refusal_records(context, least)})
     records = [
         {
             "content": hit.text,
@@ -118,15 +124,27 @@ async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Re
             "title": hit.document.title or str(hit.metadata.get("source", "")) or hit.id,
             "metadata": {**public_metadata(hit.metadata), "document_id": hit.id},
         }
-        for hit in contexts[0].hits
+        for hit in context.hits
         if least <= 0 or relevance(hit) >= least
     ]
     return Json({"records": records})
 
 
-def _of_dify(condition: MetadataCondition) -> Filter:
+def _refusal_records(context: RetrievalContext, least: float) -> list[dict[str, Any]]:
+    """Return the record that says that an answer was refused; none if even the nearest passage is below the score."""
+    refusal = context.refused
+    if refusal is None or refusal.nearest is None or (least > 0 and relevance(refusal.nearest) < least):
+        return []
+    metadata = {"refused": refusal.reason, "document_ids": [hit.id for hit in refusal.near_misses]}
+    record = {"content": context.to_prompt(), "score": relevance(refusal.nearest), "title": NEAREST}
+    return [{**record, "metadata": metadata}]
+
+
+def _of_dify(condition: MetadataCondition) -> Filter | None:
+    if not condition.conditions:
+        return None
     parts = tuple(_rule(rule) for rule in condition.conditions)
-    return And(parts) if condition.logical_operator == "and" else Or(parts)
+    return Or(parts) if condition.logical_operator == "or" else And(parts)
 
 
 def _rule(rule: MetadataRule) -> Filter:
