@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,6 +38,7 @@ from pointsman.integrations.langchain import (
     LangChainRetriever,
     PointsmanDocumentIndex,
     PointsmanEmbeddings,
+    PointsmanLoader,
     PointsmanReranker,
     PointsmanRetriever,
     PointsmanTranslator,
@@ -162,6 +164,110 @@ def test_a_retriever_over_anything_that_searches(dataset: Dataset, tmp_path: Pat
         PointsmanReranker(**misplaced)
 
 
+def their_documents() -> list[TheirDocument]:
+    return [TheirDocument(id=str(n), page_content=text, metadata={"n": n}) for n, text in enumerate(TEXTS)]
+
+
+def test_from_documents_takes_a_dataset_and_no_embedding(tmp_path: Path) -> None:
+    with Dataset("rails", path=tmp_path / "rails", embedder=HashingEmbedder(512)) as dataset:
+        store = PointsmanVectorStore.from_documents(their_documents(), dataset=dataset)
+        assert store.dataset is dataset
+        assert dataset.ids() == ["0", "1", "2"]
+        PointsmanVectorStore.from_documents(their_documents(), dataset=dataset, ids=["a", "b", "c"])
+        assert dataset.ids() == ["0", "1", "2", "a", "b", "c"]
+
+
+async def test_from_documents_also_runs_async() -> None:
+    store = await PointsmanVectorStore.afrom_documents(their_documents(), PointsmanEmbeddings(HashingEmbedder(512)))
+    assert [document.id for document in await store.asimilarity_search("bread oven", k=1)] == ["2"]
+
+
+def test_a_store_opens_the_workspace_in_a_folder_and_at_a_url(tmp_path: Path) -> None:
+    embedding = PointsmanEmbeddings(HashingEmbedder(512))
+    written = PointsmanVectorStore.from_documents(their_documents(), embedding, path=tmp_path / "home", dataset="rails")
+    written.close()
+    again = PointsmanVectorStore("rails", path=tmp_path / "home", embedding=embedding)
+    assert [document.id for document in again.similarity_search("bread oven", k=1)] == ["2"]
+    again.close()
+    with (
+        pointsman.open(tmp_path / "home", embedder=HashingEmbedder(512)) as workspace,
+        serving(create_app(workspace, settings=Settings())) as url,
+    ):
+        service = PointsmanVectorStore("rails", url=url)
+        assert [document.id for document in service.similarity_search("bread oven", k=1)] == ["2"]
+        assert service.add_documents([TheirDocument(id="3", page_content="a lamp")]) == ["3"]
+        with pytest.raises(InputError, match="embeds by itself"):
+            PointsmanVectorStore("rails", url=url, embedding=embedding)
+        service.close()
+    with pytest.raises(InputError, match="either path, a folder, or url"):
+        PointsmanVectorStore("rails", path=tmp_path, url="postgresql://db/rails")
+    with pytest.raises(InputError, match="give the path or url"):
+        PointsmanVectorStore("rails")
+    with pytest.raises(InputError, match="is given by name"), Dataset("other") as other:
+        PointsmanVectorStore(other, path=tmp_path)
+
+
+@pytest.mark.parametrize("strategy", ["vector", "hybrid", "auto"])
+async def test_a_threshold_applies_to_scores_from_0_to_1_of_every_strategy(strategy: str) -> None:
+    store = PointsmanVectorStore(strategy=strategy)  # the default embedder, whose hits have a relevance
+    store.add_documents(their_documents())
+    pairs = store.similarity_search_with_relevance_scores("what stops trains?", k=3)
+    assert pairs[0][0].id == "0"
+    assert all(0 <= score <= 1 for _, score in pairs)
+    assert await store.asimilarity_search_with_relevance_scores("what stops trains?", k=3) == pairs
+    threshold = pairs[0][1]
+    retriever = store.as_retriever(
+        search_type="similarity_score_threshold", search_kwargs={"k": 3, "score_threshold": threshold}
+    )
+    assert [document.id for document in retriever.invoke("what stops trains?")] == ["0"]
+
+
+def test_without_a_relevance_a_threshold_is_refused_with_the_remedy(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PointsmanVectorStore(dataset, strategy="hybrid")
+    without = [replace(hit, relevance=None) for hit in dataset.search("signal", refuse=False).hits]
+    monkeypatch.setattr(store, "_search", lambda *_: without)
+    with pytest.raises(InputError, match="calibrate the dataset"):
+        store.similarity_search_with_relevance_scores("signal", k=2)
+
+
+async def test_pages_of_a_vector_store_are_the_parts_of_one_list(dataset: Dataset) -> None:
+    store = PointsmanVectorStore(dataset)
+    complete = [document.id for document in store.similarity_search("signal", k=3)]
+    for offset in range(4):
+        page = [document.id for document in store.similarity_search("signal", k=2, offset=offset)]
+        assert page == complete[offset : offset + 2]
+        assert [one.id for one in await store.asimilarity_search("signal", k=2, offset=offset)] == page
+    with pytest.raises(InputError, match="offset is a whole number"):
+        store.similarity_search("signal", offset=-1)
+
+
+def test_a_search_by_vector_has_scores(dataset: Dataset) -> None:
+    store = PointsmanVectorStore(dataset)
+    vector = dataset.embedder.embed_queries(["signal trains"])[0].tolist()
+    pairs = store.similarity_search_with_score_by_vector(vector, 2)
+    expected = [(hit.id, float(hit.score)) for hit in dataset.search_vector(vector, 2)]
+    assert [(document.id, score) for document, score in pairs] == expected
+    assert [document.id for document in store.similarity_search_by_vector(vector, 2)] == [id_ for id_, _ in expected]
+
+
+def test_a_loader_reads_files_with_their_headings_and_pages(tmp_path: Path) -> None:
+    (tmp_path / "manual.md").write_text("# Signals\n\nA red signal stops trains.\n\n# Ovens\n\nBread is baked here.\n")
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7 no")
+    loader = PointsmanLoader(tmp_path)
+    with pytest.warns(UserWarning, match=r"broken\.pdf"):
+        documents = loader.load()
+    assert [problem.path for problem in loader.problems] == ["broken.pdf"]
+    assert {document.metadata["source"] for document in documents} == {"manual.md"}
+    text = "\n".join(document.page_content for document in documents)
+    assert "A red signal stops trains." in text
+    assert "Bread is baked here." in text
+    assert PointsmanVectorStore.from_documents(documents, DeterministicFakeEmbedding(size=8)).dataset.ids() == [
+        document.id for document in documents
+    ]
+
+
 def test_documents_have_the_relevance_of_their_hits(tmp_path: Path) -> None:
     with Dataset("rails", path=tmp_path / "rails", indexing_technique="keyword") as dataset:
         dataset.add([{"id": str(n), "text": text} for n, text in enumerate(TEXTS)])
@@ -200,8 +306,6 @@ async def test_filters_scores_thresholds_and_mmr_of_the_vector_store(dataset: Da
     assert [found.id for found in store.max_marginal_relevance_search(TEXTS[0], k=2, lambda_mult=0.0)] == ["0", "2"]
     assert [found.id for found in store.max_marginal_relevance_search(TEXTS[0], k=2, lambda_mult=1.0)] == ["0", "1"]
     assert store.max_marginal_relevance_search(TEXTS[0], k=2, filter="n > 9") == []
-    with pytest.raises(InputError, match="no relevance from 0 to 1"):
-        PointsmanVectorStore(dataset, strategy="hybrid").similarity_search_with_relevance_scores("signal")
 
 
 def test_mmr_is_that_of_langchains_own_store() -> None:

@@ -1,19 +1,24 @@
 """Adapters between Pointsman and LangChain, in both directions.
 
-For LangChain: `PointsmanRetriever`, `PointsmanVectorStore`, `PointsmanDocumentIndex`, `PointsmanEmbeddings`,
-`PointsmanReranker` and `PointsmanTranslator`. For Pointsman: `LangChainRetriever`, `LangChainEmbedder` and
-`LangChainLLM`.
+For LangChain: `PointsmanRetriever`, `PointsmanVectorStore`, `PointsmanDocumentIndex`, `PointsmanLoader`,
+`PointsmanEmbeddings`, `PointsmanReranker` and `PointsmanTranslator`. For Pointsman: `LangChainRetriever`,
+`LangChainEmbedder` and `LangChainLLM`.
 
 Needs ``pip install 'pointsman[langchain]'``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
+from pointsman._places import is_service, redacted
 from pointsman._twins import in_thread
+from pointsman.client import RemoteDataset
 from pointsman.dataset import Dataset
 from pointsman.errors import FilterError, InputError, MissingDependencyError, ModelError
 from pointsman.filters import (
@@ -29,6 +34,7 @@ from pointsman.filters import (
     one_of,
     parse_optional,
 )
+from pointsman.ingest import Problem, read_paths
 from pointsman.integrations._shared import (
     ahits_of,
     check_embeds,
@@ -40,11 +46,13 @@ from pointsman.integrations._shared import (
 )
 from pointsman.llm import BaseLLM, Completion, Usage
 from pointsman.models.base import EmbedFunction, as_embedder
+from pointsman.opening import open_workspace
 from pointsman.retrieval.retrievers.foreign import ForeignRetriever
 from pointsman.types import Document, Hit, check_top_k
 
 try:
     from langchain_core import documents as theirs
+    from langchain_core.document_loaders import BaseLoader
     from langchain_core.documents.compressor import BaseDocumentCompressor
     from langchain_core.embeddings import Embeddings
     from langchain_core.indexing.base import DeleteResponse, DocumentIndex, UpsertResponse
@@ -55,14 +63,13 @@ except ImportError as error:
     raise MissingDependencyError("langchain-core", "langchain", "the LangChain adapter") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import Runnable
     from langchain_core.structured_query import Comparison, Operation, StructuredQuery
 
     from pointsman.protocols import Embedder
+    from pointsman.workspace import Workspace
 
 __all__ = [
     "LangChainEmbedder",
@@ -70,6 +77,7 @@ __all__ = [
     "LangChainRetriever",
     "PointsmanDocumentIndex",
     "PointsmanEmbeddings",
+    "PointsmanLoader",
     "PointsmanReranker",
     "PointsmanRetriever",
     "PointsmanTranslator",
@@ -143,30 +151,46 @@ class PointsmanVectorStore(VectorStore):
     """A dataset as a LangChain vector store.
 
     Args:
-        dataset: where the documents are stored; by default a new one that is deleted with the object.
-        embedding: for the default dataset; by default the default embedder. A given dataset has its own.
+        dataset: where the documents are stored, or its name in the workspace at ``path`` or ``url``. By default, the
+            dataset ``"langchain"`` there; without a workspace, a new one that is deleted with the object.
+        path: a workspace: a folder, created on the first write.
+        url: a workspace: the URL of a database or of a Pointsman service; see `pointsman.open`.
+        embedding: embeds documents and queries; by default the default embedder. A given dataset has its own, as has a
+            service.
         strategy: how ``similarity_search`` searches: ``"vector"`` by cosine alone, ``"hybrid"`` also by words,
             ``"auto"``.
         wait: seconds to wait while another process writes to the dataset.
 
     Raises:
-        InputError: both a dataset and an embedding are given.
+        InputError: the arguments contradict each other, or the workspace cannot be opened.
     """
 
     def __init__(
         self,
-        dataset: Dataset | None = None,
+        dataset: Dataset | str | None = None,
         *,
+        path: str | Path | None = None,
+        url: str | None = None,
         embedding: Embeddings | None = None,
         strategy: str = "vector",
         wait: float = 30.0,
     ) -> None:
-        if dataset is not None and embedding is not None:
-            raise InputError("give either a dataset, which has its own embedder, or an embedding")
-        if dataset is None:
-            dataset = Dataset("langchain", embedder=None if embedding is None else as_embedder(embedding))
-        self.dataset, self.strategy, self.wait = dataset, strategy, wait
+        workspace = _workspace_of(dataset, path, url, embedding)
+        if workspace is not None:
+            dataset = workspace.dataset(dataset if isinstance(dataset, str) else "langchain")
+        elif not isinstance(dataset, Dataset | RemoteDataset):
+            dataset = Dataset("langchain", embedder=_embedder_of(embedding))
+        self.dataset: Dataset = dataset
+        self.strategy, self.wait = strategy, wait
+        self._workspace = workspace
         self._embedding = embedding
+
+    def close(self) -> None:
+        """Release the files and connections of the workspace that was opened here, or of the dataset."""
+        if self._workspace is not None:
+            self._workspace.close()
+        else:
+            self.dataset.close()
 
     @property
     def embeddings(self) -> Embeddings | None:
@@ -262,7 +286,7 @@ class PointsmanVectorStore(VectorStore):
             query: the query.
             k: the number of documents.
             filter: eligible documents: a mapping such as ``{"year": {"$gte": 2020}}``, an expression or a filter.
-            options: of `Dataset.search`.
+            options: of `Dataset.search`, and ``offset``: the number of best documents to leave out, for pages.
 
         Raises:
             InputError: the query, ``k``, the filter or an option is invalid.
@@ -302,15 +326,40 @@ class PointsmanVectorStore(VectorStore):
         """Async version of `similarity_search_with_score`."""
         return [(_theirs(hit.document), hit.score) for hit in await self._asearch(query, k, filter, options)]
 
-    def _select_relevance_score_fn(self) -> Callable[[float], float]:
-        """Cosines below 0 count as 0; the scores of other strategies have no such scale.
+    def _similarity_search_with_relevance_scores(
+        self,
+        query: str,
+        k: int = 4,
+        *,
+        filter: Filters = None,  # noqa: A002  (LangChain's name)
+        **options: Any,
+    ) -> list[tuple[theirs.Document, float]]:
+        return self._with_relevance(self._search(query, k, filter, options))
+
+    async def _asimilarity_search_with_relevance_scores(
+        self,
+        query: str,
+        k: int = 4,
+        *,
+        filter: Filters = None,  # noqa: A002  (LangChain's name)
+        **options: Any,
+    ) -> list[tuple[theirs.Document, float]]:
+        return self._with_relevance(await self._asearch(query, k, filter, options))
+
+    def _with_relevance(self, hits: Sequence[Hit]) -> list[tuple[theirs.Document, float]]:
+        """Pair documents with scores from 0 to 1: cosines from 0 up, or, for other strategies, the relevance.
 
         Raises:
-            InputError: the strategy is not ``"vector"``.
+            InputError: the strategy is not ``"vector"``, and nothing is known about the relevance of its hits.
         """
-        if self.strategy != "vector":
-            raise InputError(f"scores of the strategy {self.strategy!r} are no relevance from 0 to 1; use 'vector'")
-        return lambda cosine: min(max(cosine, 0.0), 1.0)
+        if self.strategy == "vector":
+            return [(_theirs(hit.document), min(max(hit.score, 0.0), 1.0)) for hit in hits]
+        if any(hit.relevance is None for hit in hits):
+            raise InputError(
+                f"hits of the strategy {self.strategy!r} have no relevance here, because nothing is known about this "
+                "embedder's scores; use strategy='vector', or calibrate the dataset"
+            )
+        return [(_theirs(hit.document), float(hit.relevance or 0.0)) for hit in hits]
 
     def similarity_search_by_vector(
         self,
@@ -325,8 +374,25 @@ class PointsmanVectorStore(VectorStore):
         Raises:
             InputError: the vector, ``k`` or the filter is invalid, or there is no such option.
         """
+        pairs = self.similarity_search_with_score_by_vector(embedding, k, filter=filter, **kwargs)
+        return [document for document, _ in pairs]
+
+    def similarity_search_with_score_by_vector(
+        self,
+        embedding: list[float],
+        k: int = 4,
+        *,
+        filter: Filters = None,  # noqa: A002  (LangChain's name)
+        **kwargs: Any,
+    ) -> list[tuple[theirs.Document, float]]:
+        """`similarity_search_by_vector` with the cosines.
+
+        Raises:
+            InputError: the vector, ``k`` or the filter is invalid, or there is no such option.
+        """
         _no_others("a search by vector takes filter", kwargs)
-        return [_theirs(hit.document) for hit in self.dataset.search_vector(embedding, k, filters=filter)]
+        hits = self.dataset.search_vector(embedding, k, filters=filter)
+        return [(_theirs(hit.document), float(hit.score)) for hit in hits]
 
     def max_marginal_relevance_search(
         self,
@@ -370,6 +436,29 @@ class PointsmanVectorStore(VectorStore):
         return [_theirs(hit.document) for hit in hits]
 
     @classmethod
+    def from_documents(
+        cls, documents: list[theirs.Document], embedding: Embeddings | None = None, **options: Any
+    ) -> Self:
+        """Create a vector store with these documents.
+
+        Args:
+            documents: the documents to add; ``ids`` among the options take precedence over their own.
+            embedding: embeds them; by default the embedder of the dataset.
+            options: of the constructor.
+        """
+        ids = options.pop("ids", None)
+        store = cls(embedding=embedding, **options)
+        store.add_documents(documents, ids=ids)
+        return store
+
+    @classmethod
+    async def afrom_documents(
+        cls, documents: list[theirs.Document], embedding: Embeddings | None = None, **options: Any
+    ) -> Self:
+        """Async version of `from_documents`."""
+        return await in_thread(partial(cls.from_documents, documents, embedding, **options))
+
+    @classmethod
     def from_texts(
         cls,
         texts: list[str],
@@ -393,10 +482,15 @@ class PointsmanVectorStore(VectorStore):
         return store
 
     def _search(self, query: str, k: int, filters: Filters, options: dict[str, Any]) -> Sequence[Hit]:
-        return self.dataset.search(query, k, filters=filters, **self._options(options)).hits
+        offset = _offset(options)
+        options = self._options(options)
+        return self.dataset.search(query, check_top_k(k) + offset, filters=filters, **options).hits[offset:]
 
     async def _asearch(self, query: str, k: int, filters: Filters, options: dict[str, Any]) -> Sequence[Hit]:
-        return (await self.dataset.asearch(query, k, filters=filters, **self._options(options))).hits
+        offset = _offset(options)
+        options = self._options(options)
+        answer = await self.dataset.asearch(query, check_top_k(k) + offset, filters=filters, **options)
+        return answer.hits[offset:]
 
     def _options(self, options: dict[str, Any]) -> Any:
         if "filters" in options:
@@ -445,6 +539,36 @@ class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):
         """
         _no_others("get takes ids", kwargs)
         return [_theirs(document) for document in self.source.get_many(list(ids)) if document is not None]
+
+
+class PointsmanLoader(BaseLoader):
+    """The files below some paths as LangChain documents: passages of real length, each below its headings.
+
+    Their metadata has ``source``, ``title`` and, where the format has them, ``page``, ``sheet`` and positions, as
+    those of `pointsman.ingest.read_paths`. A file that cannot be read is left out; after loading, ``problems`` says
+    which and why, and so does a warning.
+
+    Args:
+        paths: files and folders.
+        options: of `pointsman.ingest.read_paths`, such as ``max_tokens=200``.
+
+    Raises:
+        InputError: an option is out of range.
+    """
+
+    def __init__(self, paths: str | Path | Iterable[str | Path], **options: Any) -> None:
+        self.paths = [paths] if isinstance(paths, str | Path) else list(paths)
+        self.options = options
+        self.problems: list[Problem] = []
+
+    def lazy_load(self) -> Iterator[theirs.Document]:
+        """Yield the passages of one file after the other."""
+        self.problems = []
+        for content in read_paths(self.paths, **self.options):
+            for problem in content.problems:
+                self.problems.append(problem)
+                warnings.warn(f"{problem.path}: {problem.reason}", stacklevel=2)
+            yield from map(_theirs, content.documents)
 
 
 class PointsmanEmbeddings(Embeddings):
@@ -654,6 +778,49 @@ def _no_others(accepted: str, options: Mapping[str, Any]) -> None:
     """
     if options:
         raise InputError(f"{accepted}, not {', '.join(sorted(options))}")
+
+
+def _workspace_of(
+    dataset: object, path: str | Path | None, url: str | None, embedding: Embeddings | None
+) -> Workspace | None:
+    """Open the workspace of a vector store; None if it has none.
+
+    Raises:
+        InputError: the arguments contradict each other, or the workspace cannot be opened.
+    """
+    if path is not None and url is not None:
+        raise InputError("give either path, a folder, or url, a database or service")
+    location = path if url is None else url
+    if location is None:
+        if isinstance(dataset, str):
+            raise InputError(f"dataset {dataset!r:.80} is a name: give the path or url of its workspace, too")
+        if dataset is not None and embedding is not None:
+            raise InputError("give either a dataset, which has its own embedder, or an embedding")
+        return None
+    if dataset is not None and not isinstance(dataset, str):
+        raise InputError("give either a dataset or the path or url of a workspace; a dataset in it is given by name")
+    if is_service(location) and embedding is not None:
+        raise InputError(f"the service at {redacted(location)} embeds by itself; leave out the embedding")
+    return open_workspace(location, embedder=_embedder_of(embedding))
+
+
+def _embedder_of(embedding: Embeddings | None) -> Embedder | None:
+    """Return LangChain's embeddings as an embedder; our own are what they wrap, so that vectors keep their name."""
+    if isinstance(embedding, PointsmanEmbeddings):
+        return embedding.embedder
+    return None if embedding is None else as_embedder(embedding)
+
+
+def _offset(options: dict[str, Any]) -> int:
+    """Return the number of best documents to leave out, and remove it from the options.
+
+    Raises:
+        InputError: it is no number from 0 up.
+    """
+    offset = options.pop("offset", None) or 0
+    if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+        raise InputError(f"offset is a whole number from 0 up, not {offset!r:.80}")
+    return offset
 
 
 def _write(
