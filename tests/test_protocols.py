@@ -81,8 +81,9 @@ def test_the_number_of_records_never_grows_with_the_threshold(served: Served) ->
 
 def test_dify_may_send_null_for_whatever_is_not_set(served: Served) -> None:
     records = ask(served, retrieval_setting={"top_k": 5, "score_threshold": 0.0})[1]["records"]
+    conditions: list[Any] = [None, {"logical_operator": None, "conditions": None}, {"conditions": []}]
     for setting in (None, {"top_k": None, "score_threshold": None}):
-        for condition in (None, {"logical_operator": None, "conditions": None}, {"conditions": []}):
+        for condition in conditions:
             answer = ask(served, retrieval_setting=setting, metadata_condition=condition)
             assert answer == (200, {"records": records})
 
@@ -136,6 +137,7 @@ NUMBERS: list[tuple[str, Any]] = [
 def test_dify_filters_by_metadata(operator: str, value: Any, expected: Any) -> None:
     rule = protocols.MetadataRule(name="kind", comparison_operator=operator, value=value)
     wanted = protocols._of_dify(protocols.MetadataCondition(conditions=[rule]))
+    assert wanted is not None
     for document in DOCUMENTS:
         metadata: Any = document["metadata"]
         assert wanted.matches(metadata) is expected(metadata)
