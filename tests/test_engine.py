@@ -415,7 +415,8 @@ class TestCost:
             answer = workspace.search(question, 4, refuse=False)
         finally:
             sys.setprofile(None)
-        assert calls["Dataset.store"] == 1
+        assert calls["StoredDataset.store"] == 1
+        assert calls["Collection.refresh"] == 1
         assert calls["Analyzer.query_tokens"] == 1
         assert {hit.id for hit in answer} <= set(built)
         assert max(built.values()) <= 2, built

@@ -130,13 +130,13 @@ def test_a_search_checks_a_dataset_once_for_changes_by_others(
     embedder.woken.set()
     rails.search(QUESTION, 2)
     collection, checks = rails.store.collection, list[int]()  # type: ignore[attr-defined]
-    sequence = type(collection.truth).sequence
+    refresh = type(collection).refresh
 
-    def counted(truth: Any) -> int:
+    def counted(collection: Any, *arguments: Any) -> None:
         checks.append(1)
-        return int(sequence(truth))
+        refresh(collection, *arguments)
 
-    monkeypatch.setattr(type(collection.truth), "sequence", counted)
+    monkeypatch.setattr(type(collection), "refresh", counted)
     rails.search(QUESTION, 2)
     assert len(checks) == 1
     asyncio.run(rails.asearch(QUESTION, 2))

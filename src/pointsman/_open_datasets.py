@@ -50,12 +50,17 @@ class OpenDatasets:
             self._by_use.move_to_end(dataset)
         self.close_surplus()
 
+    @property
+    def too_many(self) -> bool:
+        """Whether some may have to be closed."""
+        return len(self._by_use) > _LEAST
+
     def close_surplus(self) -> None:
         """Close the least recently used datasets above the limit, as far as nobody uses them.
 
         A search holds all of its datasets until it ends, so it is called again then.
         """
-        if len(self._by_use) <= _LEAST:
+        if not self.too_many:
             return
         with self._lock:
             surplus = len(self._by_use) - self._limit()

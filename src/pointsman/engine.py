@@ -10,15 +10,17 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pointsman._twins import in_thread
 from pointsman.errors import InputError, PointsmanError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.models.chosen import model_for
 from pointsman.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.request import SearchRequest
 from pointsman.retrieval.budget import Budget
 from pointsman.retrieval.candidates import DEPTH
-from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.dispatch import Breaker, Call, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import LISTS, METHODS
 from pointsman.retrieval.policy import Policy, measured
 from pointsman.retrieval.recipe import Recipe, by_name, method_for
@@ -137,7 +139,7 @@ class Engine:
 
     async def asearch(self, request: SearchRequest, sources: Sequence[Any]) -> RetrievalContext:
         """Async version of `search`; cancelling it cancels all its calls."""
-        recipe = self.resolve(request, sources)
+        recipe = await in_thread(self.resolve, request, sources)  # imports its stages, and asks what datasets can
         return (await self._search_batch(request, sources, [recipe], [request.query], Tasks()))[0]
 
     def search_many(
@@ -169,7 +171,8 @@ class Engine:
         deadline = Deadline(seconds)
         answers: dict[int, RetrievalContext] = {}
         late = f"the time limit of {seconds} seconds for the whole request ran out before this question; ask it again"
-        for recipe_of in self._recipes(request, sources):
+        grouping = partial(self._recipes, request, sources)
+        for recipe_of in await mode.one(Call(grouping, partial(in_thread, grouping))):
             places = list(recipe_of)
             for batch in [places] if seconds is None else _batches(places, request.queries):
                 recipes = [recipe_of[place] for place in batch]

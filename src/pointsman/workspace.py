@@ -567,14 +567,20 @@ class Workspace:
         attempts = Attempts(request, self.workflow.timeout)
         while True:
             try:
-                return await search(attempts.request)
+                answer = await search(attempts.request)
             except (ReplacedError, RetrievalError) as error:
+                await self._close_surplus()
                 if not attempts.another(error):
                     raise
-            finally:
-                self._open_datasets.close_surplus()
+            else:
+                await self._close_surplus()
+                return answer
             self._forget_records()
             await anyio.sleep(attempts.pause)
+
+    async def _close_surplus(self) -> None:
+        if self._open_datasets.too_many:
+            await in_thread(self._open_datasets.close_surplus)
 
     def route(
         self, query: str | Query, datasets: str | Sequence[str | Dataset] | None = None, strategy: str = "auto"

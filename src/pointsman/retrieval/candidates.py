@@ -483,17 +483,17 @@ class MergedResults(Results):
         stores: Mapping[int, Results],
         others: Results | None,
         degraded: tuple[str, ...],
-        raised: Mapping[int, float] | None = None,
+        raised: Mapping[int, float],
+        store_keys: Mapping[Any, Any],
     ) -> None:
         merged = merge({number: part.pool for number, part in stores.items()})
         lists = dict(merged.lists)
         if others is not None:
-            store_keys = _own_keys(others, stores)
             lists |= {
                 name: [(store_keys.get(key, key), score) for key, score in ranking] if store_keys else ranking
                 for name, ranking in others.pool.lists.items()
             }
-        super().__init__(replace(merged, lists=lists, raised=raised or {}), degraded=degraded)
+        super().__init__(replace(merged, lists=lists, raised=raised), degraded=degraded)
         self._stores, self._others = stores, others
 
     def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:
@@ -543,18 +543,29 @@ class MergedResults(Results):
         return any(part.can_score(source) for part in self._stores.values())
 
 
-def _own_keys(others: Results, stores: Mapping[int, Results]) -> dict[Any, Any]:
-    """The stores' keys for those results of retrievers that are documents of the stores."""
+def keys_in_stores(results: Mapping[int, Results]) -> dict[Any, Any]:
+    """Ask the stores for their keys of those results of retrievers that are documents of theirs.
+
+    Args:
+        results: by the branch's number.
+
+    Returns:
+        The key in `MergedResults` by the retriever's key.
+
+    Raises:
+        StoreError: a store could not be asked.
+    """
+    lists = [ranking for part in results.values() if part.shared for ranking in part.pool.lists.values()]
     store_keys: dict[Any, Any] = {}
-    for number, part in stores.items():
-        name = getattr(getattr(part, "reading", None), "name", None)
-        foreign_keys = [key for ranking in others.pool.lists.values() for key, _ in ranking if _names(key, name)]
+    for number, part in results.items() if lists else ():
+        name = part.reading.name if isinstance(part, StoreResults) else None
+        foreign_keys = [key for ranking in lists for key, _ in ranking if name is not None and _names(key, name)]
         keys = part.keys([key[1] for key in foreign_keys]) if foreign_keys else {}
         store_keys.update((key, (number, keys[key[1]])) for key in foreign_keys if key[1] in keys)
     return store_keys
 
 
-def _names(key: Any, dataset: str | None) -> bool:
+def _names(key: Any, dataset: str) -> bool:
     """Whether a retriever's key names a document of this dataset."""
     return isinstance(key, tuple) and len(key) == 2 and key[0] == dataset and isinstance(key[1], str)
 
@@ -565,7 +576,11 @@ def _is_of(key: Any, number: int) -> bool:
 
 
 def together(
-    results: Mapping[int, Results], *, many: bool = True, raised: Mapping[int, float] | None = None
+    results: Mapping[int, Results],
+    *,
+    many: bool = True,
+    raised: Mapping[int, float] | None = None,
+    store_keys: Mapping[Any, Any] | None = None,
 ) -> Results:
     """Combine the results of several branches.
 
@@ -573,6 +588,7 @@ def together(
         results: by the branch's number, at least one.
         many: whether several branches were searched; keys then name their branch, even if only one answered.
         raised: by number, what is added to cosines before they are compared; see `Pool`.
+        store_keys: of `keys_in_stores`.
     """
     parts = list(results.values())
     if len(parts) == 1 and (parts[0].shared or not many):
@@ -583,7 +599,7 @@ def together(
     stores = {number: part for number, part in results.items() if not part.shared}
     shared = [part for part in parts if part.shared]
     others = RetrieverResults.together(shared, ()) if shared else None
-    return MergedResults(stores, others, degraded, raised)
+    return MergedResults(stores, others, degraded, raised or {}, store_keys or {})
 
 
 def hits_of(results: Results, fused: Fused[Any], count: int) -> list[Hit]:

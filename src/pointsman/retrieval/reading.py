@@ -55,10 +55,11 @@ class Reading:
         info: the store's description; None before it is opened, and before an attached collection has been asked.
         statistics: of the store; None before they are read.
         spread: the distribution of cosines between queries and random documents; None while no vector is stored.
+        embeds: whether queries can be embedded for it; if not, its search says why.
         background: the cosines that unrelated questions have here; None if they are unknown, or not measured yet.
     """
 
-    __slots__ = ("_background_key", "_store", "background", "info", "name", "source", "spread", "statistics")
+    __slots__ = ("_background_key", "_store", "background", "embeds", "info", "name", "source", "spread", "statistics")
 
     def __init__(self, source: Source) -> None:
         self.source, self.name = source, source.name
@@ -66,6 +67,7 @@ class Reading:
         self.statistics: Statistics | None = None
         self.spread: CosineSpread | None = None
         self.background: Background | None = None
+        self.embeds = False
         self._store: Store | None = None
         self._background_key = ""
 
@@ -95,6 +97,13 @@ class Reading:
             store = self.store
             if getattr(store, "known", True):
                 self.info = store.info
+            self.embeds = self.embedder_name is not None and self._has_embedder()
+
+    def _has_embedder(self) -> bool:
+        try:
+            return self.can(Capability.VECTORS) and self.embedder_name == self.source.embedder.name
+        except Exception:  # noqa: BLE001  (the search of this source raises it again)
+            return False
 
     def can(self, capability: Capability) -> bool:
         """Whether the store has a capability; False while it is not known."""

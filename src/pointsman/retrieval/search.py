@@ -22,14 +22,21 @@ from pointsman._twins import in_thread
 from pointsman.errors import InputError, ModelError, RetrievalError
 from pointsman.retrieval import telemetry
 from pointsman.retrieval.branches import Question, ask, complete, nothing_answered
-from pointsman.retrieval.candidates import Results, StoreResults, build_hits, fetch, provenance, together
+from pointsman.retrieval.candidates import (
+    Results,
+    StoreResults,
+    build_hits,
+    fetch,
+    keys_in_stores,
+    provenance,
+    together,
+)
 from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import LISTS, SCALES, CosineSpread
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.judging import NOTHING, Verdict, embedder_of, judge, raised_cosines
 from pointsman.retrieval.reading import Reading, reading_each
 from pointsman.retrieval.source import Source
-from pointsman.store.base import Capability
 from pointsman.trace import Span, Trace
 from pointsman.types import Decision, Hit, Plan, Query, Ranked, Refusal, RetrievalContext
 
@@ -114,9 +121,13 @@ class Pipeline:
     readings: Mapping[str, Reading]  # of all datasets of the recipe
     journal: Journal = field(init=False)
     names: list[str] = field(init=False)
+    route_reason: str = ""
     plan: Plan = field(init=False)
+    over: Over = field(init=False)  # the recipe applied to the routed sources
     query: Query = field(init=False)
     variants: Sequence[Variant] = ()
+    transformed: Any = None  # by `bind`, or why it failed
+    bound: float = 0.0  # when
     unembedded: dict[int, Exception] = field(default_factory=dict)  # see `Question`
     answered: Sequence[BranchAnswers] = ()
     ranked: Ranked = field(default=Ranked((), "none"))
@@ -131,15 +142,9 @@ class Pipeline:
         self.query, self.names = self.asked, list(self.recipe.sources)
         self.journal.degrade(*self.recipe.notes)
 
-    @property
-    def over(self) -> Over:
-        """The recipe applied to the routed sources."""
-        return self.recipe.over(self.names, RoutedLookup)
-
     async def route(self) -> None:
-        """Choose the sources and the plan; if the router fails, all sources are searched."""
-        start = self.journal.now()
-        router, route_reason = self.recipe.router, ""
+        """Choose the sources; if the router fails, all are searched."""
+        start, router = self.journal.now(), self.recipe.router
         routable = [source for source in self.recipe.sources.values() if isinstance(source, Source)]
         if router is not None and len(routable) > 1:
             from pointsman.retrieval.routing.router import RouteDecision
@@ -157,30 +162,39 @@ class Pipeline:
                     for name, source in self.recipe.sources.items()
                     if not isinstance(source, Source) and id(getattr(source, "dataset", None)) not in excluded
                 }
-                self.names, route_reason = [name for name in self.names if name in selected], f"{decision.reason}; "
+                self.names = [name for name in self.names if name in selected]
+                self.route_reason = f"{decision.reason}; "
                 if decision.fallback is not None:
                     self.journal.span("route", decision.reason, start, len(selected), decision.fallback.why)
                     self.journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
+
+    def bind(self) -> None:
+        """Apply the recipe to the routed sources, and transform the query if that is a matter of microseconds."""
+        start = self.journal.now()
+        self.over = self.recipe.over(self.names, RoutedLookup)
         plan = self.over.plan
-        self.plan = replace(plan, reason=f"{route_reason}{plan.reason}") if route_reason else plan
+        self.plan = replace(plan, reason=f"{self.route_reason}{plan.reason}") if self.route_reason else plan
         self.journal.tell(self.plan)
         detail = f"{plan.strategy} over {', '.join(self.names) or 'nothing'}: {self.plan.reason}"
         self.journal.span("plan", detail, start, len(self.names))
+        at_once = getattr(self.over.transformer, "at_once", None)
+        if at_once is not None and self.names:
+            self.bound = self.journal.now()
+            try:
+                self.transformed = at_once(self.query)
+            except Exception as error:  # noqa: BLE001  (reported in the answer by `transform`)
+                self.transformed = error
 
     async def transform(self) -> None:
         """Rewrite the query for the routed sources; if that fails, the query stays unchanged."""
-        bound = self.over.transformer
+        bound, query = self.over.transformer, self.query
         if bound is None or not self.names:
             return
-        from pointsman.retrieval.transform.base import BaseTransformer, Transformed
+        from pointsman.retrieval.transform.base import Transformed
 
-        start, query = self.journal.now(), self.query
-        transformed: Any
-        try:
-            transformed = bound.at_once(query) if isinstance(bound, BaseTransformer) else None
-        except Exception as error:  # noqa: BLE001  (reported in the answer, below)
-            transformed = error
+        transformed, start = self.transformed, self.bound
         if transformed is None:
+            start = self.journal.now()
             call = Call(lambda: bound.transform(query), lambda: bound.atransform(query))
             transformed = await self.attempt(call, self.before_searching())
         if not isinstance(transformed, Transformed):
@@ -210,10 +224,11 @@ class Pipeline:
         if not self.answered:
             return
         many = len(self.names) > 1
-        own = self._together(self.answered[0], self.query.text) if self.answered[0].results else None
+        store_keys = await self._store_keys()
+        own = self._together(self.answered[0], self.query.text, store_keys[0]) if self.answered[0].results else None
         beside = [
-            (question.label, question.variant, self._together(answer, question.variant.text))
-            for question, answer in zip(self.questions()[1:], self.answered[1:], strict=True)
+            (question.label, question.variant, self._together(answer, question.variant.text, keys))
+            for question, answer, keys in zip(self.questions()[1:], self.answered[1:], store_keys[1:], strict=True)
             if answer.results and question.variant is not None and self._is_related(question.variant, answer)
         ]
         self.has_variants = bool(beside)
@@ -275,7 +290,20 @@ class Pipeline:
         self.journal.degrade(f"transform: {self.incomplete}, and is left out: {variant.text[:80]!r}")
         return False
 
-    def _together(self, answers: BranchAnswers, text: str) -> Results:
+    async def _store_keys(self) -> Sequence[Mapping[Any, Any]]:
+        """The stores' keys for what retrievers found of the datasets beside them; one mapping for each question."""
+        nothing: list[Mapping[Any, Any]] = [{} for _ in self.answered]
+        if len(self.recipe.sources) == len(self.readings):  # there are no retrievers
+            return nothing
+        try:
+            return await self.mode.one(
+                _in_thread(lambda: [keys_in_stores(answers.results) for answers in self.answered])
+            )
+        except Exception as error:  # noqa: BLE001  (reported in the answer)
+            self.failed("fuse", self.journal.now(), error, "what a retriever found too is another document")
+            return nothing
+
+    def _together(self, answers: BranchAnswers, text: str, store_keys: Mapping[Any, Any]) -> Results:
         """The results of all branches for one text."""
         many, raised = len(self.names) > 1, None
         if many and self.plan.strategy == "hybrid":
@@ -283,7 +311,7 @@ class Pipeline:
                 raised = raised_cosines(answers.results, text, self.recipe.calibrations)
             except Exception as error:  # noqa: BLE001  (reported in the answer)
                 self.failed("fuse", self.journal.now(), error, "languages are not allowed for")
-        return together(answers.results, many=many, raised=raised)
+        return together(answers.results, many=many, raised=raised, store_keys=store_keys)
 
     def _note_raised(self, own: Results | None) -> None:
         """Say in the plan which datasets are in another language than the query, if that makes a difference."""
@@ -525,16 +553,17 @@ class Pipeline:
 
 
 async def open_readings(pipelines: Sequence[Pipeline]) -> None:
-    """Open the routed datasets; those that are not open in time are opened by their branches."""
-    first = pipelines[0]
+    """Open the routed datasets, and bind the recipes to them: all that a search reads before it waits for a model."""
     readings = {id(reading): reading for pipeline in pipelines for reading in pipeline.routed}
 
     def open_each() -> None:
+        telemetry.prepare()
         for reading in readings.values():
             reading.open()
+        for pipeline in pipelines:
+            pipeline.bind()
 
-    if readings:
-        await first.mode.one(_in_thread(open_each))
+    await pipelines[0].mode.one(_in_thread(open_each))
 
 
 async def measure(pipelines: Sequence[Pipeline]) -> None:
@@ -614,7 +643,7 @@ def _not_embedded(pipelines: Sequence[Pipeline]) -> dict[int, tuple[Source, list
         for name, method in pipeline.over.methods.items():
             reading = pipeline.readings[name]
             source = reading.source
-            if source.lists_for(method)[1] and _embeds(reading):
+            if reading.embeds and source.lists_for(method)[1]:
                 _, texts = batches.setdefault(id(source.query_vectors), (source, {}))
                 texts[pipeline.query.text] = None
                 texts.update(dict.fromkeys(variant.text for variant in pipeline.variants if not variant.as_passage))
@@ -623,14 +652,6 @@ def _not_embedded(pipelines: Sequence[Pipeline]) -> dict[int, tuple[Source, list
         for number, (source, texts) in batches.items()
     }
     return {number: batch for number, batch in missing.items() if batch[1]}
-
-
-def _embeds(reading: Reading) -> bool:
-    """Whether queries can be embedded for a dataset; if not, its search says why."""
-    try:
-        return reading.can(Capability.VECTORS) and reading.embedder_name == reading.source.embedder.name
-    except Exception:  # noqa: BLE001  (the search of this source raises it again)
-        return False
 
 
 def _search_words(pipelines: Sequence[Pipeline], number: int, error: Exception) -> None:

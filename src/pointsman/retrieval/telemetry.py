@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+def prepare() -> None:
+    """Import OpenTelemetry's API, if it is installed; takes a moment the first time."""
+    _api()
+
+
 def export(context: RetrievalContext, top_k: int) -> None:
     """Export a search that ends now; costs a microsecond without a collector.
 
