@@ -60,6 +60,16 @@ def test_search_and_fetch_are_those_that_chatgpt_asks_for(server: Server[Any]) -
         assert set(document) == {"id", "title", "text", "url", "metadata"}
         assert (document["id"], document["url"]) == (hit["id"], hit["url"])
         assert hit["text"] in document["text"]
+        assert document["title"] == hit["title"]
+
+
+def test_every_result_has_a_title_for_its_citation(server: Server[Any]) -> None:
+    hits = json.loads(text(call(server, "search", query="tea note first second one", k=20, refuse=False)))["results"]
+    titles = {hit["id"]: hit["title"] for hit in hits}
+    assert all(titles.values())
+    assert titles["notes/a/b"] == "A note on tea."  # the first words
+    assert titles["notes/same"] == "secret.md"  # the file, without its folder
+    assert titles["more/same"] == "The second one."
     assert "https://example.com/tea" in {hit["url"] for hit in hits}
     assert all(0 <= hit["relevance"] <= 1 for hit in hits if hit["relevance"] is not None)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from pointsman.types import RetrievalContext, TraceDetail
 
+_LABEL_CHARS: Final = 60
 _PATH: Final = re.compile(r"(?<![\w:/.~\-])/(?:[^\s/:;,'\"()<>]+/)+([^\s/:;,'\"()<>]*)")
 """An absolute path that is not the path of a URL; the group is its last part."""
 _SERVER: Final = re.compile(r"\b(?!https?:)[a-z][a-z0-9+.\-]*://[^\s'\"()<>;]*[^\s'\"()<>;:,.]")
@@ -42,6 +43,27 @@ def public_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     root = metadata.get("root")
     private = isinstance(root, str) and "source" in metadata and PurePath(root).is_absolute()
     return {name: value for name, value in metadata.items() if not (private and name == "root")}
+
+
+def label_of(metadata: Mapping[str, Any], text: str) -> str:
+    """Return what a person calls a document: its title, the name of its file, or its first words.
+
+    Example:
+        >>> label_of({"title": "Signals", "source": "book/signals.md"}, "A red signal stops trains.")
+        'Signals'
+        >>> label_of({"source": "book/signals.md"}, "A red signal stops trains.")
+        'signals.md'
+        >>> label_of({}, "A red signal stops trains. A green one lets them pass, and so on until the evening comes.")
+        'A red signal stops trains. A green one lets them pass, and …'
+    """
+    for value in (metadata.get("title"), PurePath(str(metadata.get("source") or "")).name):
+        if isinstance(value, str) and value.strip():
+            return value
+    words = " ".join(text[: 10 * _LABEL_CHARS].split())
+    if len(words) <= _LABEL_CHARS:
+        return words
+    beginning = words[: _LABEL_CHARS - 1]
+    return f"{beginning.rpartition(' ')[0] or beginning} …"
 
 
 def without_paths(text: str, place: str) -> str:

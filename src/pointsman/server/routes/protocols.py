@@ -24,7 +24,7 @@ from pointsman.server.searching import prepared
 from pointsman.server.state import Reader, Shared, in_thread, problem_responses
 from pointsman.server.strict import StrictRoute
 from pointsman.types import NEAREST
-from pointsman.wire import public_metadata
+from pointsman.wire import label_of, public_metadata
 
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
@@ -121,7 +121,7 @@ async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Re
         {
             "content": hit.text,
             "score": relevance(hit),
-            "title": hit.document.title or str(hit.metadata.get("source", "")) or hit.id,
+            "title": label_of(hit.metadata, hit.text),
             "metadata": {**public_metadata(hit.metadata), "document_id": hit.id},
         }
         for hit in context.hits
