@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
-from pointsman import Dataset, Document
+from pointsman import (
+    Dataset,
+    Document,
+    LLMCompressor,
+    LLMExpander,
+    LLMReranker,
+    LLMRouter,
+    OpenAILLM,
+    RetrievalWorkflow,
+    engine,
+)
 from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
 from pointsman.retrieval import dispatch, variants
 from pointsman.retrieval.budget import Budget, Spending, spending
@@ -256,3 +269,93 @@ def test_request_to_rerank_without_a_reranker_is_answered_with_the_remedy_once(h
     assert "set reranker to onnx:DIRECTORY" in note
     assert str(answer.to_dict()).count("set reranker to") == 1
     assert service.search_sync(QUESTION, 5).degraded == ()  # nobody asked for it
+
+
+# ── a slow model behind a real server ────────────────────────────────────────────────────────────────────────────────
+
+
+class HeldServer:
+    """A server of OpenAI's shape that receives questions and answers none before `release`."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.answers = 0
+        self.released = threading.Event()
+        held = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                held.requests += 1
+                self.rfile.read(int(self.headers["Content-Length"]))
+                held.released.wait(120)
+                held.answers += 1
+                body = json.dumps({"choices": [{"message": {"role": "assistant", "content": "late"}}]}).encode()
+                with suppress(OSError):  # nobody waits any more
+                    self.send_response(200)
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def close(self) -> None:
+        self.released.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def held() -> Iterator[HeldServer]:
+    server = HeldServer()
+    yield server
+    server.close()
+
+
+def test_compression_by_a_slow_server_ends_with_its_time(harbour: Dataset, held: HeldServer) -> None:
+    model = OpenAILLM("slow", held.url, "none", timeout=100, max_retries=0)
+    settings = {"timeout": 8.0, "llm_timeout": 100, "compression_max_length": 60}
+    service = EnhancedRetrievalService(settings, harbour, llms={"general": model})
+    hits = service.search_sync(QUESTION, 3, "compression")
+    assert hits
+    assert held.requests
+    assert held.answers == 0, "the answer did not wait for the model"
+    assert any("raise timeout" in note for note in hits.degraded), hits.degraded
+
+
+@pytest.mark.parametrize("stage", ["transformer", "router", "reranker", "refiner"])
+def test_own_stage_of_a_workflow_has_the_budget_and_the_breaker(harbour: Dataset, held: HeldServer, stage: str) -> None:
+    model = OpenAILLM("slow", held.url, "none", timeout=100, max_retries=0)
+    stages: dict[str, Any] = {
+        "transformer": {"transformer": LLMExpander(model)},
+        "router": {"router": LLMRouter(model)},
+        "reranker": {"reranker": LLMReranker(model)},
+        "refiner": {"refiners": [LLMCompressor(model, max_chars=60)]},
+    }
+    workflow = RetrievalWorkflow(**stages[stage], timeout=1.0)
+    with Dataset("second", "Other things.", embedder=HashingEmbedder()) as second:
+        second.add(Document("other", "Ships are painted in the dock."))
+        for attempt in range(5):
+            answer = workflow.search(QUESTION, [harbour, second], 3)
+            assert answer.hits
+            assert answer.degraded, attempt
+            if attempt == 2:
+                requests = held.requests
+    assert held.answers == 0
+    assert "left out" in " ".join(answer.degraded), answer.degraded
+    assert held.requests == requests > 0, "a model that keeps failing is not asked again for a while"
+
+
+def test_stages_of_a_workflow_share_one_budget(harbour: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ScriptedLLM(lambda _: "dredger")
+    monkeypatch.setattr(engine, "Budget", lambda: Budget(calls=1))
+    workflow = RetrievalWorkflow(transformer=LLMExpander(model), reranker=LLMReranker(model))
+    answer = workflow.search(QUESTION, [harbour], 3)
+    assert len(model.calls) == 1
+    assert any("budget is used up" in note for note in answer.degraded)

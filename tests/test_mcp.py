@@ -152,6 +152,7 @@ def test_tools_say_what_they_are_and_take(workspace: pointsman.Workspace, mode: 
         assert search["required"] == ["query"]
         assert (search["properties"]["k"]["default"], search["properties"]["k"]["maximum"]) == (5, MAX_K)
         offered = search["properties"]["strategy"]["enum"]
+        assert "dense" in offered, "as router_select calls it"
         assert {"auto", "hybrid", "bm25", "vector", "decomposition"} <= set(offered)
         assert not {"hyde", "rrf"} & set(offered), "no model here; a formula is nothing to choose"
         for name in ("search", "list_datasets"):

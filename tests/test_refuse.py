@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pointsman
 from pointsman.dataset import Dataset
 from pointsman.errors import InputError
 from pointsman.retrieval.refuse import LOOKED_AT, PROBABILITY, READ, Refuser, Threshold, holds_words
 from pointsman.types import Document, Hit, Provenance, Query, Ranked, Refusal
+
+if TYPE_CHECKING:
+    from pointsman import Workspace
 
 ENGLISH = [
     "Error E1234: the connection to the broker timed out. Raise the timeout in settings.toml and restart.",
@@ -353,3 +358,61 @@ def test_every_hit_is_answered_or_dropped(question: str, relevance: list[float |
     answer = refuse(refuser, ranked(*hits, best=best), question)
     assert (answer.refused is not None) == (not answer.hits)
     assert {one.key for one in answer.hits} | answer.dropped.keys() == {one.key for one in hits}
+
+
+# ── beside collections without a relevance ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def beside_orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """A dataset of minutes, and an attached file of FAISS with orders, whose hits have no relevance."""
+    import faiss
+
+    folder = tmp_path_factory.mktemp("beside")
+    with pointsman.open(folder / "work") as workspace:
+        minutes = [
+            f"Passage {n}: the committee discussed item {n}, and the chair thanked all members." for n in range(40)
+        ]
+        workspace.dataset("minutes").add([Document(str(n), text) for n, text in enumerate(minutes)])
+        orders = ["late lamps", "two kettles", "green tea", *(f"order of {n} garden chairs" for n in range(20))]
+        vectors = workspace.dataset("minutes").embedder.embed_documents(orders)
+        index = faiss.IndexFlatIP(vectors.shape[1])
+        index.add(vectors)
+        faiss.write_index(index, str(folder / "orders.faiss"))
+        lines = [json.dumps({"number": f"o{n}", "note": text}) for n, text in enumerate(orders)]
+        (folder / "orders.jsonl").write_text("\n".join(lines), "utf-8")
+        place = {"table": "orders.jsonl", "id": "number", "text": "note", "vector": "vector"}
+        workspace.attach("orders", f"faiss:{folder / 'orders.faiss'}", **place)
+        yield workspace
+
+
+def test_exact_match_of_an_attached_collection_comes_before_improbable_fillers(beside_orders: Workspace) -> None:
+    answer = beside_orders.search("late lamps", 30)
+    assert answer.hits[0].text == "late lamps"
+    datasets = [str(hit.dataset) for hit in answer.hits]
+    assert datasets == sorted(datasets, reverse=True), "orders, then minutes"
+    assert "minutes" in datasets, "they are shown, but last"
+
+
+def test_probable_hit_keeps_its_place_beside_an_attached_collection(beside_orders: Workspace) -> None:
+    question = "Passage 7: the committee discussed item 7"
+    answer = beside_orders.search(question, 10)
+    ranked = beside_orders.search(question, 10, refuse=False)
+    assert [hit.key for hit in answer.hits] == [hit.key for hit in ranked.hits]
+    assert answer.hits[0].dataset == "minutes"
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=12), st.floats(0, 1))
+def test_hits_without_relevance_keep_their_order_and_no_hit_is_lost(values: list[float | None], needed: float) -> None:
+    hits = [
+        Hit(Document(str(n), "other words"), 1 / (n + 1), relevance=relevance) for n, relevance in enumerate(values)
+    ]
+    best = max((value for value in values if value is not None), default=None)
+    ranked = Refuser(needed).refine(Query("question"), Ranked(tuple(hits), "rrf", best=best), 3)
+    if ranked.refused is None:
+        assert {hit.id for hit in ranked.hits} == {hit.id for hit in hits}
+        for unjudged in (True, False):
+            kept = [hit.id for hit in ranked.hits if (hit.relevance is None) == unjudged]
+            assert kept == [hit.id for hit in hits if (hit.relevance is None) == unjudged]
+        if best is None or best >= needed:
+            assert [hit.id for hit in ranked.hits] == [hit.id for hit in hits]

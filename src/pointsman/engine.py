@@ -280,6 +280,7 @@ class Engine:
             fitted=stages.fitted,
             min_relevance=request.min_relevance,
             coverage=request.coverage,
+            budget=_with_call_limit(None, self.settings.llm_timeout),
         )
         if strategy == "auto":
             recipe = replace(self._automatic(recipe, request), strategy=_only_list(sources) or "")

@@ -7,10 +7,12 @@ takes one, limit the time, and translate every failure into `ModelError`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, Protocol, TypeGuard
 
 import anyio
 
@@ -66,6 +68,42 @@ class BaseLLM(Twins, needs=("complete", "acomplete")):
         return await in_thread(lambda: self.complete(prompt, **_schema_for(self.complete, schema)))
 
 
+@dataclass(frozen=True, slots=True)
+class BookedCall:
+    """A model call that a budget allows.
+
+    Attributes:
+        seconds: that it may take; None: no limit.
+        remedy: what raises that limit.
+        tokens: booked for its prompt.
+    """
+
+    seconds: float | None
+    remedy: str
+    tokens: int
+
+
+class Account(Protocol):
+    """Books the calls of models."""
+
+    def booked(self, llm: Any, prompt: str) -> AbstractContextManager[BookedCall]:
+        """Book a call for the ``with`` block.
+
+        Raises:
+            ModelError: it is not allowed.
+        """
+        ...
+
+    def end(self, call: BookedCall, answer: Completion) -> None:
+        """Replace the booked tokens by the actual cost of the call."""
+        ...
+
+
+ACCOUNT: Final[ContextVar[Account | None]] = ContextVar("pointsman-account", default=None)
+"""The account that every call of a model in this context is booked on; see `pointsman.retrieval.budget.spending`."""
+
+_IN_CALL: Final = ContextVar("pointsman-in-call", default=False)
+
 RAISE_TIMEOUT: Final = "raise the timeout"
 """The remedy that the error of a late model names, unless the caller knows which setting it is."""
 
@@ -89,9 +127,16 @@ def ask(
         remedy: what the error of a late model tells the reader to do.
 
     Raises:
-        ModelError: the model failed, timed out, or returned no text.
+        ModelError: the model failed, timed out, or returned no text, or the search's budget does not allow the call.
         InputError: ``llm`` is not a model.
     """
+    with _booked(llm, prompt, timeout, remedy) as (seconds, how, end):
+        answer = _ask(llm, prompt, schema, seconds, how)
+        end(answer)
+    return answer
+
+
+def _ask(llm: Any, prompt: str, schema: Schema | None, timeout: float | None, remedy: str) -> Completion:
     if _is_synchronous(complete := getattr(llm, "complete", None)):
         return _limited(llm, lambda: complete(prompt, **_schema_for(complete, schema)), timeout, remedy)
     return _limited(
@@ -108,6 +153,36 @@ async def aask(
     remedy: str = RAISE_TIMEOUT,
 ) -> Completion:
     """Async version of `ask`: uses ``acomplete`` if the model has one, else ``complete`` in a worker thread."""
+    with _booked(llm, prompt, timeout, remedy) as (seconds, how, end):
+        completion = await _aask(llm, prompt, schema, seconds, how)
+        end(completion)
+    return completion
+
+
+@contextmanager
+def _booked(
+    llm: Any, prompt: str, timeout: float | None, remedy: str
+) -> Iterator[tuple[float | None, str, Callable[[Completion], None]]]:
+    """Book a call on the account of this context, if there is one; what the model itself calls is not booked again.
+
+    Yields:
+        The seconds of the call, the remedy if it is late, and a function to call with the answer.
+    """
+    account = ACCOUNT.get()
+    if account is None or _IN_CALL.get():
+        yield timeout, remedy, lambda _: None
+        return
+    with account.booked(llm, prompt) as call:
+        token = _IN_CALL.set(True)
+        try:
+            if call.seconds is not None and (timeout is None or call.seconds < timeout):
+                timeout, remedy = call.seconds, call.remedy
+            yield timeout, remedy, lambda answer: account.end(call, answer)
+        finally:
+            _IN_CALL.reset(token)
+
+
+async def _aask(llm: Any, prompt: str, schema: Schema | None, timeout: float | None, remedy: str) -> Completion:  # noqa: ASYNC109
     acomplete = getattr(llm, "acomplete", None)
     try:
         with anyio.fail_after(timeout):
@@ -124,6 +199,11 @@ async def aask(
     except Exception as error:  # translated: a user-defined model may raise anything
         raise _failed(llm, error) from error
     return _completion(llm, answer)
+
+
+def is_model(llm: Any) -> bool:
+    """Whether an object can be called as a language model."""
+    return any(callable(getattr(llm, name, None)) for name in ("complete", "acomplete"))
 
 
 def takes_schema(llm: Any) -> bool:

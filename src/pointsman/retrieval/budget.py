@@ -5,16 +5,14 @@ Questions that are searched together share as many budgets as they are.
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, ModelError
-from pointsman.llm import BaseLLM, Completion, Schema, aask, ask
+from pointsman.llm import ACCOUNT, BookedCall, Completion
 from pointsman.retrieval.dispatch import Breaker, Deadline
 
 if TYPE_CHECKING:
@@ -59,23 +57,10 @@ class Budget:
                 raise InputError(f"{name} of a budget is a number above 0, or None, not {seconds!r:.80}")
 
 
-@dataclass(frozen=True, slots=True)
-class BookedCall:
-    """A model call that the budget allows.
-
-    Attributes:
-        seconds: that it may take; None: no limit.
-        remedy: what raises that limit.
-        tokens: booked for its prompt.
-    """
-
-    seconds: float | None
-    remedy: str
-    tokens: int
-
-
 class Spending:
     """The account of one search; its calls run concurrently, so it is thread-safe.
+
+    While it is active, every call that a stage makes by `pointsman.llm.ask` or `aask` is booked on it.
 
     Args:
         budget: the limits.
@@ -93,6 +78,24 @@ class Spending:
             self._seconds, self._remedy = SHARE * timeout, f"models have half of timeout={timeout:g}: raise timeout"
         self._deadline = Deadline(self._seconds)
         self._lock = threading.Lock()
+
+    @contextmanager
+    def booked(self, llm: Any, prompt: str) -> Iterator[BookedCall]:
+        """Book a call for the block, and tell the breaker how it ended: a model that keeps failing is left out.
+
+        Raises:
+            ModelError: the model is left out for a while, or the budget is used up.
+        """
+        name = f"model {id(llm)}"
+        if (why := self.breaker.why_not(name)) is not None:
+            raise ModelError(f"{type(llm).__name__} is {why}")
+        call = self.begin(prompt)
+        try:
+            yield call
+        except ModelError as error:
+            self.breaker.record(name, error)
+            raise
+        self.breaker.record(name, None)
 
     def left(self, at_most: float | None = None) -> float | None:
         """Seconds left, at most ``at_most``; None if there is no limit."""
@@ -128,9 +131,6 @@ class Spending:
             self.tokens += cost - call.tokens
 
 
-_OPEN: ContextVar[Spending | None] = ContextVar("pointsman-spending", default=None)
-
-
 @contextmanager
 def spending(budget: Budget, timeout: float | None = None, breaker: Breaker | None = None) -> Iterator[Spending]:
     """Return the active account; if there is none, a new one with these limits for the ``with`` block.
@@ -143,76 +143,16 @@ def spending(budget: Budget, timeout: float | None = None, breaker: Breaker | No
         timeout: the time limit of the search, in seconds.
         breaker: leaves out models that keep failing.
     """
-    open_ = _OPEN.get()
-    if open_ is not None:
-        yield open_
+    active = ACCOUNT.get()
+    if isinstance(active, Spending):
+        yield active
         return
-    token = _OPEN.set(Spending(budget, timeout, breaker))
+    account = Spending(budget, timeout, breaker)
+    token = ACCOUNT.set(account)
     try:
-        account = _OPEN.get()
-        assert account is not None, "it was set just now"
         yield account
     finally:
-        _OPEN.reset(token)
-
-
-_numbers = itertools.count(1)
-
-
-class MeteredLLM(BaseLLM):
-    """A language model whose calls are booked on the active account; without one, calls pass through unchanged.
-
-    A model that fails or is late several times in a row is left out for a while, by the breaker of the account.
-
-    Args:
-        llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
-
-    Raises:
-        InputError: ``llm`` is not a language model.
-    """
-
-    def __init__(self, llm: Any) -> None:
-        if not any(callable(getattr(llm, name, None)) for name in ("complete", "acomplete")):
-            raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
-        self.llm = llm
-        self._name = f"model {next(_numbers)}"  # for the breaker: two models may be of one class
-
-    def complete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """Return the model's answer.
-
-        Raises:
-            ModelError: the model failed, is left out for a while, or the budget is used up.
-        """
-        account = _OPEN.get()
-        if account is None:
-            return ask(self.llm, prompt, schema=schema)
-        with self._booked(account, prompt) as call:
-            answer = ask(self.llm, prompt, schema=schema, timeout=call.seconds, remedy=call.remedy)
-            account.end(call, answer)
-        return answer
-
-    async def acomplete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """Async version of `complete`."""
-        account = _OPEN.get()
-        if account is None:
-            return await aask(self.llm, prompt, schema=schema)
-        with self._booked(account, prompt) as call:
-            answer = await aask(self.llm, prompt, schema=schema, timeout=call.seconds, remedy=call.remedy)
-            account.end(call, answer)
-        return answer
-
-    @contextmanager
-    def _booked(self, account: Spending, prompt: str) -> Iterator[BookedCall]:
-        """Book a call, and tell the breaker how it ended."""
-        if (why := account.breaker.why_not(self._name)) is not None:
-            raise ModelError(f"{type(self.llm).__name__} is {why}")
-        call = account.begin(prompt)
-        try:
-            yield call
-        except ModelError as error:
-            account.breaker.record(self._name, error)
-            raise
-        account.breaker.record(self._name, None)
+        ACCOUNT.reset(token)
 
 
 def estimated(text: str) -> int:

@@ -9,7 +9,9 @@ A hit that holds all words of the question, or its names and codes if few hits h
 limit: what a probability says against it, the reader can see for himself.
 
 Results that cannot be judged are not refused, and ``detail`` says so: hits of a foreign retriever, vectors of an
-embedder without a calibration. A question without a word in it is always refused.
+embedder without a calibration. Hits beside them that would be refused by themselves follow after them: fused by rank,
+the first filler of a dataset would otherwise come before the exact match of an attached table. A question without a
+word in it is always refused.
 """
 
 from __future__ import annotations
@@ -128,6 +130,9 @@ class Refuser(BaseRefiner):
                 return _refused(ranked, refusal, {**ranked.dropped, **reasons}, [note, *notes], top_k)
             notes.insert(0, note)
         hits, dropped = list(ranked.hits), dict(ranked.dropped)
+        if (ordered := self._improbable_last(query, ranked)) is not None:
+            hits = ordered
+            notes.append("hits that would be refused by themselves follow those that have no relevance")
         for threshold in acting:
             remaining, below = _divided(hits, threshold)
             dropped.update(below)
@@ -141,6 +146,16 @@ class Refuser(BaseRefiner):
             hits = remaining
         marked = tuple(_marked(hit, rank) for rank, hit in enumerate(hits, 1))
         return replace(ranked, hits=marked, detail="; ".join(notes), dropped=dropped)
+
+    def _improbable_last(self, query: Query, ranked: Ranked) -> list[Hit] | None:
+        """Hits without a relevance, then those with one; None unless the latter would be refused by themselves."""
+        needed = ranked.needed if self.minimum is None else self.minimum
+        judged = [hit for hit in ranked.hits if hit.relevance is not None]
+        if ranked.best is None or ranked.best >= needed or not 0 < len(judged) < len(ranked.hits):
+            return None
+        if holds_words(query.text, judged[:READ]) is not None:
+            return None
+        return [*(hit for hit in ranked.hits if hit.relevance is None), *judged]
 
     def _refusal(self, query: Query, ranked: Ranked) -> tuple[Refusal | None, str]:
         """The refusal of an answer that is too unlikely, or None; and a note that says why."""

@@ -6,7 +6,7 @@ Importing this package registers all of them in `pointsman.registry.STRATEGIES`.
 from __future__ import annotations
 
 from pointsman.registry import STRATEGIES
-from pointsman.retrieval.budget import Budget, MeteredLLM, spending
+from pointsman.retrieval.budget import Budget, spending
 from pointsman.strategies.base import BaseRetrievalStrategy, register_strategy
 from pointsman.strategies.context import ContextualCompressionStrategy, ParentChildStrategy
 from pointsman.strategies.decomposition import DecompositionStrategy
@@ -25,7 +25,6 @@ __all__ = [
     "DecompositionStrategy",
     "HyDEStrategy",
     "HybridStrategy",
-    "MeteredLLM",
     "MultiQueryStrategy",
     "PRFStrategy",
     "ParentChildStrategy",

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pointsman._twins import wait_for
 from pointsman.engine import Engine, Stages
 from pointsman.errors import InputError, UnmetNeedError
+from pointsman.llm import is_model
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest
-from pointsman.retrieval.budget import Budget, MeteredLLM
+from pointsman.retrieval.budget import Budget
 from pointsman.retrieval.fusion import SCALES
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.retrievers.foreign import as_retriever
@@ -92,7 +93,9 @@ class BaseRetrievalStrategy(BaseRetriever):
         if lack := self.lack(sources):
             raise UnmetNeedError(f"{kind} cannot be used here: {lack}")
         self.sources = sources
-        self.llm = None if llm is None else MeteredLLM(llm)
+        if llm is not None and not is_model(llm):
+            raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
+        self.llm = llm
         self.reranker = reranker
         self.budget = budget or Budget()
         self.searched = list(self.searchables(sources))

@@ -13,6 +13,7 @@ import anyio.to_thread
 from pydantic import BaseModel, ValidationError
 
 from pointsman.integrations.mcp import plain, reading, sdk, searching, shapes
+from pointsman.registry import STRATEGY_ALIASES
 from pointsman.server.logs import line_of
 from pointsman.server.problems import of_error
 
@@ -43,7 +44,10 @@ class Tool:
         """Return the definition in the protocol's form."""
         arguments = shapes.schema_of(self.arguments)
         if "strategy" in arguments["properties"]:
-            arguments["properties"]["strategy"]["enum"] = list(strategies)
+            arguments["properties"]["strategy"]["enum"] = [
+                *strategies,
+                *(alias for alias, name in STRATEGY_ALIASES.items() if name in strategies),
+            ]
         return {
             "name": self.name,
             "title": self.title,
