@@ -181,7 +181,8 @@ def test_settings_hold_for_commands(indexed: Cli) -> None:
     """Settings are obeyed: the workspace, the embedder and how to search."""
     del indexed.environment["POINTSMAN_EMBEDDER"]
     (indexed.folder / ".pointsman").rename(indexed.folder / "elsewhere")
-    (indexed.folder / "pointsman.toml").write_text(
+    indexed.environment["POINTSMAN_CONFIG"] = "mine.toml"
+    (indexed.folder / "mine.toml").write_text(
         'workspace = "elsewhere"\nembedder = "hashing"\ndefault_retrieval_strategy = "rrf"\n'
     )
     found = indexed.json("search", "track")

@@ -107,14 +107,17 @@ def test_help_lists_every_command_in_a_group(folder: Path) -> None:
     assert "..." not in text.partition("Keep documents:")[2]
 
 
-def test_a_settings_file_that_names_a_model_or_a_server_is_mentioned_once(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "pointsman.toml").write_text('llm_base_url = "http://localhost:9/v1"\nbm25_k1 = 1.3\n', "utf-8")
-    where = str(folder / ".pointsman")
-    errors = run(tmp_path, "search", "tea", "--strategy", "bm25", "--workspace", where).stderr.decode()
-    assert errors.count("pointsman.toml in this folder sets llm_base_url = http://localhost:9/v1") == 1
-    assert "bm25_k1" not in errors
-    (tmp_path / "pointsman.toml").write_text("bm25_k1 = 1.3\n", "utf-8")
-    assert run(tmp_path, "search", "tea", "--strategy", "bm25", "--workspace", where).stderr == b""
+@pytest.mark.parametrize(
+    "arguments",
+    [("search", "tea"), ("index", ".", "-d", "d"), ("datasets",), ("serve",), ("mcp",), ("config",), ("verify",)],
+)
+def test_a_settings_file_that_came_with_a_folder_sends_nothing_elsewhere(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "pointsman.toml").write_text('llm_base_url = "http://localhost:9/v1"\nworkspace = "w"\n', "utf-8")
+    errors = run(tmp_path, *arguments, code=2).stderr.decode()
+    assert errors.count("sets llm_base_url, workspace") == errors.count("POINTSMAN_CONFIG=") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["pointsman.toml"]
 
 
 def test_a_search_in_a_folder_loads_no_client_of_services(folder: Path) -> None:

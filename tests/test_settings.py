@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import os
 import pickle
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
@@ -16,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.errors import InputError
-from pointsman.settings import TASKS, Settings, describe
+from pointsman.settings import REACHING, TASKS, Settings, describe
 
 SEED = {
     "enable_reranker_by_default": True,
@@ -359,3 +361,37 @@ def test_the_temperature_is_hydes_own() -> None:
     assert settings.llm("hyde").timeout == 3
     with pytest.raises(InputError, match="cooking"):
         settings.llm("cooking")
+
+
+class TestFileThatNobodyNamed:
+    def test_it_sets_nothing_that_reaches_beyond_the_process(self, elsewhere: Path) -> None:
+        values = {item["name"]: item["default"] for item in describe(Settings())}
+        for name, value in values.items():
+            given = "MY_KEY" if name.endswith("_env") else "http://localhost:9/v1" if value == "" else value
+            written(elsewhere, f"{name} = {json.dumps(given)}")
+            if name not in REACHING:
+                assert load().origins[name] == f"pointsman.toml:{name}"
+                continue
+            with pytest.raises(InputError, match=f"sets {name}, .*POINTSMAN_CONFIG={elsewhere}/pointsman.toml"):
+                load()
+            named = load({"POINTSMAN_CONFIG": "pointsman.toml"}).origins, Settings.load("pointsman.toml", {}).origins
+            assert [origins[name] for origins in named] == [f"pointsman.toml:{name}"] * 2
+
+    def test_every_setting_of_an_address_a_key_a_path_or_a_provider_reaches(self) -> None:
+        words = ("path", "url", "provider", "key", "workspace", "embedder")
+        named = {item["name"] for item in describe(Settings()) if any(word in item["name"] for word in words)}
+        assert named | {"reranker"} == REACHING
+
+    def test_the_page_lists_them(self) -> None:
+        page = (Path(__file__).parents[1] / "docs" / "settings.md").read_text("utf-8")
+        listed = page.partition("name it: ")[2].partition(".\n\n")[0]
+        assert set(re.findall(r"`(\w+)`", listed)) == REACHING
+
+    def test_what_has_priority_over_it_is_not_its_affair(self, elsewhere: Path) -> None:
+        written(elsewhere, 'embedder = "openai:x@http://localhost:9"')
+        assert load({"POINTSMAN_EMBEDDER": "hashing"}).embedder == load(embedder="hashing").embedder == "hashing"
+
+    def test_a_pipe_is_not_waited_for(self, elsewhere: Path) -> None:
+        os.mkfifo(elsewhere / "pointsman.toml")
+        with pytest.raises(InputError, match="is not a file"):
+            load()

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -185,8 +185,9 @@ def _variants(value: Any) -> tuple[str, ...]:
     return names
 
 
-def _setting(default: Any, check: Check, about: str, *, shown: bool = True) -> Any:
-    return field(default=default, repr=shown, metadata={"check": check, "about": about})
+def _setting(default: Any, check: Check, about: str, *, shown: bool = True, reaches: bool = False) -> Any:
+    """Define a setting; ``reaches``: it decides where texts, questions or keys are sent, or which files are used."""
+    return field(default=default, repr=shown, metadata={"check": check, "about": about, "reaches": reaches})
 
 
 # ── the settings ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -208,7 +209,7 @@ class Settings:
     )
 
     bm25_index_path: str = _setting(
-        "./data/bm25_index", _path, "folder of the keyword index for a vector store that has none"
+        "./data/bm25_index", _path, "folder of the keyword index for a vector store that has none", reaches=True
     )
     bm25_k1: float = _setting(1.2, _between(0), "term frequency saturation of that index and of a workspace's datasets")
     bm25_b: float = _setting(0.75, _between(0, 1), "length normalisation of that index and of a workspace's datasets")
@@ -221,29 +222,37 @@ class Settings:
         True, _flag, "choose the strategy by the query; if false, 'auto' means hybrid"
     )
 
-    hyde_llm_provider: str = _setting("dashscope", _provider, "provider of the model that writes hypothetical answers")
+    hyde_llm_provider: str = _setting(
+        "dashscope", _provider, "provider of the model that writes hypothetical answers", reaches=True
+    )
     hyde_model: str = _setting("qwen-plus", _text, "model that writes them")
     hyde_temperature: float = _setting(0.0, _between(0, 2), "its temperature")
 
     query2doc_num_expansions: int = _setting(3, _count(20), "number of additional queries to write")
-    query2doc_llm_provider: str = _setting("dashscope", _provider, "provider of the model that writes them")
+    query2doc_llm_provider: str = _setting(
+        "dashscope", _provider, "provider of the model that writes them", reaches=True
+    )
 
     decomposition_llm_provider: str = _setting(
-        "dashscope", _provider, "provider of the model that decomposes questions"
+        "dashscope", _provider, "provider of the model that decomposes questions", reaches=True
     )
     decomposition_max_subqueries: int = _setting(5, _count(20), "maximum number of sub-questions")
 
     multi_query_variants: tuple[str, ...] = _setting(VARIANTS, _variants, "kinds of query variants made by rules")
 
-    compression_llm_provider: str = _setting("dashscope", _provider, "provider of the model that compresses texts")
+    compression_llm_provider: str = _setting(
+        "dashscope", _provider, "provider of the model that compresses texts", reaches=True
+    )
     compression_max_length: int = _setting(1000, _count(1_000_000), "maximum characters of all excerpts together")
     compression_rerank: bool = _setting(True, _flag, "rerank the compressed texts")
 
-    llm_provider: str = _setting("", _or_empty(_provider), "provider for all tasks whose own provider is not set")
+    llm_provider: str = _setting(
+        "", _or_empty(_provider), "provider for all tasks whose own provider is not set", reaches=True
+    )
     llm_model: str = _setting("", _or_empty(_text), "its model; empty: the provider's default")
-    llm_base_url: str = _setting("", _or_empty(_url), "server address if a provider is openai_compatible")
+    llm_base_url: str = _setting("", _or_empty(_url), "server address if a provider is openai_compatible", reaches=True)
     llm_api_key_env: str = _setting(
-        "", _or_empty(_variable), "environment variable with the key; empty: the provider's default"
+        "", _or_empty(_variable), "environment variable with the key; empty: the provider's default", reaches=True
     )
     llm_timeout: float = _setting(
         30.0, _seconds, "time limit in seconds for one language model answer; all of a search have half of timeout"
@@ -253,14 +262,15 @@ class Settings:
         "",
         _or_empty(_reranker),
         "onnx:DIRECTORY or [cohere:|jina:|tei:][MODEL@]URL; 'auto' uses it where tune or calibrate finds a gain",
+        reaches=True,
     )
     reranker_api_key_env: str = _setting(
-        "", _or_empty(_variable), "environment variable with its key; empty: no key needed"
+        "", _or_empty(_variable), "environment variable with its key; empty: no key needed", reaches=True
     )
     reranker_timeout: float = _setting(10.0, _seconds, "time limit in seconds for one reranking")
 
-    workspace: str = _setting(".pointsman", _place, "folder of datasets, or URL of a server", shown=False)
-    embedder: str = _setting("default", _text, "default, onnx:DIR, openai:MODEL@URL …")
+    workspace: str = _setting(".pointsman", _place, "folder of datasets, or URL of a server", shown=False, reaches=True)
+    embedder: str = _setting("default", _text, "default, onnx:DIR, openai:MODEL@URL …", reaches=True)
     timeout: float = _setting(30.0, _seconds, "time limit in seconds for a whole search")
     policy: str = _setting(
         "auto",
@@ -296,15 +306,16 @@ class Settings:
 
         Args:
             path: the file, in TOML: settings at its top or in a table ``[pointsman]``. By default the one that
-                ``POINTSMAN_CONFIG`` names, or ``pointsman.toml`` in the working directory if there is one.
+                ``POINTSMAN_CONFIG`` names, or ``pointsman.toml`` in the working directory if there is one; since that
+                may have come with a folder of documents, it cannot set what `REACHING` names.
             environ: the environment; by default that of this process. ``POINTSMAN_BM25_K1`` sets ``bm25_k1``; lists are
                 separated by commas; an empty variable counts as unset. A ``POINTSMAN_`` variable that is not a setting
                 is logged.
             overrides: settings by name.
 
         Raises:
-            InputError: a value is invalid, a name in the file or in ``overrides`` is not a setting, or the file cannot
-                be read.
+            InputError: a value is invalid, a name in the file or in ``overrides`` is not a setting, the file cannot
+                be read, or nobody named it and it sets what only a named one may.
         """
         environ = os.environ if environ is None else environ
         by_name = {item.name: item for item in fields(cls)}
@@ -327,6 +338,8 @@ class Settings:
             _check_known(name, by_name, f"{file}:{name}")
             if name not in values:
                 take(name, value, f"{file}:{name}")
+        if path is None and not environ.get(CONFIG_VARIABLE, "").strip():
+            _check_harmless(file, [name for name in table if origins[name] == f"{file}:{name}"])
         settings = cls(**values)
         _came_from(settings, origins)
         return settings
@@ -408,6 +421,25 @@ class Settings:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _origins=MappingProxyType(state["_origins"]))
+
+
+REACHING: Final = frozenset(item.name for item in fields(Settings) if item.metadata["reaches"])
+"""Settings that decide where texts, questions or keys are sent, or which files are read and written."""
+
+
+def _check_harmless(file: str, names: Sequence[str]) -> None:
+    """Check that a file that nobody named sets nothing that reaches beyond this process.
+
+    Raises:
+        InputError: it does.
+    """
+    reaching = [name for name in names if name in REACHING]
+    if reaching:
+        raise InputError(
+            f"{file} in this folder sets {', '.join(reaching)}, which decides where questions, texts or keys are sent, "
+            "or which files are used; a file that may have come with the folder does not decide that. If it is yours, "
+            f"name it: {CONFIG_VARIABLE}={Path(file).absolute()}"
+        )
 
 
 def _came_from(settings: Settings, origins: Mapping[str, str]) -> None:
@@ -531,6 +563,8 @@ def _read_file(path: str | Path | None, environ: Mapping[str, str]) -> tuple[str
     file = Path(source) if source else Path(FILE)
     if not source and not file.exists():
         return "", {}
+    if not source and not file.is_file():
+        raise InputError(f"{str(file)!r} in this folder is not a file; move it away")
     try:
         with file.open("rb") as stream:
             raw = stream.read(_LARGEST_FILE + 1)

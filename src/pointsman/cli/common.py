@@ -14,18 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_
 import typer
 
 from pointsman._places import is_service, is_url, path_of, redacted
-from pointsman._printable import printable
 from pointsman.errors import InputError, ServiceError, StoreError
 from pointsman.request import OPTIONS, Option
 
 if TYPE_CHECKING:
-    from pointsman.settings import Settings
     from pointsman.workspace import Workspace
 
 
 T = TypeVar("T")
 
-_FILE: Final = "pointsman.toml"  # as in pointsman.settings, which `--help` does not load
 _LONGEST_QUESTION: Final = 1_000_000  # characters; searches refuse far shorter ones, and say so
 
 UNREADABLE: Final = (StoreError, ServiceError)
@@ -139,7 +136,6 @@ def workspace_at(
     if not create:
         check_workspace(where)
     settings = Settings.load()
-    say_settings_file(settings)
     with open_workspace(where, embedder=embedder_for(settings, embedder), settings=settings) as workspace:
         yield workspace
 
@@ -175,24 +171,6 @@ def standard_input(most: int = -1) -> str:
         return TextIOWrapper(sys.stdin.buffer, "utf-8-sig").read(most)
     except UnicodeDecodeError as error:
         raise InputError(f"standard input is not UTF-8: {error}") from None
-
-
-def say_settings_file(settings: Settings) -> None:
-    """Say on standard error which models and servers the settings file of the current folder names.
-
-    A folder of documents from others may contain such a file; it decides where documents and questions are sent.
-    """
-    names = [name for name, origin in settings.origins.items() if origin.startswith(f"{_FILE}:") and _leads(name)]
-    named = [f"{name} = {redacted(str(getattr(settings, name)))}" for name in names if getattr(settings, name)]
-    if named:
-        sys.stderr.write(f"pointsman: {_FILE} in this folder sets {printable(', '.join(named), one_line=True)}\n")
-
-
-def _leads(name: str) -> bool:
-    """Return whether a setting names an embedder, a server or a model."""
-    return name in {"embedder", "reranker", "workspace", "hyde_model"} or name.endswith(
-        ("llm_provider", "llm_model", "llm_base_url")
-    )
 
 
 def of_each(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pointsman._places import is_service, redacted
-from pointsman.cli.common import EmbedderOption, WorkspaceOption, announcer, say_settings_file
+from pointsman.cli.common import EmbedderOption, WorkspaceOption, announcer
 from pointsman.errors import InputError, MissingDependencyError
 
 
@@ -60,12 +60,10 @@ def serve(
     try:
         from pointsman.server.run import Options
         from pointsman.server.run import serve as run
-        from pointsman.settings import Settings
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0].replace("starlette", "fastapi")  # which brings starlette
         raise MissingDependencyError(package, "server", "pointsman serve") from error
 
-    say_settings_file(Settings.load(settings))
     if log_json is None:
         log_json = not sys.stderr.isatty()
     options = Options(
