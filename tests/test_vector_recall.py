@@ -15,7 +15,7 @@ from pointsman.store.local.columns import Columns
 from pointsman.store.local.vectors import VectorIndex
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vector_recall import DIMENSIONS, Drawn, kinds, recall, unit
 
@@ -57,3 +57,27 @@ def test_without_widening_near_copies_are_missed(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(vectors, "_DEVIATIONS", -1e9)
     stored = {name: (stored, crowded) for name, stored, crowded in kinds(COUNT, np.random.default_rng(13))}
     assert least_recall(tmp_path, *stored["near copies"]) < 0.9
+
+
+def test_file_is_searched_through_the_map_that_was_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another map would be of a file replaced meanwhile, and its pages would be fetched one by one by searches."""
+    stored = unit(np.random.default_rng(5).normal(size=(COUNT, DIMENSIONS)))
+    columns = Columns(lambda: iter(()))
+
+    def opened() -> VectorIndex:
+        return VectorIndex(
+            tmp_path / "vectors.bin", Drawn(stored), identity="x", dimensions=DIMENSIONS, columns=columns
+        )
+
+    opened().catch_up(save=True)
+    maps: list[Path] = []
+    memmap = np.memmap
+
+    def counted(path: Path, *arguments: Any) -> Any:
+        maps.append(path)
+        return memmap(path, *arguments)
+
+    monkeypatch.setattr(np, "memmap", counted)
+    index = opened()
+    assert len(index.search(stored[0], 5)) == 5
+    assert maps.count(tmp_path / "vectors.bin") == 1

@@ -427,7 +427,9 @@ class VectorIndex:
             file.write(digest.digest())
         # What was just written is not verified here: opening it does that.
         self._unusable = False
-        return _State.of(_map(self._path, self._identity, self._dimensions))
+        stamp = file_stamp(self._path)
+        content = np.memmap(self._path, np.uint8, "r")
+        return _State.of(_base_in(content, self._path, stamp, self._identity, self._dimensions))
 
     def _empty(self) -> _State:
         return _State.of(_Base(np.empty(0, np.int64), np.empty((0, self._dimensions), np.float32), -1, self._stamp()))
@@ -466,17 +468,22 @@ def _read(path: Path, identity: str, dimensions: int) -> _Base:
     Raises:
         ValueError: it is truncated, foreign, or of another format.
     """
+    stamp = file_stamp(path)
     if path.stat().st_size < 32:  # too short to be mapped
         raise ValueError("it is truncated")
     content = np.memmap(path, np.uint8, "r")
     if xxhash.xxh3_128(content[:-16].data).digest() != content[-16:].tobytes():
         raise ValueError("its checksum is wrong")
-    return _map(path, identity, dimensions)
+    # The pages of this map are present now; those of another one would be fetched one by one by the next 200 searches.
+    return _base_in(content, path, stamp, identity, dimensions)
 
 
-def _map(path: Path, identity: str, dimensions: int) -> _Base:
-    stamp = file_stamp(path)
-    content = np.memmap(path, np.uint8, "r")
+def _base_in(content: NDArray[np.uint8], path: Path, stamp: object, identity: str, dimensions: int) -> _Base:
+    """Return the base in the content of a file.
+
+    Raises:
+        ValueError: it is foreign, or of another format.
+    """
     if content[:8].tobytes() != _MAGIC:
         raise ValueError("it is not a vector file")
     (length,) = struct.unpack("<Q", content[8:16].tobytes())
