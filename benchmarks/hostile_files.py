@@ -105,7 +105,7 @@ def measure(path: Path) -> tuple[Figures, list[str]]:
                 small += len(document.id) + sum(length(metadata.pop(key, "")) + len(key) for key in SMALL)
                 copied += length(document.text) + length(metadata)
             grown = max(grown, psutil.Process().memory_info().rss - before)
-            if part.stopped and part.problems:
+            if part.is_stopped and part.problems:
                 reasons.append(part.problems[-1].reason.partition(":")[0].partition(";")[0][:60])
     seconds = time.monotonic() - began
     stop.set()

@@ -432,7 +432,7 @@ def _found(root: Path) -> State:
     state: State = {}
     for path in sorted(root.iterdir()) if root.exists() else []:
         if path.name == "keys.json":
-            state[path.name] = {"": ", ".join(key.name for key in KeyStore(path).list() if key.revoked is None)}
+            state[path.name] = {"": ", ".join(key.name for key in KeyStore(path).list() if key.revocation_time is None)}
         elif path.is_file() and path.suffix not in {".tmp", ".lock"} and path.name != "workspace.json":
             state[path.name] = {"": path.read_text("utf-8")}
     names = sorted(path.parent.name for path in (root / "datasets").glob("[!.]*/manifest.json"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 import uvicorn
 
-from pointsman.server.run import configured
+from pointsman.server.run import configure
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -25,7 +25,7 @@ def serving(app: ASGIApp, limits: Limits | None = None) -> Iterator[str]:
     """The application, by the real server, once it is ready; gives its address."""
     bound = socket.socket(proto=socket.IPPROTO_TCP)  # named, so that asyncio sets TCP_NODELAY
     bound.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(configured(app, limits=limits, grace=5))
+    server = uvicorn.Server(configure(app, limits=limits, grace=5))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"

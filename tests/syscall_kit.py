@@ -265,7 +265,7 @@ class Bench:
             if done:
                 problems.append("acknowledged, but the policy is not removed")
         keys = KeyStore(self.root / "keys.json").list()
-        states = [(key.name, key.revoked is not None) for key in keys]
+        states = [(key.name, key.revocation_time is not None) for key in keys]
         if done and operation == "keys" and states != [("first", True), ("second", False)]:
             problems.append(f"acknowledged, but the keys are {states}")
         elif states not in [

@@ -1358,7 +1358,7 @@ def test_deletions_are_not_repeated_blindly(hostile: Hostile, impatient: Client)
 def test_other_answers_are_checked_too(
     hostile: Hostile, impatient: Client, body: Any, call: Callable[[Client, RemoteDataset], Any]
 ) -> None:
-    impatient._service._known = KEPT
+    impatient._service._limits_known = KEPT
     hostile.will(says(body))
     with pytest.raises(ServiceError, match=r"the service sent an invalid "):
         call(impatient, RemoteDataset(impatient, impatient._service, "rails", "", "hybrid"))
@@ -1530,7 +1530,7 @@ def test_event_loops_have_a_pool_each(url: str, workspace: Workspace) -> None:
 
         async def several() -> list[Any]:
             found = await asyncio.gather(*(client.asearch("red signal") for _ in range(5)))
-            opened = client._service.link._awaited.get()
+            opened = client._service.link._async_client.get()
             assert opened is not None
             pools.append(opened[1])
             return found
@@ -1575,7 +1575,7 @@ def test_closing_under_way(hostile: Hostile) -> None:
     hostile.will(says(ANSWER))
     with Client(hostile.url) as client:
         client.search("rail")
-        opened = client._service.link._opened
+        opened = client._service.link._sync_client
         assert opened is not None
         opened.close()  # as another thread would between two steps
         with pytest.raises(ServiceError, match="the client was closed meanwhile"):

@@ -338,7 +338,7 @@ class TestQueryVectors:
         for _ in range(2):
             with pytest.raises(LookupError, match="gone"):
                 vectors("rail")
-        assert not vectors._known
+        assert not vectors._entries
 
 
 # ── what other frameworks need (X1) ──────────────────────────────────────────────────────────────────────────────────

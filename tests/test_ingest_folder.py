@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.errors import InputError
-from pointsman.ingest import FoundFile, Ingested, Problem, Sync, find_files, plan_sync, read_paths
+from pointsman.ingest import FoundFile, Problem, ReadResult, Sync, find_files, plan_sync, read_paths
 from pointsman.types import Document
 
 
@@ -164,9 +164,9 @@ def test_moved_offsets_are_updated_under_the_same_ids(tmp_path: Path) -> None:
 def test_what_cannot_be_read_now_is_not_forgotten() -> None:
     stored = [Document(name, name, {"source": name}) for name in ("a.txt", "b.txt", "folder/c.txt", "folder2/d.txt")]
     sync = Sync(stored)
-    assert sync.changed(Ingested("a.txt", problems=(Problem("a.txt", "locked"),))) == []
-    assert sync.changed(Ingested("folder", problems=(Problem("folder", "locked"),))) == []
-    assert sync.gone() == ["b.txt", "folder2/d.txt"]
+    assert sync.changed_documents(ReadResult("a.txt", problems=(Problem("a.txt", "locked"),))) == []
+    assert sync.changed_documents(ReadResult("folder", problems=(Problem("folder", "locked"),))) == []
+    assert sync.deleted_ids() == ["b.txt", "folder2/d.txt"]
 
 
 def test_a_file_with_one_bad_record_still_loses_its_deleted_ones(tmp_path: Path) -> None:
@@ -189,5 +189,5 @@ def test_importing_is_cheap() -> None:
 def test_an_empty_file_is_no_problem_and_forgets_what_it_held(content: str, tmp_path: Path) -> None:
     stored = [Document("a.txt#1", "Old.", {"source": "a.txt"})]
     (tmp_path / "a.txt").write_text(content)
-    assert list(read_paths([tmp_path])) == [Ingested("a.txt")]
+    assert list(read_paths([tmp_path])) == [ReadResult("a.txt")]
     assert plan_sync(stored, read_paths([tmp_path])) == ([], ["a.txt#1"])

@@ -9,7 +9,7 @@ import pytest
 
 from hostile_files_kit import HOSTILE, repeated, word
 from pointsman.errors import InputError
-from pointsman.ingest import FileLimits, FileReader, FoundFile, Ingested, Sync, read_paths, text_of
+from pointsman.ingest import FileLimits, FileReader, FoundFile, ReadResult, Sync, read_paths, text_of
 from pointsman.types import Document
 
 SIZE = 60_000
@@ -68,7 +68,7 @@ def test_a_file_that_takes_too_long_is_stopped_and_the_next_is_read(tmp_path: Pa
     (tmp_path / "a.docx").write_bytes(word(repeated("<w:p><w:r><w:t>Some words.</w:t></w:r></w:p>"))(60 << 20))
     (tmp_path / "b.txt").write_text("Good.")
     *_, stopped, good = read_paths([tmp_path], limits=FileLimits(seconds=1))
-    assert [(item.path, item.stopped) for item in (stopped, good)] == [("a.docx", True), ("b.txt", False)]
+    assert [(item.path, item.is_stopped) for item in (stopped, good)] == [("a.docx", True), ("b.txt", False)]
     assert stopped.problems[0].reason == "takes more than 1 s; raise the limit seconds to index it"
 
 
@@ -77,7 +77,7 @@ def test_a_file_that_takes_too_much_memory_is_reported_and_the_next_is_read(tmp_
     (tmp_path / "b.txt").write_text("Good.")
     huge, good = read_paths([tmp_path], limits=FileLimits(memory=400 << 20))
     assert huge.problems[0].reason == "needs more than 400 MB of memory; raise the limit memory to index it"
-    assert huge.stopped
+    assert huge.is_stopped
     assert good.documents[0].text == "Good."
 
 
@@ -92,7 +92,7 @@ def test_a_crash_of_the_converter_is_a_problem_of_its_file(tmp_path: Path) -> No
         assert worker is not None
         worker._process.send_signal(signal.SIGSEGV)
         *_, last = parts
-        assert last.stopped
+        assert last.is_stopped
         assert last.problems[0].reason == "its converter crashed (SIGSEGV)"
         assert [item.documents[0].text for item in reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1))] == ["Good."]
 
@@ -127,8 +127,8 @@ def test_pages_and_characters_beyond_the_limits_are_left_out_and_reported(tmp_pa
 def test_what_is_stored_of_a_file_that_was_stopped_stays() -> None:
     sync = Sync([Document("a#1", "One.", {"source": "a"}), Document("a#2", "Two.", {"source": "a"})])
     again = Document("a#1", "One.", {"source": "a"})
-    assert sync.changed(Ingested("a", (again,), stopped=True)) == []
-    assert sync.gone() == []
+    assert sync.changed_documents(ReadResult("a", (again,), is_stopped=True)) == []
+    assert sync.deleted_ids() == []
 
 
 def test_a_text_is_that_of_the_content_that_was_indexed(tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ def test_no_activations_can_saturate_a_pair_of_weights() -> None:
 def test_this_processor_multiplies_the_integers_exactly(name: str, columns: int) -> None:
     from onnx import TensorProto, helper, numpy_helper
 
-    integers, _ = _integers(dequantise(*E5Weights.installed().blocks(f"{name}.w", columns)))
+    integers, _ = _integers(dequantise(*E5Weights.of_installation().blocks(f"{name}.w", columns)))
     worst = np.concatenate([integers > 0, integers < 0]).astype(np.uint8) * 255
     inputs = [helper.make_tensor_value_info("rows", TensorProto.UINT8, ["count", columns])]
     outputs = [helper.make_tensor_value_info("sums", TensorProto.INT32, ["count", len(integers)])]
@@ -332,7 +332,7 @@ def test_without_the_package_the_remedy_is_named(tmp_path: Path, monkeypatch: py
 
 def test_the_most_probable_pieces_win() -> None:
     pieces = ["<unk>", "▁", "▁a", "▁ab", "b", "c", "bc"]
-    tokenizer = UnigramTokenizer(pieces, [0.0, -5.0, -2.0, -4.0, -3.0, -2.0, -3.5], unknown=0)
+    tokenizer = UnigramTokenizer(pieces, [0.0, -5.0, -2.0, -4.0, -3.0, -2.0, -3.5], unknown_id=0)
     assert tokenizer.encode("abc", limit=9) == [2, 6]  # -5.5, against -6 for "▁ab" "c" and -7 for single letters
     assert tokenizer.encode("abc xa ab", limit=9) == [2, 6, 1, 0, 0, 3]
     assert tokenizer.encode("abc abc abc", limit=3) == [2, 6, 2]

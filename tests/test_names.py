@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 FOLDERS = {"src": ROOT / "src", "tests": ROOT / "tests"}
 """Folder names and folders whose names are counted."""
-LIMITS = {"src": 110.5, "tests": 151.0}
+LIMITS = {"src": 59.0, "tests": 150.0}
 """Vague names in a thousand bound names, at most."""
-PARTICIPLE_FUNCTIONS = {"src": 359, "tests": 174}
+PARTICIPLE_FUNCTIONS = {"src": 269, "tests": 174}
 """Functions named by a participle alone, at most."""
 COMPARISONS = {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
 
@@ -41,11 +41,15 @@ def is_participle(name: str) -> bool:
     words = vocabulary()
     if word in words["but not"]:
         return False
-    return word in words["participles"] or (word.isalpha() and len(word) > 3 and word.endswith("ed"))
+    return word in words["participles, beside every word in -ed"] or (
+        word.isalpha() and len(word) > 3 and word.endswith("ed")
+    )
 
 
 def is_vague(name: str) -> bool:
     """Whether a name is a pronoun, an adverb, an empty noun or a participle alone."""
+    if name.startswith("__") and name.endswith("__"):
+        return False
     word = name.strip("_").lower()
     titles = ("pronouns and determiners", "adverbs and prepositions", "empty nouns")
     return any(word in vocabulary()[title] for title in titles) or is_participle(name)
@@ -92,6 +96,7 @@ def functions(tree: ast.AST) -> Iterator[str]:
         ("found_hits", False),
         ("seed", False),
         ("degraded", False),
+        ("__all__", False),
     ],
 )
 def test_vague_names_are_pronouns_adverbs_empty_nouns_and_participles(name: str, vague: bool) -> None:

@@ -191,7 +191,7 @@ def test_when_all_are_taken_the_one_that_waits_longest_of_any_address_makes_way(
 
 
 def test_by_default_connections_take_half_of_the_descriptors() -> None:
-    assert Connections(Limits()).most == descriptor_limit() // 2
+    assert Connections(Limits()).limit == descriptor_limit() // 2
 
 
 def test_silent_connections_beyond_the_limit_do_not_keep_a_client_out(workspace: pointsman.Workspace) -> None:

@@ -95,7 +95,7 @@ def test_revoked_expired_and_not_yet(path: Path) -> None:
     assert keys.check(ending.text) is None
     assert keys.check(lasting.text) == lasting.key
     revoked = keys.revoke(lasting.key.id)
-    assert revoked.revoked == NOW + DAY
+    assert revoked.revocation_time == NOW + DAY
     assert keys.check(lasting.text) is None
     clock.now += DAY
     assert keys.revoke(lasting.key.id) == revoked  # it was withdrawn when it was
@@ -524,11 +524,11 @@ def access(datasets: set[str] | None, *, read: bool = True, write: bool = True) 
 
 def test_chosen_datasets() -> None:
     known = ["a", "b", "c"]
-    assert access(None).chosen(None, known) == known
-    assert access({"c", "a", "z"}).chosen(None, known) == ["a", "c"]
-    assert access({"c", "a"}).chosen(["c", "a", "c"], known) == ["c", "a"]
-    assert access({"c", "a"}).chosen([], known) == []
-    assert access({"z"}).chosen(None, known) == []
+    assert access(None).choose(None, known) == known
+    assert access({"c", "a", "z"}).choose(None, known) == ["a", "c"]
+    assert access({"c", "a"}).choose(["c", "a", "c"], known) == ["c", "a"]
+    assert access({"c", "a"}).choose([], known) == []
+    assert access({"z"}).choose(None, known) == []
     assert access({"a", "b"}).visible(["b", "x", "a"]) == ["b", "a"]
     assert access(None).sees("x")
     assert not access({"a"}).sees("A")
@@ -536,20 +536,20 @@ def test_chosen_datasets() -> None:
 
 def test_a_dataset_out_of_scope_reads_like_one_that_is_not_there() -> None:
     with pytest.raises(Problem) as hidden:
-        access({"a", "c"}).chosen(["a", "secret"], ["a", "b", "secret", "c"])
+        access({"a", "c"}).choose(["a", "secret"], ["a", "b", "secret", "c"])
     with pytest.raises(Problem) as absent:
-        access({"a", "c"}).chosen(["a", "secret"], ["a", "c"])
+        access({"a", "c"}).choose(["a", "secret"], ["a", "c"])
     assert vars(hidden.value) == vars(absent.value)
     assert hidden.value.args == absent.value.args
     assert (hidden.value.slug, hidden.value.status) == ("not-found", 404)
     assert hidden.value.detail == "there is no dataset named 'secret'; known: a, c"
     with pytest.raises(Problem, match="there is none yet"):
-        access({"z"}).chosen(["secret"], ["secret"])
+        access({"z"}).choose(["secret"], ["secret"])
     dropped = of_error(UnknownNameError("dataset", "x", ("secret",)))  # in between; the error does not know the key
     assert (dropped.status, dropped.detail) == (404, "there is no dataset named 'x'")
     assert "known" not in dropped.members
     with pytest.raises(Problem) as long:
-        access(None).chosen(["x" * 10_000], ["a"])
+        access(None).choose(["x" * 10_000], ["a"])
     assert len(long.value.detail) < 200
 
 
@@ -561,7 +561,7 @@ def test_a_dataset_out_of_scope_reads_like_one_that_is_not_there() -> None:
 def test_nothing_out_of_scope_is_ever_chosen(mine: set[str] | None, known: list[str], asked: list[str] | None) -> None:
     one = access(mine)
     try:
-        chosen = one.chosen(asked, known)
+        chosen = one.choose(asked, known)
     except Problem as problem:
         assert asked is not None
         named = set(problem.detail.partition("known: ")[2].split(", ")) - {""}

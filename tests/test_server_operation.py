@@ -29,8 +29,8 @@ from pointsman.errors import InputError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.policy import POLICY, measured
 from pointsman.server import reload
-from pointsman.server.logs import Lines, configure_logging, redacted, request_id, trace_text
-from pointsman.server.metrics import Metrics, Observed
+from pointsman.server.logs import Lines, configure_logging, redact, request_id, trace_text
+from pointsman.server.metrics import Measuring, Metrics
 from pointsman.server.reload import Reloader
 from pointsman.settings import Settings
 from pointsman.types import AddResult
@@ -117,13 +117,13 @@ def series(metrics: Metrics) -> dict[str, float]:
 class TestObserved:
     @pytest.mark.parametrize("given_id", ["abc", "A-b_c.9", "x" * 64])
     def test_a_usable_id_is_taken(self, given_id: str) -> None:
-        asked = Asked(Observed(answering(), Metrics()), headers={"X-Request-Id": given_id})
+        asked = Asked(Measuring(answering(), Metrics()), headers={"X-Request-Id": given_id})
         assert asked.headers["x-request-id"] == given_id
         assert asked.scope["state"] == {"request_id": given_id}
 
     @pytest.mark.parametrize("given_id", ["", "x" * 65, "a b", "a\tb", "é", 'a"b', "a\x00", "a,b"])
     def test_another_one_is_made_anew(self, given_id: str) -> None:
-        asked = Asked(Observed(answering(), Metrics()), headers={"X-Request-Id": given_id})
+        asked = Asked(Measuring(answering(), Metrics()), headers={"X-Request-Id": given_id})
         assert re.fullmatch("[0-9a-f]{32}", asked.headers["x-request-id"])
         assert [name for name, _ in asked.sent[0]["headers"]].count(b"x-request-id") == 1
 
@@ -135,13 +135,13 @@ class TestObserved:
             seen.append(await asyncio.to_thread(request_id.get))
             await answering()(scope, receive, send)
 
-        Asked(Observed(app, Metrics()), headers={"X-Request-Id": "abc"})
+        Asked(Measuring(app, Metrics()), headers={"X-Request-Id": "abc"})
         assert seen == ["abc", "abc"]
         assert request_id.get() is None
 
     def test_a_line_of_the_log(self, log: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
         headers = {"X-Request-Id": "abc", "Authorization": f"Bearer {KEY}", "Cookie": "c=1"}
-        Asked(Observed(answering(key="0a1b2c3d"), Metrics(), log), "/api/datasets/private", "POST", headers)
+        Asked(Measuring(answering(key="0a1b2c3d"), Metrics(), log), "/api/datasets/private", "POST", headers)
         [record] = caplog.records
         line = json.loads(Lines().format(record))
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
@@ -165,13 +165,13 @@ class TestObserved:
     def test_levels(
         self, log: logging.Logger, caplog: pytest.LogCaptureFixture, path: str, status: int, level: str
     ) -> None:
-        Asked(Observed(answering(status, route=False), Metrics(), log), path)
+        Asked(Measuring(answering(status, route=False), Metrics(), log), path)
         assert [record.levelname for record in caplog.records] == [level]
 
     def test_probes_are_silent(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Route, "path", "/health")
         caplog.set_level(logging.INFO, "observed")
-        Asked(Observed(answering(), Metrics(), logging.getLogger("observed")), "/health")
+        Asked(Measuring(answering(), Metrics(), logging.getLogger("observed")), "/health")
         assert not caplog.records
 
     def test_counting(self) -> None:
@@ -184,7 +184,7 @@ class TestObserved:
             ("/nowhere/2", "BREW", answering(405, route=False)),
             ("/console/app.js", "GET", answering(200, route=False)),
         ):
-            Asked(Observed(app, metrics), path, method)
+            Asked(Measuring(app, metrics), path, method)
         found = series(metrics)
         requests = {name: value for name, value in found.items() if name.startswith("pointsman_requests_total")}
         assert requests == {
@@ -204,7 +204,7 @@ class TestObserved:
             raise KeyError("what somebody asked")
 
         metrics = Metrics()
-        asked = Asked(Observed(app, metrics, log), headers={"X-Request-Id": "abc"})
+        asked = Asked(Measuring(app, metrics, log), headers={"X-Request-Id": "abc"})
         assert asked.error is None
         assert asked.status == 500
         assert asked.headers["content-type"] == "application/problem+json"
@@ -226,7 +226,7 @@ class TestObserved:
             raise KeyError("x")
 
         metrics = Metrics()
-        asked = Asked(Observed(app, metrics, log))
+        asked = Asked(Measuring(app, metrics, log))
         assert isinstance(asked.error, KeyError)  # the server closes the connection; the client sees it is not whole
         assert [message["type"] for message in asked.sent] == ["http.response.start", "http.response.body"]
         assert any('status="500"' in name for name in series(metrics))
@@ -237,7 +237,7 @@ class TestObserved:
 
         metrics = Metrics()
         with pytest.raises(asyncio.CancelledError):
-            Asked(Observed(app, metrics))
+            Asked(Measuring(app, metrics))
         assert any('status="499"' in name for name in series(metrics))
         assert series(metrics)["pointsman_requests_in_flight"] == 0
 
@@ -247,7 +247,7 @@ class TestObserved:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             seen.append(scope)
 
-        asyncio.run(Observed(app, Metrics())({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+        asyncio.run(Measuring(app, Metrics())({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
         assert seen == [{"type": "lifespan"}]
 
 
@@ -258,8 +258,8 @@ class TestMetrics:
             context = workspace.search("rail signal confidential", 5, refuse=False)
             refused = replace(context, hits=(), refused=workspace.search("zzz", 5).refused, degraded=("x",))
         metrics = Metrics()
-        metrics.searched(context)
-        metrics.searched(refused)
+        metrics.record_search(context)
+        metrics.record_search(refused)
         found = series(metrics)
         assert found[f'pointsman_searches_total{{strategy="{context.plan.strategy}"}}'] == 2
         assert found["pointsman_search_hits_sum"] == 5
@@ -273,8 +273,8 @@ class TestMetrics:
 
     def test_documents(self) -> None:
         metrics = Metrics()
-        metrics.written(AddResult(added=3, updated=2, unchanged=1))
-        metrics.written(AddResult(added=1))
+        metrics.record_write(AddResult(added=3, updated=2, unchanged=1))
+        metrics.record_write(AddResult(added=1))
         metrics.deleted(4)
         found = series(metrics)
         assert found['pointsman_documents_written_total{outcome="added"}'] == 4
@@ -287,20 +287,20 @@ class TestMetrics:
             context = dataset.search("rail")
         metrics = Metrics()
         for number in range(200):
-            metrics.searched(replace(context, plan=replace(context.plan, strategy=f"made-up-{number}")))
+            metrics.record_search(replace(context, plan=replace(context.plan, strategy=f"made-up-{number}")))
         names = [name for name in series(metrics) if name.startswith("pointsman_searches_total")]
         assert len(names) == 65
         assert series(metrics)['pointsman_searches_total{strategy="other"}'] == 200 - 64
 
     def test_workers_are_told_apart(self) -> None:
         metrics = Metrics(worker=True)
-        Asked(Observed(answering(), metrics))
+        Asked(Measuring(answering(), metrics))
         assert all(f'worker="{os.getpid()}"' in name for name in series(metrics))
         assert metrics.render()[1].startswith("text/plain")
 
     def test_apps_count_for_themselves(self) -> None:
         one, other = Metrics(), Metrics()
-        Asked(Observed(answering(), one))
+        Asked(Measuring(answering(), one))
         assert not any(name.startswith("pointsman_requests_total") for name in series(other))
 
 
@@ -323,9 +323,9 @@ class TestSpans:
 
             parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
             Asked(
-                Observed(app, Metrics()), "/api/datasets/notes", headers={"traceparent": parent, "X-Request-Id": "abc"}
+                Measuring(app, Metrics()), "/api/datasets/notes", headers={"traceparent": parent, "X-Request-Id": "abc"}
             )
-            Asked(Observed(app, Metrics()), headers={"traceparent": "nonsense"})
+            Asked(Measuring(app, Metrics()), headers={"traceparent": "nonsense"})
         spans = exporter.get_finished_spans()
         request = next(span for span in spans if span.name == "GET /api/datasets/{name}")
         search = next(span for span in spans if span.name.startswith("retrieval"))
@@ -347,7 +347,7 @@ class TestSpans:
         assert [span.parent for span in others] == [None]
 
     def test_nobody_collects(self) -> None:
-        assert Asked(Observed(answering(), Metrics()), headers={"traceparent": "x"}).status == 200
+        assert Asked(Measuring(answering(), Metrics()), headers={"traceparent": "x"}).status == 200
 
 
 # ── the log ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -376,8 +376,8 @@ class TestRedaction:
         ],
     )
     def test_secrets(self, text: str) -> None:
-        assert SECRET not in redacted(text)
-        assert "[hidden]" in redacted(text)
+        assert SECRET not in redact(text)
+        assert "[hidden]" in redact(text)
 
     @pytest.mark.parametrize(
         "text",
@@ -391,19 +391,19 @@ class TestRedaction:
         ],
     )
     def test_the_rest_stays(self, text: str) -> None:
-        assert redacted(text) == text
+        assert redact(text) == text
 
     def test_the_id_of_a_key_stays(self) -> None:
-        assert redacted(f"by {KEY}.") == "by ptm_0a1b2c3d_[hidden]."
+        assert redact(f"by {KEY}.") == "by ptm_0a1b2c3d_[hidden]."
 
     @given(st.text(), st.text())
     def test_a_key_never_passes(self, before: str, after: str) -> None:
-        assert SECRET not in redacted(f"{before}{KEY}{after}")
+        assert SECRET not in redact(f"{before}{KEY}{after}")
 
     def test_it_takes_linear_time(self) -> None:
         for piece in ("a://", "token", "api_key", "Bearer ", "-", "a.", "ptm_", "sk-", "token=", '"'):
             began = time.perf_counter()
-            redacted("@" + piece * (200_000 // len(piece)))
+            redact("@" + piece * (200_000 // len(piece)))
             assert time.perf_counter() - began < 20  # quadratic time would be minutes
 
 
@@ -439,7 +439,7 @@ class TestLines:
         try:
             outer()
         except InputError as error:
-            text, whole = trace_text(error), trace_text(error, whole=True)
+            text, whole = trace_text(error), trace_text(error, with_causes=True)
         assert "InputError: the strategy is unknown" in text
         assert "in outer" in text
         assert "in inner" in text

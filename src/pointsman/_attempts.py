@@ -41,9 +41,9 @@ class Attempts:
         if not all(isinstance(cause, ReplacedError) for cause in causes):
             return False
         self.pause = min(max(2 * self.pause, _FIRST_PAUSE), _LONGEST_PAUSE) * random.uniform(0.5, 1.0)  # noqa: S311  (jitter)
-        left = self._began + (PATIENCE if self._limit is None else self._limit) - monotonic() - self.pause
-        if left <= 0:
+        seconds_left = self._began + (PATIENCE if self._limit is None else self._limit) - monotonic() - self.pause
+        if seconds_left <= 0:
             return False
         if self._limit is not None:
-            self.request = replace(self.request, timeout=left)
+            self.request = replace(self.request, timeout=seconds_left)
         return True

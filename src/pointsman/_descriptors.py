@@ -28,8 +28,8 @@ def raise_descriptor_limit() -> int:
     """Raise the soft limit as far as the hard one and `_WANTED` allow, and return it; it is never lowered."""
     if resource is not None and (soft := descriptor_limit()) < _WANTED:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        wanted = _WANTED if hard == resource.RLIM_INFINITY else min(_WANTED, hard)
-        if wanted > soft:
+        target = _WANTED if hard == resource.RLIM_INFINITY else min(_WANTED, hard)
+        if target > soft:
             with suppress(OSError, ValueError):  # some systems have a lower limit besides
-                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     return descriptor_limit()

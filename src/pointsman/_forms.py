@@ -56,20 +56,20 @@ def of_form(cls: type[T], form: Any) -> T:
     Raises:
         TypeError, ValueError, KeyError, AttributeError: the form is invalid.
     """
-    own: Any = cls
-    hints = _hints(own)
-    return cls(**{name: _value(hints[name], form[name], name) for name in _fields(own)})
+    form_class: Any = cls
+    hints = _hints(form_class)
+    return cls(**{name: _value(hints[name], form[name], name) for name in _fields(form_class)})
 
 
 def _value(kind: Any, value: Any, name: str) -> Any:
     """Return the value that a member has, checked."""
-    origin, parts = get_origin(kind), get_args(kind)
+    origin, arguments = get_origin(kind), get_args(kind)
     if origin in {Union, UnionType}:
-        if value is None and type(None) in parts:
+        if value is None and type(None) in arguments:
             return None
-        return _value(next(part for part in parts if part is not type(None)), value, name)
+        return _value(next(argument for argument in arguments if argument is not type(None)), value, name)
     if origin is tuple:
-        kinds = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
+        kinds = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
         return tuple(_value(kind, item, name) for kind, item in zip(kinds, value, strict=True))
     if isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")):
         return value if isinstance(value, kind) else of_form(kind, value)

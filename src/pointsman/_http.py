@@ -18,15 +18,15 @@ def address(url: str) -> SplitResult:
     from pointsman.errors import InputError
 
     try:
-        parts = urlsplit(url)
-        port_is_number = parts.port is None or parts.port > 0
+        url_parts = urlsplit(url)
+        port_is_number = url_parts.port is None or url_parts.port > 0
     except (ValueError, AttributeError, TypeError):
         raise InputError("url is not a valid address; use one such as http://localhost:8080") from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_number:
+    if url_parts.scheme not in {"http", "https"} or not url_parts.hostname or not port_is_number:
         raise InputError("url must begin with http:// or https:// and a host, such as http://localhost:8080")
-    if "@" in parts.netloc:
-        raise InputError(f"the address of {parts.hostname} contains a user or password; pass the key separately")
-    return parts._replace(fragment="")
+    if "@" in url_parts.netloc:
+        raise InputError(f"the address of {url_parts.hostname} contains a user or password; pass the key separately")
+    return url_parts._replace(fragment="")
 
 
 def is_here(parts: SplitResult) -> bool:
@@ -65,8 +65,8 @@ def options_of(query: str, known: Collection[str]) -> dict[str, str]:
         options = dict(parse_qsl(query, keep_blank_values=True))
     except ValueError:
         raise InputError("the options of a URL are written NAME=VALUE, with & between them") from None
-    if unknown := sorted(options.keys() - set(known)):
-        raise InputError(f"unknown options {', '.join(unknown)} in the URL; known: {', '.join(sorted(known))}")
+    if unknown_names := sorted(options.keys() - set(known)):
+        raise InputError(f"unknown options {', '.join(unknown_names)} in the URL; known: {', '.join(sorted(known))}")
     return options
 
 
@@ -103,8 +103,8 @@ def seconds_of(retry_after: str | None) -> float | None:
     if retry_after.strip().isdecimal():
         return float(retry_after.strip()[:10])
     try:
-        when = email.utils.parsedate_to_datetime(retry_after)
-        return max(0.0, when.timestamp() - time.time())
+        date = email.utils.parsedate_to_datetime(retry_after)
+        return max(0.0, date.timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
 

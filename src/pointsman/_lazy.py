@@ -16,13 +16,13 @@ def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any]
         homes: public name -> module that defines it, such as ``pointsman.types`` or, within the package, ``.base``. If
             the name differs there, it follows after a colon.
     """
-    here = vars(sys.modules[package])
+    namespace = vars(sys.modules[package])
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, _, there = homes[name].partition(":")
-        here[name] = value = getattr(import_module(module, package), there or name)
+        module, _, attribute = homes[name].partition(":")
+        namespace[name] = value = getattr(import_module(module, package), attribute or name)
         return value
 
-    return load, lambda: sorted({*here, *here["__all__"]})
+    return load, lambda: sorted({*namespace, *namespace["__all__"]})

@@ -36,10 +36,10 @@ def path_of(where: str) -> str:
     >>> path_of("file:rails"), path_of("file:///home/me/a%20b"), path_of("file://rails"), path_of("rails")
     ('rails', '/home/me/a b', '', 'rails')
     """
-    scheme, _, rest = where.partition(":")
+    scheme, _, path_text = where.partition(":")
     if scheme.lower() != "file":
         return where
-    path = unquote(re.sub("^//(localhost)?(?=/)", "", rest))
+    path = unquote(re.sub("^//(localhost)?(?=/)", "", path_text))
     return "" if path.startswith("//") else path
 
 

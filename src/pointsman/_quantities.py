@@ -202,12 +202,12 @@ def quantities(text: str, language: str, *, words: bool = False) -> Iterator[Qua
 def _dates(text: str) -> Iterator[Quantity]:
     for match in _DATE.finditer(text):
         groups = {key: value for key, value in match.groupdict().items() if value}
-        parts = {key[0]: _MONTHS.get(value.lower()) or int(value) for key, value in groups.items()}
-        if "a" in parts:
-            both = ((parts["y"], parts["b"], parts["a"]), (parts["y"], parts["a"], parts["b"]))
-            dates: tuple[Date, ...] = tuple(dict.fromkeys(date for date in both if date[1] <= 12))
+        fields = {key[0]: _MONTHS.get(value.lower()) or int(value) for key, value in groups.items()}
+        if "a" in fields:
+            readings = ((fields["y"], fields["b"], fields["a"]), (fields["y"], fields["a"], fields["b"]))
+            dates: tuple[Date, ...] = tuple(dict.fromkeys(date for date in readings if date[1] <= 12))
         else:
-            dates = ((parts.get("y"), parts.get("m"), parts.get("d")),)
+            dates = ((fields.get("y"), fields.get("m"), fields.get("d")),)
         dates = tuple(date for date in dates if (date[1] or 1) in range(1, 13) and (date[2] or 1) in range(1, 32))
         if dates:
             yield Quantity("date", match.start(), match.end(), dates=dates)
@@ -246,12 +246,12 @@ def _numbers(text: str, start: int, end: int, language: str, *, words: bool) -> 
 def _after(text: str, place: int, end: int) -> tuple[int, str, int]:
     """Return the power of ten and the unit that follow digits, and where they end."""
     ordinal = _ORDINAL.match(text, place, end)
-    after = _AFTER.match(text, ordinal.end() if ordinal else place, end)
+    match = _AFTER.match(text, ordinal.end() if ordinal else place, end)
     magnitude, unit = "", ""
-    if after and after["magnitude"]:
-        magnitude, place = after["magnitude"], after.end("magnitude")
-    if after and after["unit"]:
-        unit, place = after["unit"], after.end("unit")
+    if match and match["magnitude"]:
+        magnitude, place = match["magnitude"], match.end("magnitude")
+    if match and match["unit"]:
+        unit, place = match["unit"], match.end("unit")
     elif per_cent := _PER_CENT.match(text, place, end):
         unit, place = "%", per_cent.end()
     return _MAGNITUDES.get(magnitude, 0), unit, place
@@ -261,13 +261,13 @@ def _value(number: str, language: str) -> Decimal | None:
     """Return the value of digits with separators, or of Chinese numerals; None if it is not a number."""
     digits = re.match(rf"[\d,.'{_SPACES} ]*", number)
     plain = digits[0].strip() if digits else ""
-    rest = number[len(plain) :].strip() if plain else number
+    suffix = number[len(plain) :].strip() if plain else number
     amount = _plain_value(plain, language) if plain else None
-    if not rest:
+    if not suffix:
         return amount
-    if amount is None and len(rest) == 1:
+    if amount is None and len(suffix) == 1:
         return None  # 一 is an article more often than a number
-    return _han_value(rest, amount)
+    return _han_value(suffix, amount)
 
 
 def _plain_value(digits: str, language: str) -> Decimal | None:
@@ -278,8 +278,8 @@ def _plain_value(digits: str, language: str) -> Decimal | None:
         decimal = max(",.", key=digits.rfind)
         digits = digits.replace("," if decimal == "." else ".", "").replace(",", ".")
     elif commas:
-        grouped = _GROUPED.fullmatch(digits) and (commas > 1 or not language.startswith("ru"))
-        digits = digits.replace(",", "" if grouped else ".")
+        is_grouped = _GROUPED.fullmatch(digits) and (commas > 1 or not language.startswith("ru"))
+        digits = digits.replace(",", "" if is_grouped else ".")
     elif dots > 1:
         digits = digits.replace(".", "")
     try:
@@ -294,7 +294,7 @@ def _han_value(text: str, amount: Decimal | None) -> Decimal | None:
     if all(char in _HAN_DIGITS for char in text):  # 二〇二四: digit by digit
         total = Decimal(int("".join(str(_HAN_DIGITS[char]) for char in text) or 0))
     else:
-        whole = section = Decimal(0)
+        value = section = Decimal(0)
         digit = amount
         for token in re.findall(r"\d+|\D", text):
             if token.isdigit():
@@ -306,17 +306,17 @@ def _han_value(text: str, amount: Decimal | None) -> Decimal | None:
                 digit = None
             elif token in _HAN_MYRIADS:
                 section += digit or 0
-                if not section and not whole:
+                if not section and not value:
                     return None  # 万 alone is not a number
                 # 一万亿: a larger power multiplies everything before it.
-                if whole and whole < _HAN_MYRIADS[token]:
-                    whole = (whole + section) * _HAN_MYRIADS[token]
+                if value and value < _HAN_MYRIADS[token]:
+                    value = (value + section) * _HAN_MYRIADS[token]
                 else:
-                    whole += section * _HAN_MYRIADS[token]
+                    value += section * _HAN_MYRIADS[token]
                 section, digit = Decimal(0), None
             else:
                 return None
-        total = whole + section + (digit or 0)
+        total = value + section + (digit or 0)
     if fraction:
         total += Decimal("0." + "".join(str(_HAN_DIGITS[char]) for char in fraction))
     return total

@@ -44,9 +44,9 @@ def in_daemon() -> Iterator[None]:
 
 @atexit.register
 def _let_daemons_end() -> None:
-    until = monotonic() + _GRACE
+    deadline = monotonic() + _GRACE
     try:
-        while _in_daemons and monotonic() < until:
+        while _in_daemons and monotonic() < deadline:
             sleep(0.005)
     except KeyboardInterrupt:
         pass  # the process ends anyway
@@ -182,5 +182,5 @@ class Twins:
     def _require_one(cls) -> None:
         for base, names in cls._declared:
             if all(getattr(cls, name) is getattr(base, name) for name in names):
-                what = f"neither {names[0]} nor {names[1]}" if len(names) == 2 else f"none of {', '.join(names)}"
-                raise TypeError(f"{cls.__name__} implements {what}; {base.__name__} needs one of them in a subclass")
+                lack = f"neither {names[0]} nor {names[1]}" if len(names) == 2 else f"none of {', '.join(names)}"
+                raise TypeError(f"{cls.__name__} implements {lack}; {base.__name__} needs one of them in a subclass")

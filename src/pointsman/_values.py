@@ -138,8 +138,8 @@ def facts(fields: Mapping[str, Any], prefix: str = "") -> dict[str, list[Typed]]
         if values:
             result.setdefault(key, []).extend(values)
         for inner in _nested(name, value):
-            for path, more in facts(inner, f"{key}.").items():
-                result.setdefault(path, []).extend(more)
+            for path, inner_facts in facts(inner, f"{key}.").items():
+                result.setdefault(path, []).extend(inner_facts)
     return result
 
 
@@ -159,11 +159,11 @@ def _raw(value: object) -> list[Typed]:
 
 def _path_values(fields: Mapping[str, Any], key: str) -> list[Typed]:
     values = typed_values(fields.get(key))
-    place = key.find(".")
-    while place >= 0:
-        for inner in _nested(key[:place], fields.get(key[:place])):
-            values += _path_values(inner, key[place + 1 :])
-        place = key.find(".", place + 1)
+    dot = key.find(".")
+    while dot >= 0:
+        for inner in _nested(key[:dot], fields.get(key[:dot])):
+            values += _path_values(inner, key[dot + 1 :])
+        dot = key.find(".", dot + 1)
     return values
 
 
@@ -173,11 +173,11 @@ def _folding() -> dict[int, str]:
     table = {}
     for code in range(_CASED):
         letter = chr(code)
-        folded = letter.casefold()
-        if len(folded) != 1:
-            folded = letter.lower()
-        if folded != letter and len(folded) == 1:
-            table[code] = folded
+        variant = letter.casefold()
+        if len(variant) != 1:
+            variant = letter.lower()
+        if variant != letter and len(variant) == 1:
+            table[code] = variant
     return table
 
 

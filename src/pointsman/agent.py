@@ -179,12 +179,12 @@ class AgentResult(str):
 def _reason(steps: Sequence[AgentStep], stopped: Stop) -> str:
     """Return why a run ended without an answer."""
     error = steps[-1].error if steps else None
-    why = {
+    why_not = {
         "max_steps": f"the model gave none within {len(steps)} steps; allow more with max_steps",
         "malformed": "two replies in a row could not be read",
         "cancelled": "the run was cancelled",
     }.get(stopped, stopped)
-    return f"no answer: {why if error is None else error if stopped == 'tool_failed' else f'{why} ({error})'}"
+    return f"no answer: {why_not if error is None else error if stopped == 'tool_failed' else f'{why_not} ({error})'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +247,9 @@ class ReActAgent:
             raise InputError("an agent needs at least one tool")
         if len(set(names)) < len(names):
             raise InputError(f"tools need different names, not {names}")
-        for what, value in (("max_steps", max_steps), ("observation_chars", observation_chars)):
+        for option, value in (("max_steps", max_steps), ("observation_chars", observation_chars)):
             if not isinstance(value, int) or value < 1:
-                raise InputError(f"{what} is an int from 1 up, not {value!r}")
+                raise InputError(f"{option} is an int from 1 up, not {value!r}")
         missing = [name for name in ("{tools}", "{task}", "{transcript}") if name not in prompt]
         if missing:
             raise InputError(f"the prompt lacks {', '.join(missing)}")
@@ -319,9 +319,9 @@ class ReActAgent:
             if isinstance(turn, _Action):
                 steps.append((yield from self._act(turn, tools)))
                 continue
-            again = bool(steps) and steps[-1].tool is None
+            is_retry = bool(steps) and steps[-1].tool is None
             steps.append(AgentStep(_cut(reply, self._observation_chars), None, None, turn, turn))
-            if again:
+            if is_retry:
                 return result(None, "malformed")
         return result(None, "max_steps")
 
@@ -430,10 +430,10 @@ def _written(step: AgentStep) -> str:
     if step.tool is None:
         return f"Your last reply could not be read: {step.observation}\n"
     argument = step.argument if isinstance(step.argument, str) else json.dumps(step.argument, ensure_ascii=False)
-    fenced = re.sub(r"<(?=/?\s*observation)", "‹", step.observation, flags=re.IGNORECASE)
+    observation = re.sub(r"<(?=/?\s*observation)", "‹", step.observation, flags=re.IGNORECASE)
     return (
         f"Thought: {step.thought}\nAction: {step.tool}\nAction Input: {argument}\n"
-        f"<observation>\n{fenced}\n</observation>\n"
+        f"<observation>\n{observation}\n</observation>\n"
     )
 
 
@@ -481,13 +481,13 @@ def _read(reply: str) -> _Action | _Answer | str:
     name = action["name"].strip().strip("*_`\"'[]()<> ")
     if not name:
         return "no tool is named after 'Action:'"
-    thought = _THOUGHT.sub("", reply[: action.start()], count=1).strip()
+    reasoning = _THOUGHT.sub("", reply[: action.start()], count=1).strip()
     argument = _INPUT.search(reply, action.end())
     if argument is None:
         return f"'Action: {name:.80}' has no 'Action Input:'"
     text = reply[argument.end() : final.start() if final else None]
     following = _THOUGHT.search(text)
-    return _with_argument(thought, name, text[: following.start() if following else None].strip())
+    return _with_argument(reasoning, name, text[: following.start() if following else None].strip())
 
 
 def _with_argument(thought: str, name: str, text: str) -> _Action | str:

@@ -157,7 +157,7 @@ def backup(
             opened_workspace = Workspace(root)
         with opened_workspace:
             return backup(opened_workspace, folder, on_progress=on_progress)
-    folder, began = Path(folder), datetime.now(UTC)
+    folder, start_time = Path(folder), datetime.now(UTC)
     if folder.resolve().is_relative_to(workspace.path.resolve()):
         raise InputError(f"{folder} is inside the workspace {workspace.path}; name a folder outside")
     report = on_progress or (lambda _done, _total, _note: None)
@@ -175,9 +175,9 @@ def backup(
         for source, path in _others(workspace.path):
             _copy(source, partial / path)
         files = [_described(partial, path) for path in sorted(_files(partial))]
-        _write_contents(partial, _Contents(began, tuple(files), datasets))
+        _write_contents(partial, _Contents(start_time, tuple(files), datasets))
         report(len(names), len(names), "")
-    return BackupReport(folder, began, datasets, len(files), sum(file.size for file in files), tuple(skipped))
+    return BackupReport(folder, start_time, datasets, len(files), sum(file.size for file in files), tuple(skipped))
 
 
 def restore(
@@ -254,8 +254,8 @@ def _aside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
     except OSError as error:
         if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:  # somebody started to use it in the meantime
             raise _not_empty(folder) from error
-        place = Path(error.filename or folder)
-        raise store_error(place, error, "removing the incomplete copy") from error
+        path = Path(error.filename or folder)
+        raise store_error(path, error, "removing the incomplete copy") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         with suppress(OSError):  # it may stay: only the lock on it counts
@@ -330,7 +330,9 @@ def _below(folder: Path) -> list[Path]:
         if not isinstance(error, FileNotFoundError):
             raise error
 
-    return sorted(Path(where, name) for where, *names in os.walk(folder, onerror=fail) for name in chain(*names))
+    return sorted(
+        Path(directory, name) for directory, *names in os.walk(folder, onerror=fail) for name in chain(*names)
+    )
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -378,8 +380,8 @@ def _write_contents(root: Path, contents: _Contents) -> None:
 
 def _checksum(value: Mapping[str, Any]) -> str:
     """Checksum of ``backup.json``, so that damage to it is not mistaken for damage to the files."""
-    rest = {name: part for name, part in value.items() if name != "checksum"}
-    return hashlib.sha256(json.dumps(rest, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
+    content = {name: field for name, field in value.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(content, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
 
 
 # ── restoring ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -447,16 +449,16 @@ def _number(value: Any) -> int:
 
 def _allowed(path: str) -> bool:
     """Whether a workspace file may have this path; such a path cannot leave the folder."""
-    parts = path.split("/")
+    steps = path.split("/")
     if path in _SINGLE:
         return True
-    if parts[0] == "datasets" and len(parts) == 3 and parts[2] in _OF_DATASET:
+    if steps[0] == "datasets" and len(steps) == 3 and steps[2] in _OF_DATASET:
         try:
-            check_name(parts[1])
+            check_name(steps[1])
         except InputError:
             return False
         return True
-    return parts[0] in _FOLDERS and 1 < len(parts) <= _DEEPEST and all(map(_PART.fullmatch, parts[1:]))
+    return steps[0] in _FOLDERS and 1 < len(steps) <= _DEEPEST and all(map(_PART.fullmatch, steps[1:]))
 
 
 def _check_complete(source: Path, contents: _Contents) -> None:
@@ -465,20 +467,20 @@ def _check_complete(source: Path, contents: _Contents) -> None:
     if len(set(paths)) < len(paths):
         raise InputError(f"{source} lists a file twice; it is not restored")
     names = {PurePosixPath(path).parts[1] for path in paths if path.startswith("datasets/")}
-    required = {f"datasets/{name}/{part}" for name in contents.datasets for part in _OF_DATASET}
-    if names != set(contents.datasets) or not required <= set(paths):
+    required_paths = {f"datasets/{name}/{kind}" for name in contents.datasets for kind in _OF_DATASET}
+    if names != set(contents.datasets) or not required_paths <= set(paths):
         raise CorruptStoreError(f"{source / MANIFEST} lists datasets that do not match its files; use another backup")
 
 
 def _copy_checked(source: Path, file: _File, target: Path) -> None:
     """Copy one file and compare the copy with its checksum."""
     origin, copy = source / file.path, target / file.path
-    damaged = f"{origin} is damaged"
+    complaint = f"{origin} is damaged"
     try:
         if origin.resolve(strict=True) != source.resolve(strict=True) / file.path:
             raise InputError(f"{origin} is a symbolic link or inside one; it is not restored")
         if not stat.S_ISREG(origin.stat().st_mode):
-            raise CorruptStoreError(f"{damaged}: it is not a regular file; use another backup")
+            raise CorruptStoreError(f"{complaint}: it is not a regular file; use another backup")
         reader = origin.open("rb")
     except FileNotFoundError as error:
         raise CorruptStoreError(f"{origin} is missing; use another backup") from error
@@ -494,7 +496,7 @@ def _copy_checked(source: Path, file: _File, target: Path) -> None:
         write.flush()
         os.fsync(write.fileno())
     if size != file.size or digest.hexdigest() != file.sha256:
-        raise CorruptStoreError(f"{damaged}: its checksum is wrong; use another backup")
+        raise CorruptStoreError(f"{complaint}: its checksum is wrong; use another backup")
 
 
 def _verify(folder: Path, contents: _Contents, report: Callable[[int, str], None]) -> None:

@@ -119,17 +119,17 @@ class Citation:
 
     def __str__(self) -> str:
         """Return a text such as ``guide.md, lines 12-18``, ``book.pdf, page 3`` or ``prices.xlsx, sheet 2, row 5``."""
-        place = [f"{self.page_kind} {self.page}"] if self.page is not None else []
+        locations = [f"{self.page_kind} {self.page}"] if self.page is not None else []
         if self.lines:
             first, last = self.lines
             line = "row" if self.page_kind == "sheet" else "line"
-            place.append(f"{line}s {first}-{last}" if last > first else f"{line} {first}")
-        return ", ".join([_one_line(self.source), *place])
+            locations.append(f"{line}s {first}-{last}" if last > first else f"{line} {first}")
+        return ", ".join([_one_line(self.source), *locations])
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON form."""
-        own = ("quote", "title", "id", "dataset")
-        return {**self.where(), **{name: getattr(self, name) for name in own}}
+        fields = ("quote", "title", "id", "dataset")
+        return {**self.where(), **{name: getattr(self, name) for name in fields}}
 
     def where(self) -> dict[str, Any]:
         """Return what it adds to its hit, in JSON form: its ``place``, file, page, lines and offsets."""
@@ -215,17 +215,17 @@ def to_prompt(
         raise InputError(f"style is one of {', '.join(_STYLES)}, not {style!r}")
     if not isinstance(max_tokens, int) or max_tokens < 1:
         raise InputError(f"max_tokens is 1 or more, not {max_tokens!r:.80}")
-    parts: list[str] = []
+    blocks: list[str] = []
     remaining = max_tokens
     for number, hit in enumerate(hits, start=1):
-        part = _STYLES[style](number, cite(hit), hit.text)
-        cost = count_tokens(part) + 1  # plus the separator before it
+        block = _STYLES[style](number, cite(hit), hit.text)
+        cost = count_tokens(block) + 1  # plus the separator before it
         if cost > remaining:
-            parts += _shortened(number, hit, _STYLES[style], remaining, count_tokens)
+            blocks += _shortened(number, hit, _STYLES[style], remaining, count_tokens)
             break
-        parts.append(part)
+        blocks.append(block)
         remaining -= cost
-    return "\n\n".join(parts)
+    return "\n\n".join(blocks)
 
 
 def _shortened(
@@ -250,9 +250,9 @@ def _quoted(number: int, citation: Citation, text: str) -> str:
 
 
 def _xml(number: int, citation: Citation, text: str) -> str:
-    place, title = (_escaped(_one_line(value)) for value in (str(citation), citation.title))
-    about = f' title="{title}"' if title else ""
-    return f'<source id="{number}" place="{place}"{about}>\n{_escaped(text)}\n</source>'
+    location, title = (_escaped(_one_line(value)) for value in (str(citation), citation.title))
+    title_attribute = f' title="{title}"' if title else ""
+    return f'<source id="{number}" place="{location}"{title_attribute}>\n{_escaped(text)}\n</source>'
 
 
 def _escaped(text: str) -> str:
@@ -429,12 +429,12 @@ class _Passage:
 
     def find(self, quote: str, begin: int = 0) -> tuple[int, int] | None:
         """Return the span of a quote in the folded text, at word boundaries only."""
-        place = self.folded.find(quote, begin)
-        while place >= 0:
-            end = place + len(quote)
-            if not _tears(self.folded, place) and not _tears(self.folded, end):
-                return place, end
-            place = self.folded.find(quote, place + 1)
+        index = self.folded.find(quote, begin)
+        while index >= 0:
+            end = index + len(quote)
+            if not _tears(self.folded, index) and not _tears(self.folded, end):
+                return index, end
+            index = self.folded.find(quote, index + 1)
         return None
 
 
@@ -446,11 +446,11 @@ class _Sources:
             raise InputError(f"timeout is a number of seconds above 0, or None, not {timeout!r:.80}")
         self._timeout, self._begun = timeout, perf_counter()
         self._passages: list[_Passage] = []
-        known: dict[tuple[str, str], _Passage] = {}
+        passages: dict[tuple[str, str], _Passage] = {}
         for hit in hits:
             self._check_time()
             key = hit.document.text, hit.document.title
-            self._passages.append(known.get(key) or known.setdefault(key, _Passage(*key)))
+            self._passages.append(passages.get(key) or passages.setdefault(key, _Passage(*key)))
 
     def __getitem__(self, number: int) -> _Passage:
         return self._passages[number - 1]
@@ -461,11 +461,11 @@ class _Sources:
         Raises:
             InputError: the time is over.
         """
-        seen: set[int] = set()
+        visited: set[int] = set()
         for number in (*cited, *range(1, len(self._passages) + 1)):
-            if not 1 <= number <= len(self._passages) or id(self[number]) in seen:
+            if not 1 <= number <= len(self._passages) or id(self[number]) in visited:
                 continue
-            seen.add(id(self[number]))
+            visited.add(id(self[number]))
             self._check_time()
             yield number, self[number]
 
@@ -481,12 +481,12 @@ def _fold(text: str) -> tuple[str, list[int]]:
     Only composed and decomposed accents are unified.
     """
     characters: list[str] = []
-    places: list[int] = []
-    for part in _PARTS.finditer(text):
-        folded = " " if part[0].isspace() else unicodedata.normalize("NFC", part[0])
-        characters.append(folded)
-        places.extend([part.start()] * len(folded))
-    return "".join(characters), places
+    offsets: list[int] = []
+    for segment in _PARTS.finditer(text):
+        characters_of_segment = " " if segment[0].isspace() else unicodedata.normalize("NFC", segment[0])
+        characters.append(characters_of_segment)
+        offsets.extend([segment.start()] * len(characters_of_segment))
+    return "".join(characters), offsets
 
 
 _PARTS = re.compile(r"\s+|[^\s\u0300-\u036f][\u0300-\u036f]{0,30}|[\u0300-\u036f]{1,30}")
@@ -521,8 +521,8 @@ class _Quantities:
 
     def find(self, text: str, claim: Quantity) -> tuple[Quantity, Status] | None:
         """Look up a quantity of another text: exact, or near if only one side has a unit."""
-        if same := self._by_key.get(("as written", _folded_text(text, claim))):
-            return same, "exact"
+        if match := self._by_key.get(("as written", _folded_text(text, claim))):
+            return match, "exact"
         if claim.kind == "name":
             name = self._by_key.get(("name", claim.name))
             return (name, "exact") if name else None
@@ -542,7 +542,10 @@ def _folded_text(text: str, quantity: Quantity) -> str:
 def _covers(dates: Iterable[Date], claims: Iterable[Date]) -> bool:
     """Whether a date contains at least every part of a claimed date."""
     return any(
-        all(part is None or part == other for part, other in zip(claim, date, strict=True))
+        all(
+            claim_field is None or claim_field == date_field
+            for claim_field, date_field in zip(claim, date, strict=True)
+        )
         for date in dates
         for claim in claims
     )
@@ -553,19 +556,19 @@ def _quote_claim(answer: str, span: tuple[int, int], sources: _Sources) -> Claim
     quote = _fold(_LINE_MARK.sub("", raw) if raw.startswith(">") else raw)[0].strip()
     numbers = _cited_sources(answer, span[1])
     for number, passage in sources.by_number(numbers):
-        if place := passage.find(quote):
-            return Claim("quote", raw, *span, "exact", number, passage.span(*place), 100.0, numbers)
+        if match := passage.find(quote):
+            return Claim("quote", raw, *span, "exact", number, passage.span(*match), 100.0, numbers)
     for number, passage in sources.by_number(numbers):
         if quote == passage.title:
             return Claim("quote", raw, *span, "exact", number, None, 100.0, numbers)
-    near = [
+    candidates = [
         (nearest, -rank, number)
         for rank, (number, passage) in enumerate(sources.by_number(numbers))
         if (nearest := _nearest(quote, passage))
     ]
-    if not near:
+    if not candidates:
         return Claim("quote", raw, *span, "unsupported", named=numbers)
-    (similarity, start, end), _, number = max(near)
+    (similarity, start, end), _, number = max(candidates)
     return Claim("quote", raw, *span, "near", number, sources[number].span(start, end), similarity, numbers)
 
 
@@ -583,8 +586,8 @@ def _nearest(quote: str, passage: _Passage) -> tuple[float, int, int] | None:
     """
     from rapidfuzz import fuzz  # needed only for quotes that are not exact
 
-    if (places := _parts_in_order(quote, passage)) is not None:
-        return 100.0, *places
+    if (match := _parts_in_order(quote, passage)) is not None:
+        return 100.0, *match
     if not (6 if _is_chinese(quote) else 16) <= len(quote) <= min(len(passage.folded), _LONGEST_NEAR):
         return None
     alignment = fuzz.partial_ratio_alignment(quote, passage.folded, score_cutoff=NEAR)
@@ -595,23 +598,23 @@ def _nearest(quote: str, passage: _Passage) -> tuple[float, int, int] | None:
         start -= 1
     while _tears(passage.folded, end):
         end += 1
-    same = passage.folded[start:end]
-    if _says(quote) != _says(same) or len(_NEGATIONS.findall(quote)) != len(_NEGATIONS.findall(same)):
+    passage_text = passage.folded[start:end]
+    if _says(quote) != _says(passage_text) or len(_NEGATIONS.findall(quote)) != len(_NEGATIONS.findall(passage_text)):
         return None
     return alignment.score, start, end
 
 
 def _parts_in_order(quote: str, passage: _Passage) -> tuple[int, int] | None:
     """Return the span of a quote with omissions, whose parts must occur in order."""
-    parts = [part for part in _LEFT_OUT.split(quote) if _WORD.search(part)]
-    if len(parts) < 2:
+    segments = [segment for segment in _LEFT_OUT.split(quote) if _WORD.search(segment)]
+    if len(segments) < 2:
         return None
     begin = end = -1
-    for part in parts:
-        place = passage.find(part, max(end, 0))
-        if place is None:
+    for segment in segments:
+        match = passage.find(segment, max(end, 0))
+        if match is None:
             return None
-        begin, end = (place[0] if begin < 0 else begin), place[1]
+        begin, end = (match[0] if begin < 0 else begin), match[1]
     return begin, end
 
 
@@ -629,18 +632,18 @@ def _says(text: str) -> list[object]:
 
 def _quantity_claim(answer: str, quantity: Quantity, sources: _Sources) -> Claim:
     raw, numbers = answer[quantity.start : quantity.end], _cited_sources(answer, quantity.end)
-    near: Claim | None = None
+    nearest: Claim | None = None
     for number, passage in sources.by_number(numbers):
-        for place in (passage.in_text, passage.in_title):
-            if (match := place.find(answer, quantity)) is None:
+        for field in (passage.in_text, passage.in_title):
+            if (match := field.find(answer, quantity)) is None:
                 continue
-            there, status = match
-            span = (there.start, there.end) if place is passage.in_text else None
+            source_quantity, status = match
+            span = (source_quantity.start, source_quantity.end) if field is passage.in_text else None
             claim = Claim(quantity.kind, raw, quantity.start, quantity.end, status, number, span, 100.0, numbers)
             if status == "exact":
                 return claim
-            near = near or claim
-    return near or Claim(quantity.kind, raw, quantity.start, quantity.end, "unsupported", named=numbers)
+            nearest = nearest or claim
+    return nearest or Claim(quantity.kind, raw, quantity.start, quantity.end, "unsupported", named=numbers)
 
 
 def _cited_sources(answer: str, end: int) -> tuple[int, ...]:
@@ -653,9 +656,9 @@ def _cited_sources(answer: str, end: int) -> tuple[int, ...]:
     numbers: list[int] = []
     for match in _SOURCE_MARK.finditer(answer, end, mark.end()):
         tokens = re.findall(r"\d+|[-–]", match[1] or match[2])
-        for place, token in enumerate(tokens):
+        for index, token in enumerate(tokens):
             if token.isdigit():
                 numbers.append(int(token))
-            elif 0 < place < len(tokens) - 1:
-                numbers += range(int(tokens[place - 1]) + 1, min(int(tokens[place + 1]), 1000))
+            elif 0 < index < len(tokens) - 1:
+                numbers += range(int(tokens[index - 1]) + 1, min(int(tokens[index + 1]), 1000))
     return tuple(dict.fromkeys(numbers))

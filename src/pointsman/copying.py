@@ -98,17 +98,19 @@ def copy(
 
 def _copy_calibrations(source: Backend, target: Backend, names: Sequence[str]) -> None:
     """Give these datasets the calibrations that they have at the source; those without one there lose theirs."""
-    there, here = ({name: fitted.get(name) for name in names} for fitted in map(stored_calibrations, (source, target)))
-    if there == here:
+    source_calibrations, target_calibrations = (
+        {name: fitted.get(name) for name in names} for fitted in map(stored_calibrations, (source, target))
+    )
+    if source_calibrations == target_calibrations:
         return
 
-    def replaced(fitted: dict[str, Calibration]) -> None:
-        for name, calibration in there.items():
+    def replace_calibrations(fitted: dict[str, Calibration]) -> None:
+        for name, calibration in source_calibrations.items():
             fitted.pop(name, None)
             if calibration is not None:
                 fitted[name] = calibration
 
-    change_calibrations(target, replaced)
+    change_calibrations(target, replace_calibrations)
 
 
 def content_of(store: Store) -> Content:
@@ -125,9 +127,9 @@ def _number(document: Document, vector: NDArray[np.float32] | None) -> int:
     """Return the digest of a document as a number; the sum over documents does not depend on their order."""
     item = prepare(document)
     content = b"" if vector is None else vector.astype("<f4").tobytes()
-    parts = (document.id.encode(), item.digest, content)
-    framed = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-    return int.from_bytes(hashlib.blake2b(framed, digest_size=16).digest(), "little")
+    fields = (document.id.encode(), item.digest, content)
+    content_with_lengths = b"".join(len(field).to_bytes(8, "little") + field for field in fields)
+    return int.from_bytes(hashlib.blake2b(content_with_lengths, digest_size=16).digest(), "little")
 
 
 def _copied(source: Backend, target: Backend, about: DatasetRecord, report: Progress) -> CopyReport:
@@ -136,19 +138,19 @@ def _copied(source: Backend, target: Backend, about: DatasetRecord, report: Prog
     if store is None:
         raise UnknownNameError("dataset", name)
     try:
-        other, copied = _begin(target, about)
+        target_store, copy_state = _begin(target, about)
         try:
-            if copied.done:
+            if copy_state.done:
                 content = content_of(store)
-                if content != content_of(other):
+                if content != content_of(target_store):
                     raise _name_clash(target, name)
             else:
-                content = _pass_on(target, copied, store, other, report)
+                content = _pass_on(target, copy_state, store, target_store, report)
         finally:
-            other.close()
+            target_store.close()
     finally:
         store.close()
-    _note(target, replace(copied, done=True))
+    _note(target, replace(copy_state, done=True))
     return CopyReport(name, content)
 
 
@@ -170,27 +172,30 @@ def _begin(target: Backend, about: DatasetRecord) -> tuple[Store, _CopyState]:
         InputError: the target has another dataset of this name, or is the source.
     """
     name = about.name
-    record, other = target.record(_UNDER_WAY, name), target.open(name)
-    if other is not None:
-        if other.info.identity == about.identity:
-            other.close()
+    record, target_store = target.record(_UNDER_WAY, name), target.open(name)
+    if target_store is not None:
+        if target_store.info.identity == about.identity:
+            target_store.close()
             raise InputError(
                 f"dataset {name!r} at {target.url} is the one to be copied, or a copy of its files; name another place"
             )
         try:
-            copied = None if record is None else _CopyState(name, **json.loads(record.value))
+            copy_state = None if record is None else _CopyState(name, **json.loads(record.value))
         except (ValueError, TypeError, RecursionError):  # it is damaged: nothing is known of an earlier copy
-            copied = None
-        if copied is not None and (copied.source, copied.target) == (about.identity, other.info.identity):
-            return other, copied
-        if copied is not None or other.count():
-            other.close()
+            copy_state = None
+        if copy_state is not None and (copy_state.source, copy_state.target) == (
+            about.identity,
+            target_store.info.identity,
+        ):
+            return target_store, copy_state
+        if copy_state is not None or target_store.count():
+            target_store.close()
             raise _name_clash(target, name)
     settings = {"description": about.description, "indexing_technique": about.indexing_technique, **about.settings}
-    other = other or target.create(name, settings)
-    copied = _CopyState(name, about.identity, other.info.identity)
-    _note(target, copied)
-    return other, copied
+    target_store = target_store or target.create(name, settings)
+    copy_state = _CopyState(name, about.identity, target_store.info.identity)
+    _note(target, copy_state)
+    return target_store, copy_state
 
 
 def _name_clash(target: Backend, name: str) -> InputError:
@@ -213,14 +218,14 @@ def _pass_on(target: Backend, copied: _CopyState, store: Store, other: Store, re
         if number or copied.after is not None:  # an earlier pass may have copied what was deleted since
             ids = set(store.ids())
             other.delete([id_ for id_ in other.ids() if id_ not in ids])
-        ours, theirs = content_of(store), content_of(other)
-        if ours == theirs:
+        source_content, target_content = content_of(store), content_of(other)
+        if source_content == target_content:
             other.annotate(**_portable(store))
-            return ours
+            return source_content
         copied = replace(copied, after=None)
     raise StoreError(
-        f"dataset {copied.name!r} differs between its source ({ours}) and {target.url} ({theirs}); copy it again when "
-        "nothing writes to it"
+        f"dataset {copied.name!r} differs between its source ({source_content}) and {target.url} "
+        f"({target_content}); copy it again when nothing writes to it"
     )
 
 
@@ -230,12 +235,12 @@ def _write_all(target: Backend, copied: _CopyState, store: Store, other: Store, 
     writer: Any = getattr(other, "writer", nullcontext)
     with writer():
         for batch, rows, having in _batches(
-            store, copied.after, lambda after: _note(target, replace(copied, after=after))
+            store, copied.after, lambda cursor: _note(target, replace(copied, after=cursor))
         ):
             for has_vector in set(having):
-                places = [place for place, flag in enumerate(having) if flag == has_vector]
-                part = [batch[place] for place in places]
-                _ = other.write(part, rows[places], embedder) if has_vector else other.write(part)
+                indices = [index for index, flag in enumerate(having) if flag == has_vector]
+                documents = [batch[index] for index in indices]
+                _ = other.write(documents, rows[indices], embedder) if has_vector else other.write(documents)
             count += len(batch)
             report(copied.name, min(count, total), total)
 

@@ -173,10 +173,10 @@ class Engine:
         late = f"the time limit of {seconds} seconds for the whole request ran out before this question; ask it again"
         grouping = partial(self._recipes, request, sources)
         for recipe_of in await mode.one(Call(grouping, partial(in_thread, grouping))):
-            places = list(recipe_of)
-            for batch in [places] if seconds is None else _batches(places, request.queries):
-                recipes = [recipe_of[place] for place in batch]
-                queries = [request.queries[place] for place in batch]
+            positions = list(recipe_of)
+            for batch in [positions] if seconds is None else _batches(positions, request.queries):
+                recipes = [recipe_of[position] for position in batch]
+                queries = [request.queries[position] for position in batch]
                 contexts = [unanswered(recipe, query, late) for recipe, query in zip(recipes, queries, strict=True)]
                 if (remaining := deadline.left()) != 0:
                     try:
@@ -185,7 +185,7 @@ class Engine:
                         if not answers or deadline.left() != 0:  # otherwise the answered questions keep their answers
                             raise
                 answers.update(zip(batch, contexts, strict=True))
-        return [answers[place] for place in range(len(request.queries))]
+        return [answers[position] for position in range(len(request.queries))]
 
     async def _search_batch(
         self,
@@ -213,9 +213,9 @@ class Engine:
         if not self.looks_decide(request):
             return [dict.fromkeys(range(len(request.queries)), self.resolve(request, sources))]
         groups: dict[str, dict[int, Recipe]] = {}
-        for place, query in enumerate(request.queries):
+        for position, query in enumerate(request.queries):
             recipe = self.resolve(replace(request, queries=(query,)), sources)
-            groups.setdefault(recipe.strategy or recipe.method, {})[place] = recipe
+            groups.setdefault(recipe.strategy or recipe.method, {})[position] = recipe
         return list(groups.values())
 
     def _instead(self, request: SearchRequest, sources: Sequence[Any], recipe: Recipe, error: RetrievalError) -> Recipe:
@@ -289,8 +289,8 @@ class Engine:
         else:
             recipe = self._registered(recipe, strategy, request)
         recipe = self._refusing(self._reranking(recipe, strategy, request), request)
-        fitted = {name: stages.fitted[name].origin for name in recipe.sources if name in stages.fitted}
-        if origins := [f"{name}: {origin}" for name, origin in fitted.items() if origin]:
+        calibrations = {name: stages.fitted[name].origin for name in recipe.sources if name in stages.fitted}
+        if origins := [f"{name}: {origin}" for name, origin in calibrations.items() if origin]:
             recipe = recipe.deciding("relevance", "calibrated", "calibration", "; ".join(origins))
         return recipe
 
@@ -314,8 +314,8 @@ class Engine:
             return name, Decision("strategy", name, "settings", recommendation.reason), recommendation
         if not settings.enable_strategy_auto_selection:
             return "hybrid", Decision("strategy", "hybrid", "settings", "the automatic choice is off"), None
-        by = "default" if self.stages.policy is None else "policy"
-        return "auto", Decision("strategy", "auto", by, ""), None
+        decider = "default" if self.stages.policy is None else "policy"
+        return "auto", Decision("strategy", "auto", decider, ""), None
 
     def looks_decide(self, request: SearchRequest) -> bool:
         """Whether the wording of a question chooses the strategy.
@@ -332,14 +332,14 @@ class Engine:
             return True
         if settings.policy == "measured" or self.models is None:
             return False
-        fitted = self.stages.policy is not None and self.stages.policy != measured()
-        return not fitted and model_for(self.models, "hyde").llm is not None
+        has_own_policy = self.stages.policy is not None and self.stages.policy != measured()
+        return not has_own_policy and model_for(self.models, "hyde").llm is not None
 
     def recommend(self, query: Query | str, sources: Sequence[Any]) -> Recommendation:
         """The strategy suggested by a question's wording, among those usable on these sources."""
         from pointsman.retrieval.routing.recommend import recommend
 
-        lacking = {name: why for name in CHOSEN_BY_LOOK if (why := self.lack(name, sources)) is not None}
+        lacking = {name: lack for name in CHOSEN_BY_LOOK if (lack := self.lack(name, sources)) is not None}
         return recommend(query, set(CHOSEN_BY_LOOK) - lacking.keys() or {"auto"}, why_not=lacking)
 
     def _rewriter(self, request: SearchRequest) -> BaseTransformer | None:
@@ -358,8 +358,8 @@ class Engine:
         from pointsman.retrieval.transform.automatic import additions, transformer
         from pointsman.retrieval.transform.base import QueryTransformer
 
-        added = [name for name in additions(request.effort) if request.spelling or name != "spelling"]
-        steps = [step for step in (recipe.transformer, transformer(added)) if step is not None]
+        transformations = [name for name in additions(request.effort) if request.spelling or name != "spelling"]
+        steps = [step for step in (recipe.transformer, transformer(transformations)) if step is not None]
         return replace(
             recipe,
             policy=policy,
@@ -374,10 +374,10 @@ class Engine:
         Raises:
             UnmetNeedError: no source has the lists that the method needs.
         """
-        own = {name: source for name, source in recipe.sources.items() if isinstance(source, Source)}
+        own_sources = {name: source for name, source in recipe.sources.items() if isinstance(source, Source)}
         sources = list(recipe.sources.values())
         missing = _lists_missing(method, sources)
-        if not own and method in PLAIN:  # retrievers are called unchanged
+        if not own_sources and method in PLAIN:  # retrievers are called unchanged
             only = _only_list(sources)
             if missing is not None and (method != "hybrid" or only is None):
                 raise UnmetNeedError(f"strategy {method!r} cannot be used here: {missing}")
@@ -386,16 +386,16 @@ class Engine:
             return replace(
                 recipe, strategy=only, notes=(*recipe.notes, f"only {_SEARCHED[only]} were searched: {missing}")
             )
-        unable = [name for name, source in own.items() if not source.keeps(method)]
+        unable = [name for name, source in own_sources.items() if not source.keeps(method)]
         if missing is not None:
-            own[unable[0]].check_keeps(method, missing)
+            own_sources[unable[0]].check_keeps(method, missing)
         if not unable:
             return replace(recipe, method=method)
         if method == "hybrid":
             return recipe  # search each source by the lists it has, without weights
         able = {name: source for name, source in recipe.sources.items() if name not in unable}
         notes = [
-            f"{name}: indexed for {own[name].indexing_technique!r} search only, so {method!r} leaves it out"
+            f"{name}: indexed for {own_sources[name].indexing_technique!r} search only, so {method!r} leaves it out"
             for name in unable
         ]
         return replace(recipe, method=method, sources=able, notes=(*recipe.notes, *notes))
@@ -407,15 +407,17 @@ class Engine:
             raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
         if not sources:  # there is nothing that it could be made over
             return replace(recipe, strategy=name)
-        reranked = self._wants_rerank(request)[0]
-        strategy = self.strategy(name, sources, rerank=reranked)
+        rerank = self._wants_rerank(request)[0]
+        strategy = self.strategy(name, sources, rerank=rerank)
         if not is_recipe(strategy):
             stages = {"router": self.stages.router, "transformer": self.stages.transformer}
-            unused = " and ".join(stage for stage, own in stages.items() if own is not None)
-            note = f"strategy {name!r} searches by itself; the workflow's {unused} cannot take part"
+            unused_stages = " and ".join(
+                stage for stage, own_transformer in stages.items() if own_transformer is not None
+            )
+            note = f"strategy {name!r} searches by itself; the workflow's {unused_stages} cannot take part"
             return replace(
                 recipe,
-                notes=(*recipe.notes, note) if unused else recipe.notes,
+                notes=(*recipe.notes, note) if unused_stages else recipe.notes,
                 sources={name: strategy},
                 strategy=name,
                 router=None,
@@ -423,11 +425,11 @@ class Engine:
                 depth=recipe.k,
                 alone=tuple(recipe.sources),
             )
-        added, own = strategy.adds, recipe.transformer
-        if added is not None and own is not None:
+        added_transformer, own_transformer = strategy.adds, recipe.transformer
+        if added_transformer is not None and own_transformer is not None:
             from pointsman.retrieval.transform.base import QueryTransformer
 
-            added = QueryTransformer(own, added)
+            added_transformer = QueryTransformer(own_transformer, added_transformer)
         policy = self.stages.policy if strategy.method == "auto" else None
         if detail := getattr(strategy, "detail", ""):
             recipe = recipe.deciding("strategy", name, "default", detail)
@@ -436,7 +438,7 @@ class Engine:
             sources=by_name(strategy.searched),
             strategy=name,
             method=strategy.method,
-            transformer=added or own,
+            transformer=added_transformer or own_transformer,
             refiners=(*strategy.reshapes, *recipe.refiners),
             variants_by_rank=strategy.variants_by_rank,
             policy=policy,
@@ -456,10 +458,10 @@ class Engine:
         the reranker would change nothing there; and if variants of the query added evidence of their own, it would undo
         the benefit of the strategy.
         """
-        rerank, by = self._wants_rerank(request)
+        rerank, decider = self._wants_rerank(request)
         reranker = request.rerank if isinstance(request.rerank, BaseRefiner) else self.stages.reranker
         if not rerank:
-            return recipe.deciding("rerank", "off", by, "reranking is off")
+            return recipe.deciding("rerank", "off", decider, "reranking is off")
         if reranker is None and self.settings.reranker:
             from pointsman.retrieval.rerank.chosen import reranker_for
 
@@ -471,20 +473,20 @@ class Engine:
 
             reranker = as_refiner(reranker)
             if any(getattr(refiner, "refiner", None) is reranker for refiner in recipe.refiners):
-                return recipe.deciding("rerank", reranker.stage, by, "by the strategy, on what it compressed")
+                return recipe.deciding("rerank", reranker.stage, decider, "by the strategy, on what it compressed")
             name = str(getattr(reranker, "name", type(reranker).__name__))
             recipe = replace(recipe, refiners=(reranker, *recipe.refiners))
-            return recipe.deciding("rerank", name, by, "the reranker that was given")
+            return recipe.deciding("rerank", name, decider, "the reranker that was given")
         if request.rerank is True and strategy in METHODS:
             from pointsman.retrieval.rerank.calibrated import CalibratedReranker
 
             sources = [source for source in recipe.sources.values() if isinstance(source, Source)]
             offline = CalibratedReranker(spread=lambda: _shared_spread(sources))
             recipe = replace(recipe, refiners=(offline, *recipe.refiners))
-            return recipe.deciding("rerank", offline.name, by, "the calibrated sum of both raw scores")
+            return recipe.deciding("rerank", offline.name, decider, "the calibrated sum of both raw scores")
         if request.rerank is True:
             recipe = replace(recipe, notes=(*recipe.notes, _NO_RERANKER))
-        return recipe.deciding("rerank", "none", by, _nothing_to_rerank(strategy, recipe))
+        return recipe.deciding("rerank", "none", decider, _nothing_to_rerank(strategy, recipe))
 
     def _adopting(self, recipe: Recipe, strategy: str, request: SearchRequest) -> Recipe:
         """Add the reranker of the settings where ``auto`` searches datasets that were each measured to gain by it."""
@@ -517,22 +519,22 @@ class Engine:
 
     def _refusing(self, recipe: Recipe, request: SearchRequest) -> Recipe:
         """Add the refuser after the reranker and the strategy's own refiners, unless the request says otherwise."""
-        own = [refiner for refiner in recipe.refiners if refiner.stage == "refuse"]
+        own_refusers = [refiner for refiner in recipe.refiners if refiner.stage == "refuse"]
         if request.refuse is False or isinstance(request.refuse, BaseRefiner):
             recipe = replace(recipe, refiners=[refiner for refiner in recipe.refiners if refiner.stage != "refuse"])
         if request.refuse is False:
             return recipe.deciding("refuse", "off", "request", "requested")
         if isinstance(request.refuse, BaseRefiner):
-            refuser, by = request.refuse, "request"
-        elif own:
+            refuser, decider = request.refuse, "request"
+        elif own_refusers:
             return recipe.deciding("refuse", "on", "workflow", "the workflow's own refuser")
         else:
-            refuser, by = Refuser(), "default"
+            refuser, decider = Refuser(), "default"
         refiners = list(recipe.refiners)
-        place = len(refiners) - len(self.stages.refiners)
-        refiners.insert(place, refuser)
+        index = len(refiners) - len(self.stages.refiners)
+        refiners.insert(index, refuser)
         recipe = replace(recipe, refiners=refiners)
-        return recipe.deciding("refuse", "on", by, "irrelevant results are refused")
+        return recipe.deciding("refuse", "on", decider, "irrelevant results are refused")
 
     # ── strategies ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -646,14 +648,14 @@ def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:
     keeps = [lists for source in sources if (lists := _lists_of(source)) is not None]
     if not sources or len(keeps) < len(sources):
         return None
-    words, near = LISTS.get(name, (False, name == "hyde"))
+    words, needs_vectors = LISTS.get(name, (False, name == "hyde"))
     lacking = "".join(f": {why}" for source in sources if (why := getattr(source, "lacking", "")))
-    if near and not any(has_vectors for _, has_vectors in keeps):
+    if needs_vectors and not any(has_vectors for _, has_vectors in keeps):
         return f"there are no vectors to search{lacking}"
     if words and not any(has_words for has_words, _ in keeps):
         return f"there is no keyword index to search{lacking}"
     datasets = all(isinstance(source, Source) for source in sources)
-    if words and near and name != "hybrid" and datasets and not any(all(lists) for lists in keeps):
+    if words and needs_vectors and name != "hybrid" and datasets and not any(all(lists) for lists in keeps):
         return "no dataset keeps both indexes"
     return None
 
@@ -678,12 +680,12 @@ def _batches(places: Sequence[int], queries: Sequence[Query]) -> Iterator[list[i
     """The positions of questions in batches; a long question gets a batch to itself."""
     batch: list[int] = []
     size = 0
-    for place in places:
-        length = len(queries[place].text)
+    for position in places:
+        length = len(queries[position].text)
         if batch and (len(batch) == _BATCH or size + length > _BATCH_CHARS):
             yield batch
             batch, size = [], 0
-        batch, size = [*batch, place], size + length
+        batch, size = [*batch, position], size + length
     if batch:
         yield batch
 
@@ -711,8 +713,8 @@ def _nothing_to_rerank(strategy: str, recipe: Recipe) -> str:
     sources = list(recipe.sources.values())
     method, _ = method_for(sources, recipe.method, recipe.policy)
     if method in METHODS:
-        chosen = "requested by name" if strategy == method else "fitted to your labels"
-        return f"{method!r} was {chosen}, and the offline reranker would replace its order"
+        origin = "requested by name" if strategy == method else "fitted to your labels"
+        return f"{method!r} was {origin}, and the offline reranker would replace its order"
     if method in {"bm25", "vector"}:
         return "a single list has nothing to be weighed against"
     if not all(isinstance(source, Source) for source in sources):

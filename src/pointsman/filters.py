@@ -222,12 +222,12 @@ class Range(_Leaf):
 
     def __str__(self) -> str:
         kind, low, low_included, high, high_included = self.interval
-        key, above, below = _name(self.key), "=" * low_included, "=" * high_included
+        key, low_sign, high_sign = _name(self.key), "=" * low_included, "=" * high_included
         if low is None:
-            return f"{key} <{below} {_literal((kind, high))}"
+            return f"{key} <{high_sign} {_literal((kind, high))}"
         if high is None:
-            return f"{key} >{above} {_literal((kind, low))}"
-        return f"{_literal((kind, low))} <{above} {key} <{below} {_literal((kind, high))}"
+            return f"{key} >{low_sign} {_literal((kind, low))}"
+        return f"{_literal((kind, low))} <{low_sign} {key} <{high_sign} {_literal((kind, high))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +268,8 @@ class Contains(PartOfText):
     def test(self) -> Callable[[str], bool]:
         """Return a predicate that says whether a string contains the part."""
         if self.ignore_case:
-            part = folded(self.part)
-            return lambda value: part in folded(value)
+            substring = folded(self.part)
+            return lambda value: substring in folded(value)
         return lambda value: self.part in value
 
 
@@ -338,12 +338,12 @@ class _Junction(Filter):
     word: ClassVar[str]
 
     def __post_init__(self) -> None:
-        parts = tuple(self.parts)
-        for part in parts:
-            _check_part(part)
-        object.__setattr__(self, "parts", parts)
-        object.__setattr__(self, "depth", _bounded_depth(1 + max((part.depth for part in parts), default=0)))
-        object.__setattr__(self, "leaves", _bounded_leaves(sum(part.leaves for part in parts) or 1))
+        operands = tuple(self.parts)
+        for operand in operands:
+            _check_part(operand)
+        object.__setattr__(self, "parts", operands)
+        object.__setattr__(self, "depth", _bounded_depth(1 + max((operand.depth for operand in operands), default=0)))
+        object.__setattr__(self, "leaves", _bounded_leaves(sum(operand.leaves for operand in operands) or 1))
 
     def __str__(self) -> str:
         if len(self.parts) < 2:
@@ -359,7 +359,7 @@ class And(_Junction):
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
         """See the module's rules."""
-        return all(part.matches(fields) for part in self.parts)
+        return all(operand.matches(fields) for operand in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,7 @@ class Or(_Junction):
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
         """See the module's rules."""
-        return any(part.matches(fields) for part in self.parts)
+        return any(operand.matches(fields) for operand in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,10 +437,10 @@ def one_of(key: str, values: Iterable[object]) -> Filter:
     """
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
         return In(key, values)  # type: ignore[arg-type]  # raises if the key is invalid
-    every = tuple(values)
-    values = tuple(value for value in every if value is not None)
-    rest = In(key, values)  # type: ignore[arg-type]  # checked there
-    return rest if len(values) == len(every) else Or((rest, Not(Exists(key))))
+    all_values = tuple(values)
+    values = tuple(value for value in all_values if value is not None)
+    condition = In(key, values)  # type: ignore[arg-type]  # checked there
+    return condition if len(values) == len(all_values) else Or((condition, Not(Exists(key))))
 
 
 # --- checks -------------------------------------------------------------------------------------------------
@@ -500,14 +500,14 @@ def _name(key: str) -> str:
 
 
 def _quoted(text: str, mark: str) -> str:
-    def escaped(character: str) -> str:
+    def escape(character: str) -> str:
         if character == mark:
             return "\\" + mark
         # control characters cannot be shown, lone surrogates cannot be encoded
         unprintable = unicodedata.category(character) in {"Cc", "Cs"}
         return _ESCAPED.get(character) or (f"\\u{ord(character):04x}" if unprintable else character)
 
-    return f"{mark}{''.join(map(escaped, text))}{mark}"
+    return f"{mark}{''.join(map(escape, text))}{mark}"
 
 
 def _literal(value: Typed) -> str:
@@ -605,11 +605,11 @@ class _Parser:
         return self._chain("or", Or, lambda: self._chain("and", And, self._single))
 
     def _chain(self, word: str, junction: type[_Junction], operand: Callable[[], Filter]) -> Filter:
-        parts = [operand()]
+        operands = [operand()]
         while self._peek().word(word):
             self._next += 1
-            parts.append(operand())
-        return parts[0] if len(parts) == 1 else junction(tuple(parts))
+            operands.append(operand())
+        return operands[0] if len(operands) == 1 else junction(tuple(operands))
 
     def _single(self) -> Filter:
         self._depth += 1
@@ -786,10 +786,10 @@ class _MappingReader:
             return source
         if not isinstance(source, Mapping):
             raise FilterError(f"the parts of a filter are mappings, not {source!r:.80}")
-        parts = [part for key, operand in source.items() for part in self._entry(key, operand, depth)]
-        if not parts:
+        conditions = [condition for key, operand in source.items() for condition in self._entry(key, operand, depth)]
+        if not conditions:
             self._count(1)
-        return parts[0] if len(parts) == 1 else And(tuple(parts))
+        return conditions[0] if len(conditions) == 1 else And(tuple(conditions))
 
     def _entry(self, key: object, operand: object, depth: int) -> list[Filter]:
         _check_key(key)
@@ -801,7 +801,7 @@ class _MappingReader:
                 raise FilterError(f"{key} takes a list of mappings, not {operand!r:.80}")
             if not operand:
                 self._count(1)
-            return [(And if key == "$and" else Or)(tuple(self.read(part, depth + 1) for part in operand))]
+            return [(And if key == "$and" else Or)(tuple(self.read(item, depth + 1) for item in operand))]
         # A key may begin with "$" too; but what holds conditions, or nothing, is a misspelt operator.
         if key.startswith("$") and (key[1:] in _OPERATORS or operand in ([], ()) or _holds_conditions(operand)):
             raise FilterError(f"unknown operator {key!r}; known here: {', '.join(_COMBINING)}")
@@ -826,10 +826,10 @@ class _MappingReader:
         bounds = {name: operators.pop(name) for name in ("gt", "gte", "lt", "lte") if name in operators}
         for name, bound in bounds.items():
             _operand(f"{key} {name}", bound)  # None would look like a missing bound
-        parts: list[Filter] = [Range(key, **bounds)] if bounds else []
-        parts += [_operator(key, name, value) for name, value in operators.items()]
-        self._count(len(parts))
-        return parts
+        filters: list[Filter] = [Range(key, **bounds)] if bounds else []
+        filters += [_operator(key, name, value) for name, value in operators.items()]
+        self._count(len(filters))
+        return filters
 
     def _count(self, leaves: int) -> None:
         self._leaves = _bounded_leaves(self._leaves + leaves)
@@ -839,7 +839,7 @@ def _holds_conditions(operand: object) -> bool:
     """Whether an operand is for ``$and``, ``$or`` or ``$not``, and none that a key of the metadata can have."""
     if isinstance(operand, Mapping):
         return any(str(name).removeprefix("$") not in _OPERATORS for name in operand)
-    return isinstance(operand, list | tuple) and any(isinstance(part, Mapping) for part in operand)
+    return isinstance(operand, list | tuple) and any(isinstance(item, Mapping) for item in operand)
 
 
 def _operator(key: str, name: str, value: Any) -> Filter:
@@ -850,5 +850,5 @@ def _operator(key: str, name: str, value: Any) -> Filter:
     if name in _PARTS:
         make, ignore_case = _PARTS[name]
         return make(key, value, ignore_case)
-    part = equal_to(key, value) if name in {"eq", "ne"} else one_of(key, value)
-    return Not(part) if name in {"ne", "nin"} else part
+    condition = equal_to(key, value) if name in {"eq", "ne"} else one_of(key, value)
+    return Not(condition) if name in {"ne", "nin"} else condition

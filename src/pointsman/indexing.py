@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.dataset import PATIENCE, SOON
 from pointsman.errors import InputError, MissingDependencyError, ModelError
-from pointsman.ingest import FileLimits, FileReader, FoundFile, Ingested, Problem, Sync, find_files
+from pointsman.ingest import FileLimits, FileReader, FoundFile, Problem, ReadResult, Sync, find_files
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
 from pointsman.types import AddResult, Document
 
@@ -79,8 +79,8 @@ class IndexReport:
     @property
     def nothing_read(self) -> bool:
         """Whether there were no passages, because of problems or because there is no file to read."""
-        changed = self.files or self.deleted
-        return self.passages == AddResult() and (bool(self.problems) or not changed)
+        has_changes = self.files or self.deleted
+        return self.passages == AddResult() and (bool(self.problems) or not has_changes)
 
 
 class IndexingInterrupted(KeyboardInterrupt):
@@ -126,8 +126,10 @@ def index_paths(
     """
     roots = _resolved([paths] if isinstance(paths, (str, Path)) else paths)
     max_tokens, overlap = MAX_TOKENS if max_tokens is None else max_tokens, OVERLAP if overlap is None else overlap
-    stored = (document for document in dataset if document.metadata.get("root") in roots)
-    run = _Run(dataset, roots, list(find_files(roots, hidden=hidden)), stored, on_progress or (lambda _: None))
+    stored_documents = (document for document in dataset if document.metadata.get("root") in roots)
+    run = _Run(
+        dataset, roots, list(find_files(roots, hidden=hidden)), stored_documents, on_progress or (lambda _: None)
+    )
     with FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
         run.index(reader)
     run.embed()
@@ -182,25 +184,27 @@ def watch_paths(
         *roots, watch_filter=_Visible(roots, hidden=hidden), debounce=2000, step=200, stop_event=stop,
         yield_on_timeout=True, rust_timeout=200,
     )  # fmt: skip
-    before: set[str] | None = None
+    old_ids: set[str] | None = None
     run: _Run | None = None
     for changes in events:  # the first set is empty: watching starts before the first indexing, so no change is missed
-        if not changes and before is not None:
+        if not changes and old_ids is not None:
             if run is not None and run.vectors_due and run.embed(SOON):
                 yield IndexReport(0, AddResult(), 0, ())
             continue
         items = list(find_files(roots, hidden=hidden))
-        now = {item.id for item in items if isinstance(item, FoundFile)}
-        if before is None:
-            stored: Iterable[Document] = (one for one in dataset if one.metadata.get("root") in roots)
+        new_ids = {item.id for item in items if isinstance(item, FoundFile)}
+        if old_ids is None:
+            stored_documents: Iterable[Document] = (
+                document for document in dataset if document.metadata.get("root") in roots
+            )
         else:
-            files, gone = _changed(items, {path for _, path in changes}), before - now
-            sources = {file.id for file in files} | gone
+            files, deleted_ids = _changed(items, {path for _, path in changes}), old_ids - new_ids
+            sources = {file.id for file in files} | deleted_ids
             if not sources:
                 continue
-            items, stored = [*files, *_explaining(items, gone)], _stored_of(dataset, sources, roots)
-        before = now
-        run = _Run(dataset, roots, items, stored, on_progress or (lambda _: None))
+            items, stored_documents = [*files, *_explaining(items, deleted_ids)], _stored_of(dataset, sources, roots)
+        old_ids = new_ids
+        run = _Run(dataset, roots, items, stored_documents, on_progress or (lambda _: None))
         with dataset.writing(PATIENCE), FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
             run.index(reader)
         yield run.report()
@@ -226,26 +230,32 @@ class _Visible:
 
     def __call__(self, change: Change, path: str) -> bool:  # noqa: ARG002  (watchfiles')
         """Whether to process the change."""
-        within = (Path(path).relative_to(root).parts for root in self._roots if Path(path).is_relative_to(root))
-        return self._hidden or any(not any(part.startswith(".") for part in parts) for parts in within)
+        relative_paths = (Path(path).relative_to(root).parts for root in self._roots if Path(path).is_relative_to(root))
+        return self._hidden or any(not any(step.startswith(".") for step in steps) for steps in relative_paths)
 
 
 def _changed(found: Iterable[FoundFile | Problem], paths: Collection[str]) -> list[FoundFile]:
     """Return the files that have changed, or are in a new folder."""
     files = (item for item in found if isinstance(item, FoundFile))
-    return [file for file in files if any(str(one) in paths for one in (file.path, *file.path.parents))]
+    return [file for file in files if any(str(path) in paths for path in (file.path, *file.path.parents))]
 
 
 def _explaining(found: Iterable[FoundFile | Problem], gone: Collection[str]) -> list[Problem]:
     """Return the problems that make files seem to be gone: their own, or those of a folder that contains them."""
     problems = (item for item in found if isinstance(item, Problem))
-    return [one for one in problems if one.path == "." or any(f"{id_}/".startswith(f"{one.path}/") for id_ in gone)]
+    return [
+        problem
+        for problem in problems
+        if problem.path == "." or any(f"{id_}/".startswith(f"{problem.path}/") for id_ in gone)
+    ]
 
 
 def _stored_of(dataset: Dataset, sources: Iterable[str], roots: Sequence[str]) -> Iterator[Document]:
     for source in sorted(sources):
         documents = dataset.get_many(dataset.ids(source=source))
-        yield from (one for one in documents if one is not None and one.metadata.get("root") in roots)
+        yield from (
+            document for document in documents if document is not None and document.metadata.get("root") in roots
+        )
 
 
 class _Run:
@@ -263,7 +273,7 @@ class _Run:
         self._sync = Sync(stored)
         self._problems = [item for item in items if isinstance(item, Problem)]
         for problem in self._problems:
-            self._sync.changed(Ingested(problem.path, problems=(problem,)))  # keeps its stored passages
+            self._sync.changed_documents(ReadResult(problem.path, problems=(problem,)))  # keeps its stored passages
         self._files = [item for item in items if isinstance(item, FoundFile)]
         self._bytes = sum(file.size for file in self._files)
         self._batch = SOON if dataset.indexing_technique == "vector" else _WORDS_BATCH
@@ -289,8 +299,8 @@ class _Run:
                     self._dataset.embed(limit, on_progress=self._embedded)
                 except ModelError as error:
                     due = self._dataset.vectors_due
-                    stored = "1 passage is" if due == 1 else f"{due:,} passages are"
-                    remedy = f"{stored} stored for keyword search only; index again to embed the rest"
+                    subject = "1 passage is" if due == 1 else f"{due:,} passages are"
+                    remedy = f"{subject} stored for keyword search only; index again to embed the rest"
                     error.args = (f"{error}; {remedy}", *error.args[1:])
                     raise
                 self.vectors_due = self._dataset.vectors_due
@@ -315,17 +325,17 @@ class _Run:
             self._tell()
             root = _root_of(file, self._roots)
             is_read = False
-            for part in reader.read(file):
-                is_read = is_read or bool(part.documents) or not part.problems  # an empty file has neither
-                self._take(part, root)
-                ends = (document.metadata["end"] for document in part.documents)
+            for result in reader.read(file):
+                is_read = is_read or bool(result.documents) or not result.problems  # an empty file has neither
+                self._take(result, root)
+                ends = (document.metadata["end"] for document in result.documents)
                 self._bytes_of_file = min(max(ends, default=0), file.size)
             self._read += is_read
             self._bytes_done, self._bytes_of_file = self._bytes_done + file.size, 0
         self._commit()
-        if gone := self._sync.gone():
+        if deleted_ids := self._sync.deleted_ids():
             with self._dataset.writing(PATIENCE):
-                self._deleted = self._dataset.delete(gone)
+                self._deleted = self._dataset.delete(deleted_ids)
         self._path = ""
         self._tell()
 
@@ -333,13 +343,13 @@ class _Run:
         """Return the results so far."""
         return IndexReport(self._read, self._passages, self._deleted, tuple(self._problems), self.vectors_due)
 
-    def _take(self, part: Ingested, root: str) -> None:
+    def _take(self, part: ReadResult, root: str) -> None:
         self._problems += part.problems
-        rooted = replace(part, documents=tuple(_with_root(document, root) for document in part.documents))
-        fresh = self._sync.changed(rooted)
-        unchanged = len(rooted.documents) - len(fresh)
-        self._passages += AddResult(unchanged=unchanged)
-        self._done += unchanged
+        result = replace(part, documents=tuple(_with_root(document, root) for document in part.documents))
+        fresh = self._sync.changed_documents(result)
+        count_unchanged = len(result.documents) - len(fresh)
+        self._passages += AddResult(unchanged=count_unchanged)
+        self._done += count_unchanged
         self._waiting += fresh
         while len(self._waiting) >= self._batch or (self._waiting and monotonic() - self._committed > _SECONDS):
             self._commit()

@@ -91,22 +91,22 @@ def source_text(
         raise InputError(f"a part of a text is from 0 or more up to no less, not {start} to {end}")
     versions: dict[str | None, list[_Piece]] = defaultdict(list)
     for document in _passages(store, source):
-        piece, version = _piece(document)
-        if piece is not None:
-            versions[version].append(piece)
-    if not versions and hash is None and (alone := store.get([source])[0]) is not None:
-        versions[None].append(_Piece(0, alone.text, ()))
+        passage, version = _piece(document)
+        if passage is not None:
+            versions[version].append(passage)
+    if not versions and hash is None and (document_without_source := store.get([source])[0]) is not None:
+        versions[None].append(_Piece(0, document_without_source.text, ()))
     digest = hash if hash is not None else max(versions, key=lambda digest: len(versions[digest]), default=None)
     if not versions:
         raise UnknownNameError("source", source)
     if digest not in versions:
         raise UnknownNameError(f"version of {source!r}", str(digest), tuple(digest for digest in versions if digest))
-    pieces = sorted(versions[digest])
-    length = max(piece.end for piece in pieces)
+    passages = sorted(versions[digest])
+    length = max(passage.end for passage in passages)
     stop = length if end is None else min(end, length)
     if stop - start > MOST_CHARACTERS:
         raise InputError(f"{stop - start} characters are more than {MOST_CHARACTERS}; ask for a part")
-    return SourceText(source, digest, min(start, length), length, _joined(pieces, start, stop))
+    return SourceText(source, digest, min(start, length), length, _joined(passages, start, stop))
 
 
 def _passages(store: Store, source: str) -> Iterable[Document]:
@@ -127,19 +127,19 @@ def _piece(document: Document) -> tuple[_Piece | None, str | None]:
 
 def _joined(pieces: Sequence[_Piece], start: int, stop: int) -> str:
     """Return the characters from ``start`` to ``stop``; pieces are in order and may overlap."""
-    parts: list[str] = []
+    texts: list[str] = []
     position = 0  # the text is complete up to here
-    for piece in pieces:
+    for passage in pieces:
         if position >= stop:
             break
-        low, high = max(position, start), min(piece.start, stop)
+        low, high = max(position, start), min(passage.start, stop)
         if low < high:
-            parts.append(_between(piece, position, low, high))
-        low, high = max(position, start, piece.start), min(piece.end, stop)
+            texts.append(_between(passage, position, low, high))
+        low, high = max(position, start, passage.start), min(passage.end, stop)
         if low < high:
-            parts.append(piece.text[low - piece.start : high - piece.start])
-        position = max(position, piece.end)
-    return "".join(parts)
+            texts.append(passage.text[low - passage.start : high - passage.start])
+        position = max(position, passage.end)
+    return "".join(texts)
 
 
 def _between(piece: _Piece, begin: int, low: int, high: int) -> str:

@@ -196,14 +196,14 @@ class SearchRequest:
         """
         values = dict(options or {})
         filters = values.pop("filters", None)
-        if unknown := values.keys() - _NAMES:
-            raise InputError(_unknown("option of a search", min(unknown), ("k", *sorted(_NAMES), "filters")))
-        parsed = None if filters is None else parse_optional(filters)  # usually None, and quick
-        several = query if isinstance(query, Sequence) and not isinstance(query, str) else [query]
+        if unknown_names := values.keys() - _NAMES:
+            raise InputError(_unknown("option of a search", min(unknown_names), ("k", *sorted(_NAMES), "filters")))
+        filter_ = None if filters is None else parse_optional(filters)  # usually None, and quick
+        texts = query if isinstance(query, Sequence) and not isinstance(query, str) else [query]
         names = values.get("datasets")
         if names is not None:
             values["datasets"] = _names(names)
-        return cls(tuple([Query.of(text, parsed) for text in several]), k, **values)
+        return cls(tuple([Query.of(text, filter_) for text in texts]), k, **values)
 
     def __post_init__(self) -> None:
         check_top_k(self.k)

@@ -266,18 +266,18 @@ class EnhancedRetrievalService:
         if self._foreign is not None:
             for default in (self.engine.stages.strategy, self.config.default_retrieval_strategy):
                 strategy = default if strategy == "auto" else strategy
-            words, near = LISTS.get(STRATEGY_ALIASES.get(strategy, strategy), (True, True))
-            available = {"bm25": words, "vector": near}
+            words, needs_vectors = LISTS.get(STRATEGY_ALIASES.get(strategy, strategy), (True, True))
+            available = {"bm25": words, "vector": needs_vectors}
             return [store for name, store in self._foreign.items() if available[name]] or list(self._foreign.values())
         sources = list(_flat(self.vector_store))
-        own = getattr(self.embedding_service, "name", None)
-        for source in sources if own is not None else ():
+        own_name = getattr(self.embedding_service, "name", None)
+        for source in sources if own_name is not None else ():
             stored_name = source.store.info.embedder if isinstance(source, Source) else None
-            if stored_name is not None and stored_name != own:
-                stored, given = names_for_people(stored_name, str(own))
+            if stored_name is not None and stored_name != own_name:
+                stored_model, given_model = names_for_people(stored_name, str(own_name))
                 raise InputError(
-                    f"dataset {source.name!r} holds vectors of {stored!r}, and embedding_service is {given!r}; "
-                    "give the same, or None"
+                    f"dataset {source.name!r} holds vectors of {stored_model!r}, "
+                    f"and embedding_service is {given_model!r}; give the same, or None"
                 )
         return sources
 
@@ -342,9 +342,11 @@ def _by_name(config: Any) -> dict[str, Any]:
         return {}
     if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
         raise InputError(f"config is Settings, a mapping of settings by name, or None, not {type(config).__name__}")
-    reserved = {"path", "environ"} & config.keys()
-    if reserved:
-        raise InputError(f"there is no setting {reserved.pop()!r}; Settings.load takes the file and the environment")
+    reserved_names = {"path", "environ"} & config.keys()
+    if reserved_names:
+        raise InputError(
+            f"there is no setting {reserved_names.pop()!r}; Settings.load takes the file and the environment"
+        )
     return dict(config)
 
 

@@ -153,11 +153,11 @@ def _url(value: str, expected: str = "an address such as ") -> str:
 
 
 def _or_empty(check: Callable[[str], str]) -> Check:
-    def checked(value: Any) -> str:
+    def wrapper(value: Any) -> str:
         text = _text(value, empty=True)
         return check(text) if text else ""
 
-    return checked
+    return wrapper
 
 
 def _variable(value: str) -> str:
@@ -387,8 +387,8 @@ class Settings:
         temperature = self.hyde_temperature if task == "hyde" else 0.0
         spec = LLMSpec(task, kind, model, address or None, key or None, temperature, self.llm_timeout)
         if self.origins[source] == "default":
-            needed = "" if environ.get(key) else f" and {key}"
-            consent = f"set {source} or llm_provider to {kind}{needed}, or llm_base_url to a server's address"
+            requirement = "" if environ.get(key) else f" and {key}"
+            consent = f"set {source} or llm_provider to {kind}{requirement}, or llm_base_url to a server's address"
             return replace(spec, missing=f"nothing is sent to a service that no setting names; {consent}")
         if kind == "openai_compatible" and not address:
             return replace(spec, missing=f"{source} is openai_compatible; set llm_base_url to the server's address")
@@ -400,14 +400,14 @@ class Settings:
 
     def _provider(self, task: str) -> tuple[str, str]:
         """Return the provider of a task, and the setting that determines it."""
-        own = f"{task}_llm_provider"
-        if task in TASKS and self.origins[own] != "default":
-            return getattr(self, own), own
+        setting_of_task = f"{task}_llm_provider"
+        if task in TASKS and self.origins[setting_of_task] != "default":
+            return getattr(self, setting_of_task), setting_of_task
         if self.llm_provider:
             return self.llm_provider, "llm_provider"
         if self.llm_base_url:
             return "openai_compatible", "llm_base_url"
-        return (getattr(self, own), own) if task in TASKS else ("", "llm_provider")
+        return (getattr(self, setting_of_task), setting_of_task) if task in TASKS else ("", "llm_provider")
 
     def _model(self, task: str, kind: str) -> str:
         if task == "hyde" and self.origins["hyde_model"] != "default":
@@ -503,13 +503,13 @@ def _plain(value: Any) -> Any:
 
 
 def _checked(setting: Field[Any], value: Any, origin: str) -> Any:
-    where = "" if origin == "argument" else f" (from {origin})"
+    origin_note = "" if origin == "argument" else f" (from {origin})"
     try:
         return setting.metadata["check"](value)
     except _HiddenError as error:
-        raise InputError(f"{setting.name}{where} is {error}; its value is not shown") from None
+        raise InputError(f"{setting.name}{origin_note} is {error}; its value is not shown") from None
     except ValueError as error:
-        raise InputError(f"{setting.name}{where} is {error}, not {value!r:.80}") from None
+        raise InputError(f"{setting.name}{origin_note} is {error}, not {value!r:.80}") from None
 
 
 def _check_known(name: str, names: Collection[str], origin: str) -> None:
@@ -518,8 +518,8 @@ def _check_known(name: str, names: Collection[str], origin: str) -> None:
 
 
 def _nearest(name: str, names: Collection[str]) -> str:
-    near = difflib.get_close_matches(name[:100], names, 1, 0.6)
-    return f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(names)}"
+    close_names = difflib.get_close_matches(name[:100], names, 1, 0.6)
+    return f"did you mean {close_names[0]!r}?" if close_names else f"the settings are {', '.join(names)}"
 
 
 def _variables(environ: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
@@ -553,7 +553,7 @@ def _parsed(setting: Field[Any], text: str) -> Any:
         except ValueError:
             return text
     if isinstance(default, tuple):
-        return tuple(part.strip() for part in text.split(",") if part.strip())
+        return tuple(item.strip() for item in text.split(",") if item.strip())
     return text
 
 
@@ -580,9 +580,11 @@ def _read_file(path: str | Path | None, environ: Mapping[str, str]) -> tuple[str
     table = values.pop("pointsman", {})
     if not isinstance(table, dict):
         raise InputError(f"'pointsman' in {str(file)!r} is a table, written [pointsman]")
-    twice = values.keys() & table.keys()
-    if twice:
-        raise InputError(f"{str(file)!r} has {', '.join(sorted(twice))} twice: at its top and in [pointsman]; keep one")
+    duplicates = values.keys() & table.keys()
+    if duplicates:
+        raise InputError(
+            f"{str(file)!r} has {', '.join(sorted(duplicates))} twice: at its top and in [pointsman]; keep one"
+        )
     return str(file), {**values, **table}
 
 
@@ -590,5 +592,5 @@ def _short(error: Exception) -> str:
     """Return the position of a syntax error, without the text there."""
     if isinstance(error, UnicodeDecodeError):
         return f"byte {error.start} is not UTF-8"
-    place = re.search(r"\(at [^()]*\)\Z", str(error))
-    return f"it cannot be read {place[0][1:-1]}" if place else "it cannot be read"
+    location = re.search(r"\(at [^()]*\)\Z", str(error))
+    return f"it cannot be read {location[0][1:-1]}" if location else "it cannot be read"

@@ -224,8 +224,8 @@ def _verdict(steps: Sequence[Step], final: int | None) -> str:
     if final is not None:
         if not hits:
             return f"it is number {final} of the answer"
-        by = ", ".join(f"{step.source} (number {step.rank} of {step.count})" for step in hits)
-        return f"it is number {final} of the answer, found by {by}"
+        rankings = ", ".join(f"{step.source} (number {step.rank} of {step.count})" for step in hits)
+        return f"it is number {final} of the answer, found by {rankings}"
     if any(step.reason for step in steps):
         step = next(step for step in steps if step.reason)
         return f"removed by {step.stage}: {step.reason}"

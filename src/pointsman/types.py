@@ -316,9 +316,9 @@ class Hit:
         """
         excerpt = value["excerpt"]
         text = value["text"] if excerpt is None else excerpt["full_text"]
-        kept = excerpt and {"text": value["text"], "spans": excerpt["spans"]}
+        excerpt_fields = excerpt and {"text": value["text"], "spans": excerpt["spans"]}
         document = Document(value["id"], text, value["metadata"])
-        return of_form(cls, {**value, "document": document, "excerpt": kept})
+        return of_form(cls, {**value, "document": document, "excerpt": excerpt_fields})
 
 
 def _ranked(hits: Iterable[Hit]) -> list[dict[str, Any]]:
@@ -486,9 +486,9 @@ class RetrievalContext:
     def __repr__(self) -> str:
         """Return a short text: a document may be long, and a log line must not be."""
         ids = ", ".join(repr(hit.id) for hit in self.hits[:5])
-        more = f", … {len(self.hits) - 5} more" if len(self.hits) > 5 else ""
+        ellipsis = f", … {len(self.hits) - 5} more" if len(self.hits) > 5 else ""
         state = f", refused={self.refused.reason!r}" if self.refused else ""
-        return f"RetrievalContext({self.query.text!r:.80}, [{ids}{more}], strategy={self.plan.strategy!r}{state})"
+        return f"RetrievalContext({self.query.text!r:.80}, [{ids}{ellipsis}], strategy={self.plan.strategy!r}{state})"
 
     @property
     def strategy(self) -> str:
@@ -529,7 +529,7 @@ class RetrievalContext:
     def reranked(self) -> bool:
         """Whether a reranker ordered the answer."""
         return any(span.stage == "rerank" and span.error is None for span in self.trace.spans) or any(
-            way.source == "rerank" for hit in self.hits for way in hit.provenance
+            contribution.source == "rerank" for hit in self.hits for contribution in hit.provenance
         )
 
     def to_prompt(self, max_tokens: int = 3000, style: Style = "quoted") -> str:

@@ -96,28 +96,28 @@ def index(
     """
     from pointsman.indexing import IndexingInterrupted, index_paths, watch_paths
 
-    with workspace_at(workspace, embedder, create=True) as opened:
+    with workspace_at(workspace, embedder, create=True) as target_workspace:
         kind = cast("IndexingTechnique | None", technique)  # checked there
-        target = opened.dataset(dataset, description=description, indexing_technique=kind)
-        interrupted = False
+        target = target_workspace.dataset(dataset, description=description, indexing_technique=kind)
+        was_interrupted = False
         try:
             with output.indexing_progress() as on_progress:
-                how = partial(
+                indexing = partial(
                     watch_paths if watch else index_paths,
                     target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, on_progress=on_progress,
                 )  # fmt: skip
                 if watch:
-                    _watch(cast("Iterator[IndexReport]", how()), target, as_json=as_json)
+                    _watch(cast("Iterator[IndexReport]", indexing()), target, as_json=as_json)
                     return
-                report = cast("IndexReport", how())
+                report = cast("IndexReport", indexing())
         except IndexingInterrupted as stop:
-            report, interrupted = stop.report, True
-        output.index_report(report, target, as_json=as_json, interrupted=interrupted)
-    if report.nothing_read and not report.problems and not interrupted:
-        also = "" if hidden else "; hidden files and folders are skipped, unless you give --hidden"
-        sys.stderr.write(f"pointsman: no readable files in {', '.join(paths)}{also}\n")
-    if interrupted or report.nothing_read:
-        raise typer.Exit(130 if interrupted else 1)
+            report, was_interrupted = stop.report, True
+        output.index_report(report, target, as_json=as_json, is_interrupted=was_interrupted)
+    if report.nothing_read and not report.problems and not was_interrupted:
+        hint = "" if hidden else "; hidden files and folders are skipped, unless you give --hidden"
+        sys.stderr.write(f"pointsman: no readable files in {', '.join(paths)}{hint}\n")
+    if was_interrupted or report.nothing_read:
+        raise typer.Exit(130 if was_interrupted else 1)
 
 
 def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -> None:
@@ -168,8 +168,8 @@ def search(
     All words that are not options are the question, so it needs no quotes: pointsman search how do I change a fuse
     """
     query = question_of(words)
-    with workspace_at(workspace, embedder) as opened:
-        context = opened.search(query, **options)
+    with workspace_at(workspace, embedder) as open_workspace:
+        context = open_workspace.search(query, **options)
         if prompt is not None:
             sources = context.to_prompt(max_tokens, cast("Style", prompt))  # checked there
             output.say({"prompt": sources}, sources, as_json=as_json)
@@ -198,16 +198,16 @@ def route(
     if dataset is None and not is_url(workspace) and not (Path(workspace) / "datasets").is_dir():
         output.routes(Routing(query, router_select(query)), as_json=as_json)
         return
-    with workspace_at(workspace, embedder) as opened:
-        selection = [opened.dataset(name, create=False) for name in dataset] if dataset else None
-        output.routes(opened.route(query, selection), as_json=as_json)
+    with workspace_at(workspace, embedder) as open_workspace:
+        selection = [open_workspace.dataset(name, create=False) for name in dataset] if dataset else None
+        output.routes(open_workspace.route(query, selection), as_json=as_json)
 
 
 @app.command(rich_help_panel=KEEPING)
 def datasets(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
     """List the datasets; exit 1 if one cannot be read."""
-    with workspace_at(workspace) as opened:
-        readable = output.dataset_list(opened, as_json=as_json)
+    with workspace_at(workspace) as open_workspace:
+        readable = output.dataset_list(open_workspace, as_json=as_json)
     if not readable:
         raise typer.Exit(1)
 
@@ -215,8 +215,8 @@ def datasets(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None
 @app.command(rich_help_panel=KEEPING)
 def status(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
     """Show documents, indexes, sizes and embedders; exit 1 if a dataset cannot be read."""
-    with workspace_at(workspace) as opened:
-        readable = output.status(opened, as_json=as_json)
+    with workspace_at(workspace) as open_workspace:
+        readable = output.status(open_workspace, as_json=as_json)
     if not readable:
         raise typer.Exit(1)
 
@@ -230,38 +230,38 @@ def delete(
     source: Annotated[
         list[str] | None, typer.Option(metavar="PATH", help="All passages of this file.", show_default=False)
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="The whole dataset.")] = False,
+    delete_all: Annotated[bool, typer.Option("--all", help="The whole dataset.")] = False,
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
     """Delete documents, all passages of a file, or a whole dataset."""
-    if everything and (ids or source):
+    if delete_all and (ids or source):
         raise InputError("--all deletes the whole dataset; do not combine it with ids or --source")
-    if not (everything or ids or source):
+    if not (delete_all or ids or source):
         raise InputError("nothing to delete; give ids, --source PATH or --all")
     missing: list[str] = []
-    with workspace_at(workspace) as opened:
-        if everything:
-            counts, unread = of_each([dataset], lambda name: len(opened.dataset(name, create=False)))
-            opened.drop(dataset)  # also a damaged one, whose documents cannot be counted
+    with workspace_at(workspace) as open_workspace:
+        if delete_all:
+            counts, failures = of_each([dataset], lambda name: len(open_workspace.dataset(name, create=False)))
+            open_workspace.drop(dataset)  # also a damaged one, whose documents cannot be counted
             count = counts.get(dataset, 0)
         else:
-            unread = {}
-            target = opened.dataset(dataset, create=False)
+            failures = {}
+            target = open_workspace.dataset(dataset, create=False)
             passages = {path: target.ids(source=path) for path in source or []}
             missing = [id_ for id_ in dict.fromkeys(ids or []) if id_ not in target]
             missing += [path for path, its_ids in passages.items() if not its_ids]
             count = target.delete([*(ids or []), *(id_ for its_ids in passages.values() for id_ in its_ids)])
-        documents = output.counted(count, "document")
+        documents = output.with_noun(count, "document")
         sentence = (
             f"dataset {dataset!r} deleted; its documents could not be counted"
-            if unread
+            if failures
             else f"dataset {dataset!r} with {documents} deleted"
-            if everything
+            if delete_all
             else f"{documents} deleted from {dataset!r}"
         )
-        value = {"dataset": dataset, "deleted": count, "dropped": everything, "missing": missing}
+        value = {"dataset": dataset, "deleted": count, "dropped": delete_all, "missing": missing}
         output.say(value, sentence, as_json=as_json)
     if missing:
         sys.stderr.write(
@@ -282,28 +282,28 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check that documents and indexes agree; exit 1 if not."""
-    with workspace_at(workspace, service="repair datasets" if repair else None) as opened:
+    with workspace_at(workspace, service="repair datasets" if repair else None) as open_workspace:
         if repair:
-            repairs, unread = of_each(names or opened.own_names(), opened.repair)
-            output.repairs(repairs, unread, as_json=as_json)
-            problems = bool(unread)
+            repairs, failures = of_each(names or open_workspace.own_names(), open_workspace.repair)
+            output.repairs(repairs, failures, as_json=as_json)
+            problems = bool(failures)
         else:
-            targets = names or (opened.names() if is_service(workspace) else opened.own_names())
+            targets = names or (open_workspace.names() if is_service(workspace) else open_workspace.own_names())
             refused: list[UnmetNeedError] = []
 
             def check(name: str) -> Verification | None:
                 try:
-                    return opened.dataset(name, create=False).verify()
+                    return open_workspace.dataset(name, create=False).verify()
                 except UnmetNeedError as error:  # an attached collection; a service lists them among the others
                     refused.append(error)
                     return None
 
-            checked, unread = of_each(targets, check)
-            verifications = {name: result for name, result in checked.items() if result is not None}
+            results, failures = of_each(targets, check)
+            verifications = {name: result for name, result in results.items() if result is not None}
             if refused and (names or not verifications):
                 raise refused[0]
-            output.verification(verifications, unread, as_json=as_json)
-            problems = bool(unread) or any(result.problems for result in verifications.values())
+            output.verification(verifications, failures, as_json=as_json)
+            problems = bool(failures) or any(result.problems for result in verifications.values())
     if problems:
         raise typer.Exit(1)
 
@@ -316,10 +316,10 @@ def rebuild(
     as_json: JsonOption = False,
 ) -> None:
     """Rebuild the indexes; nothing is embedded again."""
-    with workspace_at(workspace, service="rebuild indexes") as opened:
-        targets = names or opened.own_names()
+    with workspace_at(workspace, service="rebuild indexes") as open_workspace:
+        targets = names or open_workspace.own_names()
         for name in targets:
-            opened.dataset(name, create=False).rebuild()
+            open_workspace.dataset(name, create=False).rebuild()
         output.say({"rebuilt": targets}, f"rebuilt: {', '.join(targets) or 'nothing'}", as_json=as_json)
 
 
@@ -368,10 +368,13 @@ def evaluate(
     from pointsman.settings import Settings
 
     if labels.is_file():
-        place = workspace or workspace_of_settings()
-        with workspace_at(place, embedder, service="evaluate") as opened, output.progress("Evaluating") as on_progress:
+        location = workspace or workspace_of_settings()
+        with (
+            workspace_at(location, embedder, service="evaluate") as open_workspace,
+            output.progress("Evaluating") as on_progress,
+        ):
             report = evaluate_questions(
-                opened,
+                open_workspace,
                 labels,
                 strategies,
                 datasets=dataset,
@@ -382,13 +385,13 @@ def evaluate(
             )
             output.evaluation(report, as_json=as_json)
             if workspace is not None:
-                keep(opened.backend, report)
+                keep(open_workspace.backend, report)
         return
     if dataset:
         raise InputError("--dataset goes with a CSV file of questions; a folder brings its own documents")
     # opened first: a place that cannot keep the result is refused before the measurement, not after it
     target = nullcontext() if workspace is None else workspace_at(workspace, create=True, service="keep evaluations")
-    with target as opened:
+    with target as open_workspace:
         report = run_eval(
             labels,
             strategies,
@@ -398,8 +401,8 @@ def evaluate(
             embedder=embedder_for(Settings.load(), embedder),
         )
         output.evaluation(report, as_json=as_json)
-        if opened is not None:
-            keep(opened.backend, report)
+        if open_workspace is not None:
+            keep(open_workspace.backend, report)
     if plot is not None:
         from pointsman.evaluation import draw
 
@@ -429,8 +432,8 @@ def tune(
     queries: Mapping[str, str]
     qrels: Mapping[str, Mapping[str, int]]
 
-    with workspace_at(workspace, embedder, service="tune") as opened:
-        target = opened.dataset(dataset, create=False)
+    with workspace_at(workspace, embedder, service="tune") as open_workspace:
+        target = open_workspace.dataset(dataset, create=False)
         answers = None
         if labels.is_file():
             by_file = file_labels([target], read_questions(labels))
@@ -440,10 +443,10 @@ def tune(
         with output.progress("Tuning") as on_progress:
             result = fitted(target, queries, qrels, answers=answers, on_progress=on_progress)
         if not dry_run:
-            opened.keep(result.policy if result.chosen != "default" else None)
+            open_workspace.keep(result.policy if result.chosen != "default" else None)
             if result.reranking is not None:
-                opened.keep_reranking(dataset, result.reranking)
-        output.tuning(result, kept=not dry_run, as_json=as_json)
+                open_workspace.keep_reranking(dataset, result.reranking)
+        output.tuning(result, is_kept=not dry_run, as_json=as_json)
 
 
 @app.command(rich_help_panel=MEASURING)
@@ -471,24 +474,24 @@ def calibrate(
         raise InputError("--reset removes a calibration; do not combine it with labels")
     if not reset and not dataset:
         raise InputError("name the dataset to calibrate: --dataset NAME")
-    with workspace_at(workspace, embedder, service="calibrate") as opened:
+    with workspace_at(workspace, embedder, service="calibrate") as open_workspace:
         if reset:
-            names = [dataset] if dataset else list(opened.stored_calibrations())
+            names = [dataset] if dataset else list(open_workspace.stored_calibrations())
             for name in names:
-                opened.keep_calibration(name, None)
+                open_workspace.keep_calibration(name, None)
             output.say({"reset": names}, f"removed: {', '.join(names) or 'nothing'}", as_json=as_json)
             return
         queries: Mapping[str, str] | None = None
         qrels: Mapping[str, Mapping[str, int]] | None = None
         if labels is not None and labels.is_file():
-            target = opened.dataset(dataset, create=False)
+            target = open_workspace.dataset(dataset, create=False)
             by_file = file_labels([target], read_questions(labels))
             queries, qrels = by_file.queries, best_passages(target, by_file)
         elif labels is not None:
             queries, qrels = read_labels(labels)
         with output.progress("Calibrating") as on_progress:
-            done = opened.calibrate(dataset, queries, qrels, keep=not dry_run, on_progress=on_progress)
-        output.calibrating(done, kept=not dry_run and done.calibration is not None, as_json=as_json)
+            result = open_workspace.calibrate(dataset, queries, qrels, keep=not dry_run, on_progress=on_progress)
+        output.calibrating(result, is_kept=not dry_run and result.calibration is not None, as_json=as_json)
 
 
 @app.command("eval-select", rich_help_panel=MEASURING)
@@ -566,8 +569,8 @@ app.command(rich_help_panel=KEEPING)(detach)
 app.command(rich_help_panel=SERVING)(mcp)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_wanted: bool) -> None:
+    if is_wanted:
         sys.stdout.write(f"pointsman {__version__}\n")
         raise typer.Exit
 

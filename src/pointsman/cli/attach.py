@@ -51,8 +51,8 @@ def attach(
     its documents as the table). It is only read. The workspace stores the URL as given; keep the password elsewhere,
     as in ~/.pgpass.
     """
-    with workspace_at(workspace, embedder, create=True, service="attach collections") as opened:
-        dataset = opened.attach(
+    with workspace_at(workspace, embedder, create=True, service="attach collections") as open_workspace:
+        dataset = open_workspace.attach(
             name,
             url,
             table=table,
@@ -64,7 +64,7 @@ def attach(
             description=description,
         )
         count = len(dataset)
-        sentence = f"{name}: {output.counted(count, 'document')} attached"
+        sentence = f"{name}: {output.with_noun(count, 'document')} attached"
         output.say({"dataset": name, "documents": count}, sentence, as_json=as_json)
 
 
@@ -75,6 +75,6 @@ def detach(
     as_json: JsonOption = False,
 ) -> None:
     """Detach a collection from the workspace; the collection itself stays unchanged."""
-    with workspace_at(workspace, service="detach collections") as opened:
-        opened.detach(name)
+    with workspace_at(workspace, service="detach collections") as open_workspace:
+        open_workspace.detach(name)
         output.say({"detached": name}, f"{name} detached", as_json=as_json)

@@ -31,7 +31,7 @@ def backup(
 
     with output.progress("Backing up") as on_progress:
         report = copy(_folder(workspace), folder, on_progress=on_progress)
-    sentence = f"{_counted(report)} backed up into {report.folder}, {report.bytes / 1e6:.1f} MB"
+    sentence = f"{_file_count(report)} backed up into {report.folder}, {report.bytes / 1e6:.1f} MB"
     if report.skipped:
         sentence += f"; deleted during the backup and not included: {', '.join(report.skipped)}"
     output.say({**_value(report), "skipped": list(report.skipped)}, sentence, as_json=as_json)
@@ -51,8 +51,8 @@ def restore(
 
     with output.progress("Restoring") as on_progress:
         report = copy(backup, _folder(workspace), verify=not no_verify, on_progress=on_progress)
-    checked = "verified" if report.verified else "checksums compared"
-    sentence = f"{_counted(report)} restored into {report.folder}, as of {report.time:%Y-%m-%d %H:%M:%S %Z}; {checked}"
+    check = "verified" if report.verified else "checksums compared"
+    sentence = f"{_file_count(report)} restored into {report.folder}, as of {report.time:%Y-%m-%d %H:%M:%S %Z}; {check}"
     output.say({**_value(report), "verified": report.verified}, sentence, as_json=as_json)
 
 
@@ -71,9 +71,9 @@ def _folder(workspace: str) -> Path:
     return Path(workspace)
 
 
-def _counted(report: BackupReport | RestoreReport) -> str:
-    documents = output.counted(sum(report.datasets.values()), "document")
-    return f"{documents} of {output.counted(len(report.datasets), 'dataset')}"
+def _file_count(report: BackupReport | RestoreReport) -> str:
+    documents = output.with_noun(sum(report.datasets.values()), "document")
+    return f"{documents} of {output.with_noun(len(report.datasets), 'dataset')}"
 
 
 def _value(report: BackupReport | RestoreReport) -> dict[str, object]:

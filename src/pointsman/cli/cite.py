@@ -29,9 +29,9 @@ def text(
     as_json: JsonOption = False,
 ) -> None:
     """Print the text of a file, to which citation offsets refer."""
-    with workspace_at(workspace) as opened:
-        part = opened.dataset(dataset, create=False).text(source, hash=hash, start=start, end=end)
-    output.source_text(part, as_json=as_json)
+    with workspace_at(workspace) as open_workspace:
+        passage = open_workspace.dataset(dataset, create=False).text(source, hash=hash, start=start, end=end)
+    output.source_text(passage, as_json=as_json)
 
 
 def verify_answer(

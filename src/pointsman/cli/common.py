@@ -36,9 +36,9 @@ def workspace_of_settings() -> str:
     return Settings.load().workspace
 
 
-def located(where: str) -> str:
+def path_without_service(location: str) -> str:
     """Return the path for the ``file:`` URL of a folder, since commands tell folders from servers."""
-    return path_of(where) or where
+    return path_of(location) or location
 
 
 WorkspaceOption = Annotated[
@@ -50,7 +50,7 @@ WorkspaceOption = Annotated[
         metavar="DIR|URL",
         help="A folder, postgresql://…, opensearch+https://… or https://… (a service; its key: POINTSMAN_API_KEY).",
         default_factory=workspace_of_settings,
-        callback=located,
+        callback=path_without_service,
         show_default=".pointsman",
     ),
 ]
@@ -87,39 +87,43 @@ _SEARCHING: Final[Mapping[str, tuple[tuple[str, ...], dict[str, Any]]]] = {
 def with_search_options(command: Callable[..., None], options: Mapping[str, Option] = OPTIONS) -> Callable[..., None]:
     """Give a command the options of a search, which it receives by keyword."""
     parameters = list(signature(command, eval_str=True).parameters.values())
-    query, *others = (parameter for parameter in parameters if parameter.kind is not Parameter.VAR_KEYWORD)
-    named = {name: _written(name, option) for name, option in options.items()}
-    added = [
+    query, *other_parameters = (parameter for parameter in parameters if parameter.kind is not Parameter.VAR_KEYWORD)
+    annotations = {name: _annotation(name, option) for name, option in options.items()}
+    options_added = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=options[name].default, annotation=kind)
-        for name, kind in named.items()
+        for name, kind in annotations.items()
     ]
-    others = [other.replace(kind=Parameter.KEYWORD_ONLY) for other in others]
-    command.__signature__ = Signature([query, *added, *others])  # type: ignore[attr-defined]  # what typer reads
-    command.__annotations__.update(named)
+    other_parameters = [
+        command_parameter.replace(kind=Parameter.KEYWORD_ONLY) for command_parameter in other_parameters
+    ]
+    command.__signature__ = Signature([query, *options_added, *other_parameters])  # type: ignore[attr-defined]  # what typer reads
+    command.__annotations__.update(annotations)
     return command
 
 
-def _written(name: str, option: Option) -> Any:
+def _annotation(name: str, option: Option) -> Any:
     """Return an option as typer has it."""
     kinds = [kind for kind in get_args(option.kind) if kind is not type(None)] or [option.kind]
     optional = type(None) in get_args(option.kind)
     kind = next((kind for kind in kinds if kind in {bool, int, float} or get_origin(kind) is list), str)
     flag = name.replace("_", "-")
     flags = (f"--{flag}/--no-{flag}",) if kind is bool else (f"--{flag}",)
-    own, more = _SEARCHING.get(name, ((), {}))
-    about: dict[str, Any] = {"help": option.help.replace("`", ""), "show_default": not optional}
-    about |= {short: option.bounds[bound] for short, bound in (("min", "ge"), ("max", "le")) if bound in option.bounds}
-    return Annotated[kind | None if optional else kind, typer.Option(*(own or flags), **{**about, **more})]
+    own_flags, extra = _SEARCHING.get(name, ((), {}))
+    attributes: dict[str, Any] = {"help": option.help.replace("`", ""), "show_default": not optional}
+    attributes |= {
+        short: option.bounds[bound] for short, bound in (("min", "ge"), ("max", "le")) if bound in option.bounds
+    }
+    return Annotated[kind | None if optional else kind, typer.Option(*(own_flags or flags), **{**attributes, **extra})]
 
 
 @contextmanager
 def workspace_at(
-    where: str, embedder: str = "default", *, create: bool = False, service: str | None = None
+    location: str, embedder: str = "default", *, create: bool = False, service: str | None = None
 ) -> Iterator[Workspace]:
     """Open the workspace at this place, with the settings and language models of environment and settings file.
 
     Args:
-        where: a folder or a URL; ``https://…`` is a Pointsman service, which receives the key in ``POINTSMAN_API_KEY``.
+        location: a folder or URL; ``https://…`` is a Pointsman service, sent the key in ``POINTSMAN_API_KEY``.
         embedder: name of the embedder; if it is the default one, the settings decide.
         create: whether the workspace may be missing; it is then created by the first write.
         service: what cannot be done through a service, if the command needs it.
@@ -131,12 +135,12 @@ def workspace_at(
     from pointsman.opening import open_workspace
     from pointsman.settings import Settings
 
-    if is_service(where) and service is not None:
+    if is_service(location) and service is not None:
         raise InputError(f"this command cannot {service} through a service; run it where the workspace is")
     if not create:
-        check_workspace(where)
+        check_workspace(location)
     settings = Settings.load()
-    with open_workspace(where, embedder=embedder_for(settings, embedder), settings=settings) as workspace:
+    with open_workspace(location, embedder=embedder_for(settings, embedder), settings=settings) as workspace:
         yield workspace
 
 
@@ -156,11 +160,11 @@ def question_of(words: Sequence[str] | None) -> str:
     return question
 
 
-def standard_input(most: int = -1) -> str:
+def standard_input(size: int = -1) -> str:
     """Return standard input as UTF-8, whatever the locale's encoding.
 
     Args:
-        most: the maximum number of characters to read; negative: all.
+        size: the maximum number of characters to read; negative: all.
 
     Raises:
         InputError: standard input is closed, or not UTF-8.
@@ -168,51 +172,51 @@ def standard_input(most: int = -1) -> str:
     if sys.stdin is None:
         raise InputError("standard input is closed; write the text after the command, or name a file")
     try:
-        return TextIOWrapper(sys.stdin.buffer, "utf-8-sig").read(most)
+        return TextIOWrapper(sys.stdin.buffer, "utf-8-sig").read(size)
     except UnicodeDecodeError as error:
         raise InputError(f"standard input is not UTF-8: {error}") from None
 
 
 def of_each(
-    names: Iterable[str], about: Callable[[str], T], errors: tuple[type[Exception], ...] = UNREADABLE
+    names: Iterable[str], describe: Callable[[str], T], errors: tuple[type[Exception], ...] = UNREADABLE
 ) -> tuple[dict[str, T], dict[str, str]]:
     """Return what is asked about each dataset, and the problem of each that cannot be read; none hides the others.
 
     Args:
         names: the datasets.
-        about: returns it, given a name.
+        describe: returns it, given a name.
         errors: the errors that count as a problem of one dataset.
     """
     answers: dict[str, T] = {}
     problems: dict[str, str] = {}
     for name in names:
         try:
-            answers[name] = about(name)
+            answers[name] = describe(name)
         except errors as error:
             problems[name] = str(error)
     return answers, problems
 
 
-def check_no_service(where: str) -> None:
+def check_no_service(location: str) -> None:
     """Check that a place is a workspace, not a service.
 
     Raises:
         InputError: it is a service.
     """
-    if is_service(where):
-        raise InputError(f"{redacted(where)} is a service; give the location of its workspace")
+    if is_service(location):
+        raise InputError(f"{redacted(location)} is a service; give the location of its workspace")
 
 
-def check_workspace(where: str) -> None:
+def check_workspace(location: str) -> None:
     """Check that a workspace exists, if that needs no network.
 
     Raises:
         InputError: there is none.
     """
-    if not is_url(where) and not (Path(where) / "datasets").is_dir():
+    if not is_url(location) and not (Path(location) / "datasets").is_dir():
         raise InputError(
-            f"there is no workspace at {where!r}; name another, or create one with 'pointsman index PATH "
-            f"--dataset NAME --workspace {quote(where)}'"
+            f"there is no workspace at {location!r}; name another, or create one with 'pointsman index PATH "
+            f"--dataset NAME --workspace {quote(location)}'"
         )
 
 

@@ -9,14 +9,14 @@ import typer
 
 from pointsman._places import redacted
 from pointsman.cli import output
-from pointsman.cli.common import DatasetsOption, JsonOption, check_no_service, check_workspace, located
+from pointsman.cli.common import DatasetsOption, JsonOption, check_no_service, check_workspace, path_without_service
 from pointsman.store.backend import open_backend
 
-_PLACE = "A folder, postgresql://… or opensearch+https://…"
+_LOCATION = "A folder, postgresql://… or opensearch+https://…"
 
 
 def copy(
-    source: Annotated[str, typer.Argument(metavar="FROM", help=f"{_PLACE}.", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar="FROM", help=f"{_LOCATION}.", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="TO", help="The same; created if missing.", show_default=False)],
     dataset: DatasetsOption = None,
     as_json: JsonOption = False,
@@ -28,9 +28,9 @@ def copy(
     """
     from pointsman.copying import copy as copy_datasets
 
-    source, target = located(source), located(target)
-    for place in (source, target):
-        check_no_service(place)
+    source, target = path_without_service(source), path_without_service(target)
+    for location in (source, target):
+        check_no_service(location)
     check_workspace(source)
     with (
         closing(open_backend(source)) as origin,
@@ -48,7 +48,7 @@ def copy(
         for report in reports
     ]
     counts = (
-        ", ".join(f"{report.name} ({output.counted(report.content.documents, 'document')})" for report in reports)
+        ", ".join(f"{report.name} ({output.with_noun(report.content.documents, 'document')})" for report in reports)
         or "nothing"
     )
     sentence = f"copied to {redacted(target)} and compared: {counts}"

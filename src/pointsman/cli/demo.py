@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from pointsman.types import Document
 
-EVERYWHERE, PYTHON, POINTSMAN = None, ["python"], ["pointsman"]
+ANY_LANGUAGE, PYTHON, POINTSMAN = None, ["python"], ["pointsman"]
 QUESTIONS = (
-    ("How do I start another process and wait for its result?", EVERYWHERE),
-    ("run tests in parallel", EVERYWHERE),
+    ("How do I start another process and wait for its result?", ANY_LANGUAGE),
+    ("run tests in parallel", ANY_LANGUAGE),
     ("is anything lost when the process is killed?", POINTSMAN),
     ("怎样压缩文件", PYTHON),
     ("如何读取 JSON 文件？", PYTHON),
@@ -34,7 +34,7 @@ def run_demo(path: str) -> None:
     """Index three datasets into ``path``, ask some questions in three languages, and suggest next steps."""
     from pointsman.ingest import installed_package_documents, own_documents, standard_library_documents
 
-    out = output.console()
+    console = output.console()
     sources: list[tuple[str, str, Callable[[], list[Document]]]] = [
         ("python", "The documentation of Python's standard library", standard_library_documents),
         ("packages", "The descriptions of the packages installed here", installed_package_documents),
@@ -42,7 +42,7 @@ def run_demo(path: str) -> None:
     ]
     with Workspace(path) as workspace:
         for name, description, load in sources:
-            began = perf_counter()
+            start = perf_counter()
             documents = load()
             dataset = workspace.dataset(name, description=description)
             with output.progress(f"Indexing {name}") as on_progress:
@@ -56,21 +56,23 @@ def run_demo(path: str) -> None:
                 result = dataset.add(documents, on_progress=advance)
             stale = set(dataset.ids()) - {document.id for document in documents}
             dataset.delete(stale)
-            out.print(
+            console.print(
                 f"[bold]{name}[/]  {description}: {len(dataset)} passages ({result.added} new) in "
-                f"{perf_counter() - began:.1f} s"
+                f"{perf_counter() - start:.1f} s"
             )
         for question, datasets in QUESTIONS:
-            out.print()
-            out.rule(question, style="cyan")
+            console.print()
+            console.rule(question, style="cyan")
             context = workspace.search(question, 3, datasets=datasets)
             output.search_results(context, explain=False, as_json=False)
-    out.print()
-    out.print("Next steps:", style="bold")
+    console.print()
+    console.print("Next steps:", style="bold")
     for line in (
         f"pointsman search 'your own question' --workspace {redacted(path)} --explain",
         f"pointsman status --workspace {redacted(path)}",
         f"pointsman serve --workspace {redacted(path)}  # a console at http://127.0.0.1:8080",
         "pointsman index some/folder --dataset notes && pointsman search 'what is in it'",
     ):
-        out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)  # in one line, so that it can be copied
+        console.print(
+            f"  {line}", markup=False, highlight=False, soft_wrap=True
+        )  # in one line, so that it can be copied

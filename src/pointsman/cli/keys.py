@@ -61,17 +61,17 @@ def create(
     """
     from pointsman.server.keys import ALL, SCOPES
 
-    until = None if expires is None else expiry(expires, datetime.now(UTC))
+    expiry_time = None if expires is None else expiry(expires, datetime.now(UTC))
     if not allow_missing and not is_service(workspace):
         _check_datasets(workspace, dataset or ())
     with _keys(workspace, make=True) as keys:
-        key = keys.create(name, datasets=dataset or ALL, scopes=("read",) if read_only else SCOPES, expires=until)
+        key = keys.create(name, datasets=dataset or ALL, scopes=("read",) if read_only else SCOPES, expires=expiry_time)
     if as_json:
         output.print_json({**_to_json(key.key), "text": key.text})
         return
-    out = output.console()
-    out.print(f"Key {key.key.id} for {name}: {_may(key.key)}. It is shown only once; keep it safe.", markup=False)
-    out.print(key.text, style="bold", markup=False, soft_wrap=True)
+    console = output.console()
+    console.print(f"Key {key.key.id} for {name}: {_may(key.key)}. It is shown only once; keep it safe.", markup=False)
+    console.print(key.text, style="bold", markup=False, soft_wrap=True)
 
 
 @app.command("list")
@@ -82,7 +82,7 @@ def list_keys(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> Non
     if as_json:
         output.print_json([_to_json(key) for key in keys])
         return
-    now = datetime.now(UTC)
+    time = datetime.now(UTC)
     table(
         ["id", "name", "datasets", "may", "created", "state"],
         [
@@ -91,8 +91,8 @@ def list_keys(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> Non
                 key.name,
                 ", ".join(key.datasets),
                 "+".join(key.scopes),
-                f"{key.created:%Y-%m-%d}",
-                _state(key, now),
+                f"{key.creation_time:%Y-%m-%d}",
+                _state(key, time),
             ]
             for key in keys
         ],
@@ -139,8 +139,8 @@ def _check_datasets(workspace: str, names: Sequence[str]) -> None:
     from pointsman.dataset import check_name
     from pointsman.workspace import Workspace
 
-    with Workspace(workspace) as opened:
-        existing = opened.names()
+    with Workspace(workspace) as open_workspace:
+        existing = open_workspace.names()
     for name in names:
         if name == "*":
             continue
@@ -163,10 +163,10 @@ def _keys(workspace: str, *, make: bool = False) -> Iterator[KeyStore]:
     check_no_service(workspace)
     if not make and not is_url(workspace) and not Path(workspace).exists():
         raise InputError(f"there is no workspace at {workspace!r}; name another with --workspace")
-    with Workspace(workspace) as opened:  # raises an error if there is something else at that path
+    with Workspace(workspace) as open_workspace:  # raises an error if there is something else at that path
         if make:
-            opened.make()  # otherwise a folder with only keys would not be recognised as a workspace
-        yield keys_of(opened.backend)
+            open_workspace.make()  # otherwise a folder with only keys would not be recognised as a workspace
+        yield keys_of(open_workspace.backend)
 
 
 def _to_json(key: ApiKey) -> dict[str, Any]:
@@ -175,24 +175,24 @@ def _to_json(key: ApiKey) -> dict[str, Any]:
         "name": key.name,
         "datasets": list(key.datasets),
         "scopes": list(key.scopes),
-        "created": key.created.isoformat(),
+        "created": key.creation_time.isoformat(),
         "expires": key.expires and key.expires.isoformat(),
-        "revoked": key.revoked and key.revoked.isoformat(),
+        "revoked": key.revocation_time and key.revocation_time.isoformat(),
     }
 
 
 def _may(key: ApiKey) -> str:
-    what = "reads and writes" if "write" in key.scopes else "reads"
-    where = "all datasets" if key.datasets == ("*",) else ", ".join(key.datasets)
-    return f"{what} {where}" + (f" until {_minute(key.expires)}" if key.expires else "")
+    rights = "reads and writes" if "write" in key.scopes else "reads"
+    scope = "all datasets" if key.datasets == ("*",) else ", ".join(key.datasets)
+    return f"{rights} {scope}" + (f" until {_minute(key.expires)}" if key.expires else "")
 
 
-def _state(key: ApiKey, now: datetime) -> str:
-    if key.revoked is not None:
-        return f"revoked {key.revoked:%Y-%m-%d}"
+def _state(key: ApiKey, time: datetime) -> str:
+    if key.revocation_time is not None:
+        return f"revoked {key.revocation_time:%Y-%m-%d}"
     if key.expires is None:
         return "works"
-    return f"{'works until' if key.valid(now) else 'expired'} {_minute(key.expires)}"
+    return f"{'works until' if key.valid(time) else 'expired'} {_minute(key.expires)}"
 
 
 def _minute(time: datetime) -> str:

@@ -52,10 +52,10 @@ def mcp(
         return
     from pointsman.integrations.mcp import serve_http, serve_stdio
 
-    with workspace_at(workspace, embedder, service="serve MCP") as opened:
+    with workspace_at(workspace, embedder, service="serve MCP") as open_workspace:
         if http:
             serve_http(
-                opened,
+                open_workspace,
                 host=host,
                 port=port,
                 keyless=keyless,
@@ -64,7 +64,7 @@ def mcp(
                 on_listening=announcer(workspace),
             )
         else:
-            serve_stdio(opened, datasets=dataset)
+            serve_stdio(open_workspace, datasets=dataset)
 
 
 def _front(
@@ -87,17 +87,17 @@ def _front(
     from pointsman.selector.fitted import Fitted
     from pointsman.settings import Settings
 
-    known = None if fitted is None else Fitted.read(fitted)
+    fitted_selector = None if fitted is None else Fitted.read(fitted)
     model = embedder_for(Settings.load(), embedder) or default_embedder()
-    selector = DescriptionSelector(CachedEmbedder(model), fitted=known)
+    selector = DescriptionSelector(CachedEmbedder(model), fitted=fitted_selector)
     if not http:
         serve_tools_stdio(tools, selector)
         return
-    with workspace_at(workspace, embedder, service="serve MCP") as opened:
+    with workspace_at(workspace, embedder, service="serve MCP") as open_workspace:
         serve_tools_http(
             tools,
             selector,
-            opened,
+            open_workspace,
             host=host,
             port=port,
             keyless=keyless,

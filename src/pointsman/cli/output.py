@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from pointsman.types import Explanation, Hit, Provenance, RetrievalContext
     from pointsman.workspace import Routing, Workspace
 
-_LISTED = ("name", "description", "indexing_technique", "documents")
-_STATUS = (*_LISTED, "embedder", "vectors_due", "sequence", "keyword_index_sequence", "bytes")
+_DATASET_FIELDS = ("name", "description", "indexing_technique", "documents")
+_STATUS = (*_DATASET_FIELDS, "embedder", "vectors_due", "sequence", "keyword_index_sequence", "bytes")
 _SNIPPET = 320  # characters of a passage that are printed
 _WORD = re.compile(r"\w+")
 
@@ -56,7 +56,7 @@ def print_json(value: object, indent: int | None = 2) -> None:
     sys.stdout.write(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
 
-def counted(number: int, noun: str) -> str:
+def with_noun(number: int, noun: str) -> str:
     """Format a number of things.
 
     >>> counted(1, "hit"), counted(1200, "hit")
@@ -115,7 +115,7 @@ _BLANKS: Final = re.compile(r"[ \t]+$", re.MULTILINE)
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int, str], None]]:
+def progress(description: str) -> Iterator[Callable[[int, int, str], None]]:
     """Show a progress bar on standard error with share, remaining time and current item; silent without a terminal."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -123,10 +123,10 @@ def progress(what: str) -> Iterator[Callable[[int, int, str], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     note = TextColumn("[dim]{task.fields[note]}", markup=True)
     with Progress(*columns, note, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        task = bar.add_task(what, total=None, note="")
+        task = bar.add_task(description, total=None, note="")
 
         def advance(count: int, total: int, note: str) -> None:
-            bar.update(task, completed=count, total=total, note=_shortened(note, 40).replace("[", r"\["))
+            bar.update(task, completed=count, total=total, note=_shorten(note, 40).replace("[", r"\["))
 
         yield advance
 
@@ -137,32 +137,32 @@ def indexing_progress() -> Iterator[Callable[[IndexProgress], None]]:
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
     from rich.text import Text
 
-    class Left(ProgressColumn):
+    class RemainingTime(ProgressColumn):
         """The time left, in words."""
 
         def render(self, task: Task) -> Text:
             return Text(_time_left(task.time_remaining))
 
     errors = console(stderr=True)
-    columns = (BarColumn(24), TextColumn("{task.description}"), Left(), TextColumn("[dim]{task.fields[path]}"))
+    columns = (BarColumn(24), TextColumn("{task.description}"), RemainingTime(), TextColumn("[dim]{task.fields[path]}"))
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         reading = bar.add_task("", total=None, path="", visible=False)
         embedding = bar.add_task("", total=None, path="", visible=False, start=False)
 
-        def advance(now: IndexProgress) -> None:
-            about = "" if now.expected is None else f" of about {now.expected:,}"
-            path = _shortened(now.path, 40).replace("[", r"\[")
+        def advance(state: IndexProgress) -> None:
+            estimate = "" if state.expected is None else f" of about {state.expected:,}"
+            path = _shorten(state.path, 40).replace("[", r"\[")
             bar.update(
                 reading,
-                description=f"{now.share_read:.0%} read, {now.passages:,}{about} passages searchable by words,",
-                completed=now.passages, total=now.expected, path=path, visible=bool(now.path),
+                description=f"{state.share_read:.0%} read, {state.passages:,}{estimate} passages searchable by words,",
+                completed=state.passages, total=state.expected, path=path, visible=bool(state.path),
             )  # fmt: skip
-            vectors = now.vectors + now.vectors_due
-            if now.vectors_due and not now.path:
+            vectors = state.vectors + state.vectors_due
+            if state.vectors_due and not state.path:
                 bar.start_task(embedding)
             bar.update(
-                embedding, description=f"words searchable; vectors {now.vectors:,} of {vectors:,},",
-                completed=now.vectors, total=vectors, visible=now.vectors_due > 0 and not now.path,
+                embedding, description=f"words searchable; vectors {state.vectors:,} of {vectors:,},",
+                completed=state.vectors, total=vectors, visible=state.vectors_due > 0 and not state.path,
             )  # fmt: skip
 
         yield advance
@@ -180,7 +180,7 @@ def _time_left(seconds: float | None) -> str:
 
 
 def index_report(
-    report: IndexReport, dataset: Dataset, *, as_json: bool, interrupted: bool = False, one_line: bool = False
+    report: IndexReport, dataset: Dataset, *, as_json: bool, is_interrupted: bool = False, one_line: bool = False
 ) -> None:
     """Print the result of `pointsman index`, complete or until Ctrl-C; JSON is on one line if more will follow."""
     passages = report.passages
@@ -196,31 +196,34 @@ def index_report(
                 "documents": len(dataset),
                 "vectors_due": report.vectors_due,
                 "problems": [{"path": problem.path, "reason": problem.reason} for problem in report.problems],
-                "interrupted": interrupted,
+                "interrupted": is_interrupted,
             },
             indent=None if one_line else 2,
         )
         return
-    out = console()
-    if interrupted:
-        out.print("Stopped. The passages below are stored and searchable; run the same command to continue.")
-    if one_line and not (report.files or report.deleted or report.problems or interrupted):  # only vectors were made
-        out.print(f"[bold]{dataset.name}[/]: all vectors are made")
+    terminal = console()
+    if is_interrupted:
+        terminal.print("Stopped. The passages below are stored and searchable; run the same command to continue.")
+    if one_line and not (report.files or report.deleted or report.problems or is_interrupted):  # only vectors were made
+        terminal.print(f"[bold]{dataset.name}[/]: all vectors are made")
         return
     fates = {"updated": passages.updated, "deleted": report.deleted, "unchanged": passages.unchanged}
-    others = "".join(f", {count:,} {fate}" for fate, count in fates.items() if count)
-    out.print(
-        f"[bold]{dataset.name}[/]: {counted(passages.added, 'passage')} added{others}; {len(dataset):,} in all. "
+    other_counts = "".join(f", {count:,} {fate}" for fate, count in fates.items() if count)
+    terminal.print(
+        f"[bold]{dataset.name}[/]: {with_noun(passages.added, 'passage')} added{other_counts}; "
+        f"{len(dataset):,} in all. "
         f"Files read: {report.files:,}",
         soft_wrap=True,
     )
     if report.vectors_due:
         have = "has" if report.vectors_due == 1 else "have"
-        out.print(f"  Keyword search finds all of them; {report.vectors_due:,} {have} no vector yet.", markup=False)
+        terminal.print(
+            f"  Keyword search finds all of them; {report.vectors_due:,} {have} no vector yet.", markup=False
+        )
     for problem in report.problems[:20]:
-        out.print(f"  not read: {problem.path}: {problem.reason}", style="yellow", markup=False, soft_wrap=True)
+        terminal.print(f"  not read: {problem.path}: {problem.reason}", style="yellow", markup=False, soft_wrap=True)
     if len(report.problems) > 20:
-        out.print(f"  … and {len(report.problems) - 20} more; --json lists them all", style="yellow")
+        terminal.print(f"  … and {len(report.problems) - 20} more; --json lists them all", style="yellow")
 
 
 def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[str] = (), as_json: bool = False) -> None:
@@ -229,35 +232,35 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
         form = context.to_dict(trace="stages" if explain else "none")
         print_json({**form, "why": [plain_form(context.explain(name)) for name in why]} if why else form)
         return
-    out = console()
+    terminal = console()
     if (spelling := context.spelling) is not None:
-        both = f" and {printable(spelling.instead)}" if spelling.both else ""
-        out.print(
-            f"Showing results for {printable(spelling.text)}{both}; --no-spelling searches for "
+        variant = f" and {printable(spelling.instead)}" if spelling.both else ""
+        terminal.print(
+            f"Showing results for {printable(spelling.text)}{variant}; --no-spelling searches for "
             f"{printable(spelling.instead)} {'alone' if spelling.both else 'instead'}.",
             style="dim",
             markup=False,
         )
     if not (context.hits or context.plan.datasets):
-        out.print("Nothing is indexed here; start with: pointsman index PATH --dataset NAME", markup=False)
+        terminal.print("Nothing is indexed here; start with: pointsman index PATH --dataset NAME", markup=False)
     elif context.refused is not None:
-        _print_refusal(out, context, explain=explain)
+        _print_refusal(terminal, context, explain=explain)
     elif not context.hits:
-        out.print("No results.", style="yellow")
+        terminal.print("No results.", style="yellow")
     for rank, hit in enumerate(context.hits, 1):
-        print_hit(out, rank, hit, context.query.text, explain=explain)
+        print_hit(terminal, rank, hit, context.query.text, explain=explain)
     for cause in context.degraded:
-        out.print(f"incomplete: {printable(cause)}", style="yellow", markup=False)
-    out.print(
-        f"{counted(len(context.hits), 'hit')} in {context.trace.milliseconds:.1f} ms · {context.plan.strategy} over "
+        terminal.print(f"incomplete: {printable(cause)}", style="yellow", markup=False)
+    terminal.print(
+        f"{with_noun(len(context.hits), 'hit')} in {context.trace.milliseconds:.1f} ms · {context.plan.strategy} over "
         f"{', '.join(context.plan.datasets) or 'no dataset'}{_confidence(context)}",
         style="dim",
         markup=False,
     )
     if explain:
-        _print_trace(out, context)
+        _print_trace(terminal, context)
     for name in why:
-        _print_explanation(out, context.explain(name))
+        _print_explanation(terminal, context.explain(name))
 
 
 def _confidence(context: RetrievalContext) -> str:
@@ -277,7 +280,7 @@ def percent(chance: float) -> str:
     return "under 1%" if chance < 0.01 else "over 99%" if chance > 0.99 else f"{chance:.0%}"
 
 
-def _print_refusal(out: Console, context: RetrievalContext, *, explain: bool) -> None:
+def _print_refusal(terminal: Console, context: RetrievalContext, *, explain: bool) -> None:
     """Print the near misses, so that people can see for themselves, and then why they are refused."""
     from rich.text import Text
 
@@ -285,18 +288,18 @@ def _print_refusal(out: Console, context: RetrievalContext, *, explain: bool) ->
     assert refusal is not None, "the caller has checked"
     reason = refusal.reason.removeprefix("No relevant results: ")
     if not refusal.near_misses:
-        out.print(Text.assemble(("No relevant results: ", "bold yellow"), printable(reason)))
+        terminal.print(Text.assemble(("No relevant results: ", "bold yellow"), printable(reason)))
         return
-    out.print(NEAREST, style="bold yellow")
+    terminal.print(NEAREST, style="bold yellow")
     for rank, hit in enumerate(refusal.near_misses, 1):
-        print_hit(out, rank, hit, context.query.text, explain=explain)
+        print_hit(terminal, rank, hit, context.query.text, explain=explain)
     remedy = (
         "a lower --min-relevance shows more" if refusal.scale == "relevance" else "--no-refuse shows it as an answer"
     )
-    out.print(Text.assemble(("No relevant results: ", "dim"), (f"{printable(reason)}; {remedy}.", "dim")))
+    terminal.print(Text.assemble(("No relevant results: ", "dim"), (f"{printable(reason)}; {remedy}.", "dim")))
 
 
-def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -> None:
+def print_hit(terminal: Console, rank: int, hit: Hit, query: str, *, explain: bool) -> None:
     """Print one hit: its rank, its metadata, and the part of its text relevant to the query."""
     from rich.padding import Padding
     from rich.text import Text
@@ -305,29 +308,29 @@ def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -
     worth = f"{hit.score:.2f}" if hit.relevance is None else percent(hit.relevance)
     head = Text.assemble((f"{rank}. ", "bold"), (name, "bold cyan"), (f"  {worth}", "green"))
     head.append(f"  {hit.dataset}" if hit.dataset else "", "magenta")
-    where = printable(str(hit.citation))
-    head.append(f"  {where}" if where not in head.plain else "", "dim")
-    out.print(head)
-    out.print(Padding(_snippet(hit.text, query), (0, 0, 0, 3), expand=False))
+    location = printable(str(hit.citation))
+    head.append(f"  {location}" if location not in head.plain else "", "dim")
+    terminal.print(head)
+    terminal.print(Padding(_snippet(hit.text, query), (0, 0, 0, 3), expand=False))
     if explain:
-        out.print(
+        terminal.print(
             Padding(
-                Text(f"{printable(hit.id)}  ←  {', '.join(map(_way, hit.provenance))}", "dim"),
+                Text(f"{printable(hit.id)}  ←  {', '.join(map(_step_text, hit.provenance))}", "dim"),
                 (0, 0, 0, 3),
                 expand=False,
             )
         )
-    out.print()
+    terminal.print()
 
 
-def source_text(part: SourceText, *, as_json: bool) -> None:
+def source_text(passage: SourceText, *, as_json: bool) -> None:
     """Print the text that citations refer to."""
     if as_json:
-        print_json(part.to_dict())
+        print_json(passage.to_dict())
     elif sys.stdout.isatty():
-        console().print(printable(part.text), markup=False, soft_wrap=True)
+        console().print(printable(passage.text), markup=False, soft_wrap=True)
     else:
-        sys.stdout.write(part.text)
+        sys.stdout.write(passage.text)
 
 
 def answer_check(check: AnswerCheck, *, as_json: bool) -> None:
@@ -337,21 +340,23 @@ def answer_check(check: AnswerCheck, *, as_json: bool) -> None:
         return
     from rich.text import Text
 
-    out = console()
+    terminal = console()
     styles = {"exact": "green", "near": "yellow", "unsupported": "red"}
     for claim in check.claims:
-        where = "" if claim.hit is None else f"  [{claim.hit}]"
+        citations = "" if claim.hit is None else f"  [{claim.hit}]"
         if claim.misattributed:
-            where += f", not {', '.join(f'[{number}]' for number in claim.named)}"
-        out.print(Text.assemble((f"{claim.status:12}", styles[claim.status]), printable(claim.text), (where, "dim")))
+            citations += f", not {', '.join(f'[{number}]' for number in claim.named)}"
+        terminal.print(
+            Text.assemble((f"{claim.status:12}", styles[claim.status]), printable(claim.text), (citations, "dim"))
+        )
     count = f"quotes and numbers: {len(check.claims)}"
-    out.print(f"{count}, {len(check.unsupported)} of them in none of the hits", style="dim", markup=False)
+    terminal.print(f"{count}, {len(check.unsupported)} of them in none of the hits", style="dim", markup=False)
 
 
 def dataset_list(workspace: Workspace, *, as_json: bool) -> bool:
     """Print the datasets, one per line; return whether all could be read."""
 
-    def described(name: str) -> dict[str, Any]:
+    def describe(name: str) -> dict[str, Any]:
         dataset = workspace.dataset(name, create=False)
         return {
             "name": dataset.name,
@@ -360,10 +365,10 @@ def dataset_list(workspace: Workspace, *, as_json: bool) -> bool:
             "documents": len(dataset),
         }
 
-    described_ones, problems = of_each(workspace.names(), described, (*UNREADABLE, InputError))
+    described_ones, problems = of_each(workspace.names(), describe, (*UNREADABLE, InputError))
     rows = list(described_ones.values())
     if as_json:
-        print_json([*rows, *_unread(problems, _LISTED)])
+        print_json([*rows, *_unreadable_rows(problems, _DATASET_FIELDS)])
     else:
         table(
             ["dataset", "documents", "indexed for", "description"],
@@ -373,7 +378,7 @@ def dataset_list(workspace: Workspace, *, as_json: bool) -> bool:
     return not problems
 
 
-def _unread(problems: Mapping[str, str], names: Sequence[str]) -> list[dict[str, Any]]:
+def _unreadable_rows(problems: Mapping[str, str], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row for each dataset that cannot be read: its problem, and null for what is unknown of it."""
     return [{**dict.fromkeys(names), "name": name, "problem": problem} for name, problem in problems.items()]
 
@@ -386,10 +391,10 @@ def print_problems(problems: Mapping[str, str]) -> None:
 
 def status(workspace: Workspace, *, as_json: bool) -> bool:
     """Print the contents of the workspace and how they are stored; return whether all could be read."""
-    described, problems = of_each(workspace.names(), workspace.status, (*UNREADABLE, InputError))
-    rows = list(described.values())
-    place = workspace.place if is_url(workspace.place) else str(Path(workspace.place).resolve())
-    value = {"workspace": place, "datasets": [*rows, *_unread(problems, _STATUS)]}
+    descriptions, problems = of_each(workspace.names(), workspace.status, (*UNREADABLE, InputError))
+    rows = list(descriptions.values())
+    location = workspace.place if is_url(workspace.place) else str(Path(workspace.place).resolve())
+    value = {"workspace": location, "datasets": [*rows, *_unreadable_rows(problems, _STATUS)]}
     if as_json:
         print_json(value)
         return not problems
@@ -416,45 +421,51 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
     return not problems
 
 
-def verification(verifications: Mapping[str, Verification], unread: Mapping[str, str], *, as_json: bool) -> None:
+def verification(verifications: Mapping[str, Verification], failures: Mapping[str, str], *, as_json: bool) -> None:
     """Print whether the three stores of each dataset agree, and which datasets cannot be read."""
     if as_json:
-        checked = plain_form(verifications)
-        unknown = dict.fromkeys(("documents", "in_keyword_index", "in_vector_index"))
-        print_json({**checked, **{name: {**unknown, "problems": [problem]} for name, problem in unread.items()}})
+        values = plain_form(verifications)
+        unknown_counts = dict.fromkeys(("documents", "in_keyword_index", "in_vector_index"))
+        print_json(
+            {**values, **{name: {**unknown_counts, "problems": [problem]} for name, problem in failures.items()}}
+        )
         return
-    out = console()
+    terminal = console()
     for name, result in verifications.items():
         verdict = "[red]disagree[/]" if result.problems else "[green]agree[/]"
-        counts = f"{counted(result.documents, 'document')}, {result.in_keyword_index} in the keyword index"
-        out.print(f"[bold]{name}[/]: {counts}, {result.in_vector_index} in the vector index: {verdict}")
+        counts = f"{with_noun(result.documents, 'document')}, {result.in_keyword_index} in the keyword index"
+        terminal.print(f"[bold]{name}[/]: {counts}, {result.in_vector_index} in the vector index: {verdict}")
         for problem in result.problems:
-            out.print(f"  {problem}", style="red", markup=False)
-    print_problems(unread)
+            terminal.print(f"  {problem}", style="red", markup=False)
+    print_problems(failures)
 
 
-def repairs(results: Mapping[str, Repair], unrepaired: Mapping[str, str], *, as_json: bool) -> None:
+def repairs(results: Mapping[str, Repair], failures: Mapping[str, str], *, as_json: bool) -> None:
     """Print the results of repairing each dataset, and which datasets cannot be repaired."""
     if as_json:
-        done = {
+        values = {
             name: {**asdict(repair), "aside": repair.aside and str(repair.aside)} for name, repair in results.items()
         }
-        unknown = dict.fromkeys(("documents", "lost", "without_vector", "aside"))
-        print_json({**done, **{name: {**unknown, "problems": [problem]} for name, problem in unrepaired.items()}})
+        unknown_counts = dict.fromkeys(("documents", "lost", "without_vector", "aside"))
+        print_json(
+            {**values, **{name: {**unknown_counts, "problems": [problem]} for name, problem in failures.items()}}
+        )
         return
-    out = console()
+    terminal = console()
     for name, repair in results.items():
         if not repair.problems:
-            out.print(f"[bold]{name}[/]: {counted(repair.documents, 'document')}, [green]intact[/]")
+            terminal.print(f"[bold]{name}[/]: {with_noun(repair.documents, 'document')}, [green]intact[/]")
             continue
-        out.print(f"[bold]{name}[/]: {counted(repair.documents, 'document')} saved, {repair.lost} lost")
+        terminal.print(f"[bold]{name}[/]: {with_noun(repair.documents, 'document')} saved, {repair.lost} lost")
         for problem in repair.problems:
-            out.print(f"  {problem}", style="red", markup=False)
+            terminal.print(f"  {problem}", style="red", markup=False)
         if repair.without_vector:
-            out.print(f"  without a vector: {counted(repair.without_vector, 'document')}; add again", markup=False)
+            terminal.print(
+                f"  without a vector: {with_noun(repair.without_vector, 'document')}; add again", markup=False
+            )
         if repair.aside is not None:
-            out.print(f"  the damaged files are in {repair.aside}", markup=False)
-    print_problems(unrepaired)
+            terminal.print(f"  the damaged files are in {repair.aside}", markup=False)
+    print_problems(failures)
 
 
 def evaluation(report: Report, *, as_json: bool) -> None:
@@ -486,7 +497,7 @@ def settings(values: Settings, *, as_json: bool) -> None:
     table(["model for", "model", "at", "missing"], found_models)
 
 
-def tuning(result: Tuning, *, kept: bool, as_json: bool) -> None:
+def tuning(result: Tuning, *, is_kept: bool, as_json: bool) -> None:
     """Print the result of `pointsman tune`, and whether it was stored."""
     value = {
         "chosen": result.chosen,
@@ -497,26 +508,26 @@ def tuning(result: Tuning, *, kept: bool, as_json: bool) -> None:
         "vector_weight": result.policy.vector_weight,
         "strategy": result.policy.strategy,
         "reranking": None if result.reranking is None else asdict(result.reranking),
-        "kept": kept,
+        "kept": is_kept,
     }
-    said = f"{result.chosen}: {result.reason}" + (f"; {result.reranking.reason}" if result.reranking else "")
-    say(value, said + ("" if kept else " (nothing was stored)"), as_json=as_json)
+    sentence = f"{result.chosen}: {result.reason}" + (f"; {result.reranking.reason}" if result.reranking else "")
+    say(value, sentence + ("" if is_kept else " (nothing was stored)"), as_json=as_json)
 
 
-def calibrating(done: Calibrating, *, kept: bool, as_json: bool) -> None:
+def calibrating(result: Calibrating, *, is_kept: bool, as_json: bool) -> None:
     """Print the result of `pointsman calibrate`, and whether it was stored."""
-    coverage = None if done.calibration is None else done.calibration.coverage
-    minimums = {} if done.calibration is None else done.calibration.minimums
+    coverage = None if result.calibration is None else result.calibration.coverage
+    minimums = {} if result.calibration is None else result.calibration.minimums
     value = {
-        "questions": done.questions,
-        "fits": [asdict(fit) for fit in done.fits],
+        "questions": result.questions,
+        "fits": [asdict(fit) for fit in result.fits],
         "coverage": None if coverage is None else round(coverage.most, 4),
         "minimums": [{"form": form, "minimum": minimum} for form, minimum in minimums.items()],
-        "reranking": None if done.reranking is None else asdict(done.reranking),
-        "reason": done.reason,
-        "kept": kept,
+        "reranking": None if result.reranking is None else asdict(result.reranking),
+        "reason": result.reason,
+        "kept": is_kept,
     }
-    say(value, done.reason + ("" if kept else " (nothing was stored)"), as_json=as_json)
+    say(value, result.reason + ("" if is_kept else " (nothing was stored)"), as_json=as_json)
 
 
 def selection(reports: Sequence[SelectorReport], *, as_json: bool) -> None:
@@ -544,37 +555,37 @@ def routes(route: Routing, *, as_json: bool) -> None:
     table(["decision", "choice", "reason"], rows)
 
 
-def _way(way: Provenance) -> str:
+def _step_text(step: Provenance) -> str:
     """Format a list, the rank in it, the raw score, and its contribution, such as ``bm25 #3 (7.251, +7.25)``."""
-    rank = f"#{way.rank}" if way.rank else "not in its list"
-    numbers = [f"{way.score:.3f}"] if way.score is not None else []
-    numbers += [f"{way.normalised:+.3g}"] if way.normalised is not None else []
-    return f"{way.source} {rank}" + (f" ({', '.join(numbers)})" if numbers else "")
+    rank = f"#{step.rank}" if step.rank else "not in its list"
+    numbers = [f"{step.score:.3f}"] if step.score is not None else []
+    numbers += [f"{step.normalised:+.3g}"] if step.normalised is not None else []
+    return f"{step.source} {rank}" + (f" ({', '.join(numbers)})" if numbers else "")
 
 
 _BAR = 24  # characters
 
 
-def _print_trace(out: Console, context: RetrievalContext) -> None:
+def _print_trace(terminal: Console, context: RetrievalContext) -> None:
     """Print every stage with its decision and timing: parallel branches are shown as overlapping bars."""
-    out.print()
-    out.print(f"why {context.plan.strategy}: {printable(context.plan.reason)}", markup=False)
-    whole = context.trace.milliseconds or 1.0
+    terminal.print()
+    terminal.print(f"why {context.plan.strategy}: {printable(context.plan.reason)}", markup=False)
+    duration = context.trace.milliseconds or 1.0
     rows = []
     for span in context.trace.spans:
-        begin = int(_BAR * span.started / whole)
-        length = max(1, round(_BAR * span.milliseconds / whole))
+        begin = int(_BAR * span.started / duration)
+        length = max(1, round(_BAR * span.milliseconds / duration))
         bar = " " * min(begin, _BAR - 1) + ("▒" if span.error else "█") * min(length, _BAR - min(begin, _BAR - 1))
-        what = span.detail if span.error is None else f"{span.detail}: {span.error}"
+        text = span.detail if span.error is None else f"{span.detail}: {span.error}"
         count = "" if span.count is None else span.count
-        rows.append([span.stage, what, count, f"{span.milliseconds:.2f} ms", f"{bar:{_BAR}}"])
+        rows.append([span.stage, text, count, f"{span.milliseconds:.2f} ms", f"{bar:{_BAR}}"])
     table(["stage", "what", "count", "time", ""], rows, right=(2, 3))
 
 
-def _print_explanation(out: Console, explanation: Explanation) -> None:
+def _print_explanation(terminal: Console, explanation: Explanation) -> None:
     """Print a document's position in each list and after each stage."""
-    out.print()
-    out.print(f"why {printable(explanation.id)}: {printable(explanation.verdict)}", markup=False)
+    terminal.print()
+    terminal.print(f"why {printable(explanation.id)}: {printable(explanation.verdict)}", markup=False)
     rows = [
         [
             step.stage if step.stage == step.source else f"{step.stage} {step.source}",
@@ -611,26 +622,26 @@ def _snippet(text: str, query: str) -> Text:
     text = printable(text)
     query_tokens = set(DEFAULT_ANALYZER.query_tokens(query))
     spans = sentences(text[:20_000]) or [(0, min(len(text), _SNIPPET))]
-    shared = [len(query_tokens.intersection(DEFAULT_ANALYZER.tokens(text[start:end]))) for start, end in spans]
-    best = shared.index(max(shared))
+    overlaps = [len(query_tokens.intersection(DEFAULT_ANALYZER.tokens(text[start:end]))) for start, end in spans]
+    best = overlaps.index(max(overlaps))
     start, end = spans[best]
-    for _, later in spans[best + 1 :]:
-        if later - start > _SNIPPET:
+    for _, span_end in spans[best + 1 :]:
+        if span_end - start > _SNIPPET:
             break
-        end = later
+        end = span_end
     snippet = " ".join(text[start : min(end, start + _SNIPPET)].split())
-    more = "…" if end > start + _SNIPPET or end < len(text.rstrip()) else ""
-    result = Text(("…" if start > 0 else "") + snippet + more, overflow="fold")
+    ellipsis = "…" if end > start + _SNIPPET or end < len(text.rstrip()) else ""
+    result = Text(("…" if start > 0 else "") + snippet + ellipsis, overflow="fold")
     for match in _WORD.finditer(result.plain):
         tokens = set(DEFAULT_ANALYZER.tokens(match[0]))
         if tokens and tokens <= query_tokens:
             result.stylize("bold yellow", *match.span())
         elif not match[0].isascii():  # Chinese: its substrings of two or more characters in the query
             for token in (token for token in tokens & query_tokens if len(token) > 1):
-                for part in re.finditer(re.escape(token), match[0]):
-                    result.stylize("bold yellow", match.start() + part.start(), match.start() + part.end())
+                for occurrence in re.finditer(re.escape(token), match[0]):
+                    result.stylize("bold yellow", match.start() + occurrence.start(), match.start() + occurrence.end())
     return result
 
 
-def _shortened(text: str, width: int) -> str:
+def _shorten(text: str, width: int) -> str:
     return text if len(text) <= width else "…" + text[1 - width :]

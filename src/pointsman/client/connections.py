@@ -82,8 +82,8 @@ class Failure:
 
     title: str
     detail: str
-    unsent: bool = False
-    broken: bool = False
+    is_unsent: bool = False
+    is_broken: bool = False
     error: type[ServiceError] = ServiceError
 
 
@@ -119,8 +119,8 @@ class _Body:
         self._content += block
         lines: list[bytes] = []
         if self._quiet is not None and b"\n" in block:
-            *lines, rest = bytes(self._content).split(b"\n")
-            self._content = bytearray(rest)
+            *lines, remainder = bytes(self._content).split(b"\n")
+            self._content = bytearray(remainder)
             self._deadline = time.monotonic() + self._quiet
         if len(self._content) > _LARGEST:
             message = f"the answer is larger than {_LARGEST // 2**20} MB; ask for less at once"
@@ -160,27 +160,27 @@ class Link:
             import httpx
         except ImportError as error:
             raise MissingDependencyError("httpx", "http", "Client") from error
-        parts = address(url)
-        if parts.query:
+        url_parts = address(url)
+        if url_parts.query:
             raise InputError("url must be the service's address without a query string")
         if key is not None and not (isinstance(key, str) and key and key.isascii() and key.isprintable()):
             raise InputError("key must be one line of ASCII characters; check it for line breaks and quotes")
-        if key is not None and parts.scheme == "http" and not is_here(parts) and not insecure:
+        if key is not None and url_parts.scheme == "http" and not is_here(url_parts) and not insecure:
             raise InputError(
-                f"the key would be sent to {parts.hostname} without encryption; use https, "
+                f"the key would be sent to {url_parts.hostname} without encryption; use https, "
                 "or set insecure=True if no one can read the traffic"
             )
-        self.url = urlunsplit(parts._replace(path=parts.path.rstrip("/")))
+        self.url = urlunsplit(url_parts._replace(path=url_parts.path.rstrip("/")))
         self._httpx, self._key, self._transport = httpx, key, transport
         # Also matches a truncated key; its beginning is the key's number, which is not secret.
         self._secret = re.compile(f"{re.escape(key[:12])}[!-~]*") if key else None
         # This machine is reached directly, even if the environment names a proxy.
-        self._trust_env, self._encrypted = not is_here(parts), parts.scheme == "https"
-        self._opened: httpx.Client | None = None
-        self._awaited: anyio.lowlevel.RunVar[_Pool | None] = anyio.lowlevel.RunVar(f"pointsman {next(_numbers)}")
+        self._trust_env, self._is_encrypted = not is_here(url_parts), url_parts.scheme == "https"
+        self._sync_client: httpx.Client | None = None
+        self._async_client: anyio.lowlevel.RunVar[_Pool | None] = anyio.lowlevel.RunVar(f"pointsman {next(_numbers)}")
         self._settings: dict[str, Any] | None = None
         self._lock = threading.Lock()
-        self._others: list[object] = []
+        self._former_clients: list[object] = []
         _links.add(self)
 
     @property
@@ -188,22 +188,22 @@ class Link:
         """Whether a key is set."""
         return self._key is not None
 
-    def told(self, text: str | bytes, most: int = 100) -> str:
+    def mask(self, text: str | bytes, max_chars: int = 100) -> str:
         """Return the beginning of an external text for an error message; a key that the service repeated is removed."""
         text = text[:MOST_TOLD].decode("utf-8", "replace") if isinstance(text, bytes) else text
-        return one_line(self._secret.sub("[key]", text) if self._secret else text, most)
+        return one_line(self._secret.sub("[key]", text) if self._secret else text, max_chars)
 
     def exchange(self, request: Request, deadline: float) -> Reply | Failure:
         """Send a request and read the response."""
-        *_, ending = self._exchanged(request, deadline)
+        *_, ending = self._exchange(request, deadline)
         assert not isinstance(ending, bytes)
         return ending
 
     def lines(self, request: Request, quiet: float) -> Generator[bytes | Reply | Failure, None, None]:
         """Send a request and yield the response line by line; the last item says how it ended."""
-        return self._exchanged(request, time.monotonic() + quiet, quiet)
+        return self._exchange(request, time.monotonic() + quiet, quiet)
 
-    def _exchanged(
+    def _exchange(
         self, request: Request, deadline: float, quiet: float | None = None
     ) -> Generator[bytes | Reply | Failure, None, None]:
         failure: Failure | None = None
@@ -232,37 +232,37 @@ class Link:
     def close(self) -> None:
         """Close the connections of all threads."""
         with self._lock:
-            client, self._opened = self._opened, None
+            client, self._sync_client = self._sync_client, None
         if client is not None:
             client.close()
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
-        client = self._awaited.get(None)
+        client = self._async_client.get(None)
         if client is not None:
             await client[0].aclose()
 
     def start_anew(self) -> None:
         """In a forked child: neither use nor close the parent's connections."""
         self._lock = threading.Lock()
-        self._others.append(self._opened)
-        self._opened = None
+        self._former_clients.append(self._sync_client)
+        self._sync_client = None
 
     def _blocking(self) -> httpx.Client:
         transport = self._transport
         if transport is not None and not isinstance(transport, self._httpx.BaseTransport):
             raise InputError("this client's transport is asynchronous only; use asearch, or a synchronous transport")
         with self._lock:
-            if self._opened is None:
-                self._opened = self._httpx.Client(transport=transport, **self._common())
-            return self._opened
+            if self._sync_client is None:
+                self._sync_client = self._httpx.Client(transport=transport, **self._common())
+            return self._sync_client
 
     async def _awaitable(self) -> httpx.AsyncClient:
-        client = self._awaited.get(None)
+        client = self._async_client.get(None)
         if client is None:
             pool = self._until_the_loop_ends()
             client = pool, await anext(pool)  # does not suspend, so no other task runs in between
-            self._awaited.set(client)
+            self._async_client.set(client)
         return client[1]
 
     async def _until_the_loop_ends(self) -> AsyncGenerator[httpx.AsyncClient, None]:
@@ -276,7 +276,7 @@ class Link:
             try:
                 yield client
             finally:
-                self._awaited.set(None)
+                self._async_client.set(None)
 
     def _common(self) -> dict[str, Any]:
         if self._settings is None:
@@ -294,7 +294,7 @@ class Link:
         return self._settings
 
     def _tls(self) -> ssl.SSLContext:
-        if self._encrypted or self._trust_env:  # a proxy may also be reached over TLS
+        if self._is_encrypted or self._trust_env:  # a proxy may also be reached over TLS
             return self._httpx.create_ssl_context(trust_env=self._trust_env)
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no certificates; unused
 
@@ -304,11 +304,11 @@ class Link:
             "url": self.url + request.path,
             "content": request.body,
             "headers": {} if request.body is None else {"Content-Type": request.kind},
-            "auth": self._signed if self._key else None,
+            "auth": self._sign if self._key else None,
             "timeout": max(0.001, deadline - time.monotonic()),
         }
 
-    def _signed(self, request: httpx.Request) -> httpx.Request:
+    def _sign(self, request: httpx.Request) -> httpx.Request:
         request.headers["Authorization"] = f"Bearer {self._key}"
         return request
 
@@ -318,23 +318,23 @@ class Link:
         return (self._httpx.HTTPError, self._httpx.InvalidURL, RuntimeError, _UnusableError)
 
     def _failure(self, error: Exception) -> Failure:
-        httpx, cause = self._httpx, self.told(f"{type(error).__name__}: {error}", 200)
+        httpx, cause = self._httpx, self.mask(f"{type(error).__name__}: {error}", 200)
         if isinstance(error, _UnusableError):
             return error.failure
         kinds: tuple[tuple[type[Exception], Failure], ...] = (
             (httpx.PoolTimeout, Failure("no connection", "timed out while waiting for a free connection")),
-            (httpx.ConnectTimeout, _unconnected(cause)),
+            (httpx.ConnectTimeout, _no_connection(cause)),
             (httpx.TimeoutException, _LATE),
-            (httpx.ConnectError, _unconnected(cause)),
-            (httpx.TransportError, Failure("broken", f"the connection broke ({cause})", broken=True)),
-            (RuntimeError, Failure("broken", f"the client was closed meanwhile ({cause})", broken=True)),
+            (httpx.ConnectError, _no_connection(cause)),
+            (httpx.TransportError, Failure("broken", f"the connection broke ({cause})", is_broken=True)),
+            (RuntimeError, Failure("broken", f"the client was closed meanwhile ({cause})", is_broken=True)),
             (Exception, Failure("unusable", f"the request could not be made ({cause})")),
         )
         return next(failure for kind, failure in kinds if isinstance(error, kind))
 
 
-def _unconnected(cause: str) -> Failure:
-    return Failure("no connection", f"no connection could be made ({cause}); is the service running?", unsent=True)
+def _no_connection(cause: str) -> Failure:
+    return Failure("no connection", f"no connection could be made ({cause}); is the service running?", is_unsent=True)
 
 
 _numbers = count()

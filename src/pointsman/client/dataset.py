@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, Unpack
 from pointsman._twins import async_twin
 from pointsman.client import endpoints
 from pointsman.client.connections import TooLargeError
-from pointsman.client.encoding import as_json, can_be_an_id, matching, number_of, parts, sent_filter, storable
+from pointsman.client.encoding import as_json, batches, can_be_an_id, matching, number_of, sent_filter, storable
 from pointsman.client.upload import Progress, send, windows
 from pointsman.errors import InputError, PointsmanError, ServiceError, UnknownNameError
 from pointsman.filters import parse_optional
@@ -144,9 +144,9 @@ class RemoteDataset:
                 self.make()
                 send(self._service, self.name, window, progress, later=embed == "later", quiet=self._quiet)
         except Exception as error:
-            if progress.done and isinstance(error, PointsmanError):
+            if progress.count and isinstance(error, PointsmanError):
                 error.args = (f"{error}; {progress}", *error.args[1:])
-            elif progress.done:
+            elif progress.count:
                 error.add_note(str(progress))
             raise
         return progress.result
@@ -166,15 +166,15 @@ class RemoteDataset:
         Raises:
             ServiceError: the service cannot be reached, or has not made one for a minute.
         """
-        due, total, since = self.vectors_due, 0, time.monotonic()
+        due, total, progress_time = self.vectors_due, 0, time.monotonic()
         while due and (limit is None or total < limit):
             time.sleep(_EMBED_POLL)
-            before, due = due, self.vectors_due
-            if (done := before - due) > 0:
-                total, since = total + done, time.monotonic()
+            previous, due = due, self.vectors_due
+            if (count := previous - due) > 0:
+                total, progress_time = total + count, time.monotonic()
                 if on_progress is not None:
-                    on_progress(done)
-            elif time.monotonic() - since > _EMBED_PATIENCE:
+                    on_progress(count)
+            elif time.monotonic() - progress_time > _EMBED_PATIENCE:
                 raise ServiceError(f"the service has made no vector of {self.name!r} for a minute; its log says why")
         return total
 
@@ -217,7 +217,7 @@ class RemoteDataset:
         limits, deleted = run(self._service.limits(Threads())), 0
         sizes = [len(as_json(id_)) + 2 for id_ in valid]
         room = limits["max_body_bytes"] - len(as_json(matching)) - 100
-        for start, end in parts(limits["max_documents"], (sizes, room)):
+        for start, end in batches(limits["max_documents"], (sizes, room)):
             deleted += self._deleted({"ids": valid[start:end], **matching})
         return deleted
 
@@ -252,7 +252,7 @@ class RemoteDataset:
         limits, result = run(self._service.limits(Threads())), AddResult()
         items = [(change.document.id, metadata_of(change.metadata)) for change in changes]
         sizes = [len(as_json({id_: values})) for id_, values in items]
-        for start, end in parts(limits["max_documents"], (sizes, limits["max_body_bytes"] - 100)):
+        for start, end in batches(limits["max_documents"], (sizes, limits["max_body_bytes"] - 100)):
             body = {"metadata": dict(items[start:end]), "replace": replace}
             result += self._service.call(endpoints.SET_METADATA, self.name, body=body, seconds=self._quiet)
         return result
@@ -296,16 +296,16 @@ class RemoteDataset:
         if not storable(check_id(source, "a source")) or not storable(hash or ""):
             raise UnknownNameError("source", source)
         parameters = {"source": source, "hash": hash, "start": start, "end": end}
-        first = self._part(parameters)
-        parts, last = [first.text], first
+        first = self._passage(parameters)
+        texts, last = [first.text], first
         while last.text and last.end < (last.length if end is None else min(end, last.length)):
-            last = self._part({**parameters, "hash": first.hash, "start": last.end})
-            parts.append(last.text)
-        return replace(first, text="".join(parts))
+            last = self._passage({**parameters, "hash": first.hash, "start": last.end})
+            texts.append(last.text)
+        return replace(first, text="".join(texts))
 
     atext = async_twin(text)
 
-    def _part(self, parameters: Mapping[str, Any]) -> SourceText:
+    def _passage(self, parameters: Mapping[str, Any]) -> SourceText:
         """Return as much of a text as one response carries."""
         query = {name: value for name, value in parameters.items() if value is not None}
         return self._service.call(endpoints.TEXT, self.name, parameters=query)
@@ -321,13 +321,13 @@ class RemoteDataset:
     def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
         """Return all ids, or those of documents that have this ``source``, that match, or both."""
         ids: list[str] = []
-        wanted = {} if source is None else {"source": check_id(source, "a source")}
+        source_parameter = {} if source is None else {"source": check_id(source, "a source")}
         following: int | None = 0 if storable(source or "") and self.exists else None
         while following is not None:
-            parameters = {"after": following, **wanted, **matching(filters)}
-            more, ahead = self._service.call(endpoints.IDS, self.name, parameters=parameters)
-            ids += more
-            following = self._following(ahead, following)
+            parameters = {"after": following, **source_parameter, **matching(filters)}
+            page_ids, cursor = self._service.call(endpoints.IDS, self.name, parameters=parameters)
+            ids += page_ids
+            following = self._following(cursor, following)
         return ids
 
     aids = async_twin(ids)
@@ -350,20 +350,20 @@ class RemoteDataset:
         documents: list[Document] = []
         following: int | None = after if self.exists else None
         while following is not None and len(documents) < limit:
-            most = min(limit - len(documents), _MOST_OF_A_PAGE)
-            parameters = {"after": following, "limit": most, **matching(filters)}
-            more, ahead = self._service.call(endpoints.PAGE, self.name, parameters=parameters)
-            documents += more
-            following = self._following(ahead, following)
+            page_size = min(limit - len(documents), _MOST_OF_A_PAGE)
+            parameters = {"after": following, "limit": page_size, **matching(filters)}
+            page, cursor = self._service.call(endpoints.PAGE, self.name, parameters=parameters)
+            documents += page
+            following = self._following(cursor, following)
         return documents, following
 
     apage = async_twin(page)
 
     def __iter__(self) -> Iterator[Document]:
-        after, limit = 0, _PAGE
+        cursor, limit = 0, _PAGE
         while True:
             try:
-                documents, following = self.page(after, limit)
+                documents, following = self.page(cursor, limit)
             except TooLargeError:
                 if limit == 1:
                     raise
@@ -372,7 +372,7 @@ class RemoteDataset:
             yield from documents
             if following is None:
                 return
-            after = following
+            cursor = following
 
     def __len__(self) -> int:
         return self.count()
@@ -415,8 +415,8 @@ class RemoteDataset:
             numbers = [float(number) for number in vector]
         except (TypeError, ValueError) as error:
             raise InputError(f"a vector is a list of numbers: {error}") from error
-        wanted = None if condition is None else sent_filter(condition)
-        body = {"vector": numbers, "k": check_top_k(k), "filters": wanted}
+        filters_sent = None if condition is None else sent_filter(condition)
+        body = {"vector": numbers, "k": check_top_k(k), "filters": filters_sent}
         return self._service.call(endpoints.NEAREST, self.name, body=body)
 
     asearch_vector = async_twin(search_vector)
@@ -456,8 +456,8 @@ class RemoteDataset:
     def make(self) -> None:
         """Create the dataset unless it exists."""
         if not self._exists:
-            about = self._create({"name": self.name, **self._new})
-            self.description, self.indexing_technique = about["description"], about["indexing_technique"]
+            status = self._create({"name": self.name, **self._new})
+            self.description, self.indexing_technique = status["description"], status["indexing_technique"]
             self._exists = True
 
     amake = async_twin(make)
@@ -493,13 +493,13 @@ class RemoteDataset:
         """Return the seconds that a write may stay silent: the service itself waits for other writers."""
         return self._service.timeout + _LOCK_SECONDS
 
-    def _create(self, about: Mapping[str, Any]) -> dict[str, Any]:
+    def _create(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """Create the dataset, or change its description; return its status."""
-        return self._service.call(endpoints.CREATE, body=about)
+        return self._service.call(endpoints.CREATE, body=description)
 
-    def _following(self, ahead: int | None, after: int) -> int | None:
+    def _following(self, next_cursor: int | None, after: int) -> int | None:
         """Return where the next page begins; it must lie ahead, else paging would never end."""
         with self._service.reading("page"):
-            if ahead is not None and ahead <= after:
-                raise ValueError(f"the next page begins after {ahead!r:.80}, this one after {after}")
-        return ahead
+            if next_cursor is not None and next_cursor <= after:
+                raise ValueError(f"the next page begins after {next_cursor!r:.80}, this one after {after}")
+        return next_cursor

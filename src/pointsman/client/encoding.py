@@ -72,8 +72,8 @@ def sent_options(request: SearchRequest, trace: TraceDetail) -> dict[str, Any]:
     Raises:
         InputError: an option cannot be sent.
     """
-    sent = {name: getattr(request, name) for name in OPTIONS if name != "filters"}  # those go with each query
-    for name, value in sent.items():
+    options = {name: getattr(request, name) for name in OPTIONS if name != "filters"}  # those go with each query
+    for name, value in options.items():
         if value is not None and not isinstance(value, (str, int, float, tuple)):
             raise InputError(
                 f"{name} cannot be sent to a service as a {type(value).__name__}: objects are not sent; have the "
@@ -83,7 +83,7 @@ def sent_options(request: SearchRequest, trace: TraceDetail) -> dict[str, Any]:
         raise InputError(f"trace is one of {', '.join(TRACE_DETAILS)}, not {trace!r:.80}")
     if request.timeout is not None:
         time_limit(request.timeout)
-    return {**sent, "trace": trace}
+    return {**options, "trace": trace}
 
 
 def with_history(query: Query) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def matching(filters: str | Mapping[str, Any] | Filter | None) -> dict[str, str]
     return {} if condition is None else {"filters": str(condition)}
 
 
-def encoded(parameters: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> str:
+def encode_parameters(parameters: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> str:
     """Encode URL parameters.
 
     Raises:
@@ -127,7 +127,7 @@ def sent_filter(filters: Filter) -> str | dict[str, Any]:
 
 def _mapping(filters: Filter) -> dict[str, Any]:  # noqa: PLR0911  (one for each kind)
     if isinstance(filters, And | Or):
-        return {f"${filters.word}": [_mapping(part) for part in filters.parts]}
+        return {f"${filters.word}": [_mapping(operand) for operand in filters.parts]}
     if isinstance(filters, Not):
         return {"$not": _mapping(filters.part)}
     if isinstance(filters, Exists):
@@ -148,23 +148,23 @@ def _sent_value(value: object) -> Any:
     return value if isinstance(value, str | int | float) else plain(value)
 
 
-def parts(most: int, *measures: tuple[Sequence[int], int]) -> Iterator[tuple[int, int]]:
-    """Yield slices of at most ``most`` items that keep within each measure's limit, except single items above it.
+def batches(max_size: int, *measures: tuple[Sequence[int], int]) -> Iterator[tuple[int, int]]:
+    """Yield slices of at most ``max_size`` items that keep within each measure's limit, except single items above it.
 
     Args:
-        most: maximum number of items in a slice.
+        max_size: maximum number of items in a slice.
         measures: the size of each item, and the limit of a slice, in bytes, characters …
 
     >>> list(parts(2, ([5, 5, 5, 30, 5], 12)))
     [(0, 2), (2, 3), (3, 4), (4, 5)]
     """
     start, totals = 0, [0] * len(measures)
-    for place in range(len(measures[0][0])):
-        totals = [total + sizes[place] for total, (sizes, _) in zip(totals, measures, strict=True)]
+    for position in range(len(measures[0][0])):
+        totals = [total + sizes[position] for total, (sizes, _) in zip(totals, measures, strict=True)]
         full = any(total > room for total, (_, room) in zip(totals, measures, strict=True))
-        if place > start and (full or place - start >= most):
-            yield start, place
-            start, totals = place, [sizes[place] for sizes, _ in measures]
+        if position > start and (full or position - start >= max_size):
+            yield start, position
+            start, totals = position, [sizes[position] for sizes, _ in measures]
     if start < len(measures[0][0]):
         yield start, len(measures[0][0])
 

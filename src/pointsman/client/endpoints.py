@@ -73,9 +73,11 @@ def _next_page(answer: Any) -> int | None:
 def _recommendation(answer: Any) -> Recommendation:
     from pointsman.retrieval.routing.recommend import Recommendation
 
-    others = tuple((str(other["strategy"]), float(other["confidence"])) for other in answer["alternatives"])
+    alternatives = tuple(
+        (str(alternative["strategy"]), float(alternative["confidence"])) for alternative in answer["alternatives"]
+    )
     name, confidence = str(answer["recommended_strategy"]), float(answer["confidence"])
-    return Recommendation(name, confidence, str(answer["reason"]), others)
+    return Recommendation(name, confidence, str(answer["reason"]), alternatives)
 
 
 def _verification(answer: Any) -> Verification:
@@ -86,7 +88,7 @@ def _verification(answer: Any) -> Verification:
     return of_form(Verification, answer)
 
 
-def _unread(answer: Any) -> Any:
+def _as_is(answer: Any) -> Any:
     """Return the answer as it is: the caller reads it, or nobody."""
     return answer
 
@@ -94,13 +96,13 @@ def _unread(answer: Any) -> Any:
 # ── the service ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 LIMITS: Final = Endpoint("GET", "/api/me", "list of limits", _limits)
-SEARCH: Final = Endpoint("POST", "/api/search", "answer", _unread)
-SEARCH_MANY: Final = Endpoint("POST", "/api/search_many", "list of answers", _unread)
-EXPLAIN: Final = Endpoint("POST", "/api/explain", "explanation", _unread)
-ROUTE: Final = Endpoint("POST", "/api/route", "route", _unread)
+SEARCH: Final = Endpoint("POST", "/api/search", "answer", _as_is)
+SEARCH_MANY: Final = Endpoint("POST", "/api/search_many", "list of answers", _as_is)
+EXPLAIN: Final = Endpoint("POST", "/api/explain", "explanation", _as_is)
+ROUTE: Final = Endpoint("POST", "/api/route", "route", _as_is)
 RECOMMEND: Final = Endpoint("GET", "/api/retrieval/recommend_strategy", "recommendation", _recommendation)
-SET_POLICY: Final = Endpoint("PUT", "/api/policy", "policy", _unread)
-DELETE_POLICY: Final = Endpoint("DELETE", "/api/policy", "policy", _unread)
+SET_POLICY: Final = Endpoint("PUT", "/api/policy", "policy", _as_is)
+DELETE_POLICY: Final = Endpoint("DELETE", "/api/policy", "policy", _as_is)
 DATASETS: Final = Endpoint(
     "GET", "/api/datasets", "list of datasets", lambda answer: [*map(_status, answer["datasets"])]
 )
@@ -109,7 +111,7 @@ CREATE: Final = Endpoint("POST", "/api/datasets", "dataset", _status)
 # ── a dataset ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 STATUS: Final = Endpoint("GET", "/api/datasets/{}", "dataset", _status)
-DROP: Final = Endpoint("DELETE", "/api/datasets/{}", "dataset", _unread, repeatable=False)
+DROP: Final = Endpoint("DELETE", "/api/datasets/{}", "dataset", _as_is, repeatable=False)
 VERIFY: Final = Endpoint("POST", "/api/datasets/{}/verify", "verification", _verification)
 NEAREST: Final = Endpoint(
     "POST", "/api/datasets/{}/nearest", "list of hits", lambda answer: [*map(Hit.from_dict, answer["hits"])]

@@ -17,7 +17,7 @@ import anyio
 from pointsman import errors
 from pointsman._http import one_line, seconds_of
 from pointsman.client.connections import MOST_TOLD, Failure, Link, Reply, Request
-from pointsman.client.encoding import as_json, encoded, number_of, path_of_dataset, time_limit
+from pointsman.client.encoding import as_json, encode_parameters, number_of, path_of_dataset, time_limit
 from pointsman.client.endpoints import LIMITS
 from pointsman.errors import InputError, PointsmanError, RetrievalError, ServiceError, UnknownNameError
 from pointsman.retrieval.dispatch import Call, Mode, Threads, run
@@ -71,13 +71,13 @@ class Service:
         self.timeout, self._retries = time_limit(timeout), retries
         self.link = Link(url, key, insecure=insecure, transport=transport)
         self.url = self.link.url
-        self._known: Mapping[str, int] | None = None
+        self._limits_known: Mapping[str, int] | None = None
 
     async def limits(self, mode: Mode) -> Mapping[str, int]:
         """Return the service's limits; they are fetched once."""
-        if self._known is None:
-            self._known = await self.ask(mode, LIMITS)
-        return self._known
+        if self._limits_known is None:
+            self._limits_known = await self.ask(mode, LIMITS)
+        return self._limits_known
 
     def call(self, endpoint: Endpoint[T], dataset: str | None = None, **arguments: Any) -> T:
         """Make a call synchronously; arguments and errors are those of `ask`."""
@@ -108,7 +108,7 @@ class Service:
             PointsmanError: the error that the service reports, or a `ServiceError`.
         """
         path = endpoint.path if dataset is None else endpoint.path.format(path_of_dataset(dataset))
-        path += f"?{encoded(parameters)}" if parameters else ""
+        path += f"?{encode_parameters(parameters)}" if parameters else ""
         content = None if body is None else as_json(body)
         request = Request(endpoint.method, path, content, repeatable=endpoint.repeatable)
         answer = await self._answer(mode, request, self.timeout if seconds is None else seconds)
@@ -132,13 +132,13 @@ class Service:
         """Return the seconds to wait before a retry; None if there is an answer or a retry is pointless."""
         if isinstance(reply, Failure):
             wait, reason = 0.0, reply.title
-            if not reply.unsent and not (reply.broken and request.repeatable):
+            if not reply.is_unsent and not (reply.is_broken and request.repeatable):
                 return None
         else:
-            after = seconds_of(reply.headers.get("retry-after"))
-            if reply.status not in {429, 503} or after is None:
+            retry_after = seconds_of(reply.headers.get("retry-after"))
+            if reply.status not in {429, 503} or retry_after is None:
                 return None
-            wait, reason = after, f"status {reply.status}"
+            wait, reason = retry_after, f"status {reply.status}"
         pause = max(wait, 0.25 * 2.0**attempt * random.uniform(0.5, 1))  # noqa: S311  (jitter is not security)
         if attempt >= self._retries or pause >= deadline - time.monotonic():
             return None
@@ -157,7 +157,7 @@ class Service:
             return json.loads(reply.content)
         except (ValueError, RecursionError):
             pass
-        raise self._error(reply, f"the answer is not JSON: {self.link.told(reply.content)}")
+        raise self._error(reply, f"the answer is not JSON: {self.link.mask(reply.content)}")
 
     def error(self, reply: Reply | Failure) -> PointsmanError:
         """Return the error for a response, or for a missing one."""
@@ -166,9 +166,11 @@ class Service:
         document = problem_document(reply)
         if document is None:
             redirects = "it redirects, and redirects are not followed; use the final address"
-            other = f"this is not a Pointsman service's answer: {self.link.told(reply.content)}; is the address right?"
-            return self._error(reply, redirects if 300 <= reply.status < 400 else other)
-        detail = self.link.told(str(document.get("detail") or document.get("title")), MOST_TOLD)
+            complaint = (
+                f"this is not a Pointsman service's answer: {self.link.mask(reply.content)}; is the address right?"
+            )
+            return self._error(reply, redirects if 300 <= reply.status < 400 else complaint)
+        detail = self.link.mask(str(document.get("detail") or document.get("title")), MOST_TOLD)
         error = None
         if reply.status == 401:
             stale = "it rejects this key, which is mistyped, revoked, expired, or for another workspace"
@@ -183,22 +185,22 @@ class Service:
             error = _error_of_library(document, detail)
         if error is None:
             return self._error(reply, detail)
-        about = reply.headers.get("x-request-id")
-        error.add_note(f"said by {self.url}" + (f", request {self.link.told(about)}" if about else ""))
+        request_id = reply.headers.get("x-request-id")
+        error.add_note(f"said by {self.url}" + (f", request {self.link.mask(request_id)}" if request_id else ""))
         return error
 
     def _error(self, reply: Reply, message: str) -> ServiceError:
         request_id, document = reply.headers.get("x-request-id"), problem_document(reply) or {}
-        request_id = request_id and self.link.told(request_id)
-        after = seconds_of(reply.headers.get("retry-after"))
-        about = f"status {reply.status}" + (f", request {request_id}" if request_id else "")
-        wait = f"; it asks for a retry after {after:.0f} s" if after else ""
+        request_id = request_id and self.link.mask(request_id)
+        retry_seconds = seconds_of(reply.headers.get("retry-after"))
+        origin = f"status {reply.status}" + (f", request {request_id}" if request_id else "")
+        wait = f"; it asks for a retry after {retry_seconds:.0f} s" if retry_seconds else ""
         return ServiceError(
-            f"{self.url}: {message}{wait} ({about})",
+            f"{self.url}: {message}{wait} ({origin})",
             status=reply.status,
-            title=self.link.told(str(document.get("title") or reply.reason)),
+            title=self.link.mask(str(document.get("title") or reply.reason)),
             request_id=request_id,
-            retry_after=after,
+            retry_after=retry_seconds,
         )
 
     @contextmanager
@@ -207,7 +209,7 @@ class Service:
         try:
             yield
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            cause = self.link.told(f"{type(error).__name__}: {error}", 400)
+            cause = self.link.mask(f"{type(error).__name__}: {error}", 400)
             raise ServiceError(f"{self.url}: the service sent an invalid {what}: {cause}") from None
 
 
@@ -229,12 +231,14 @@ def problem_document(reply: Reply) -> dict[str, Any] | None:
 def _error_of_library(document: Mapping[str, Any], detail: str) -> PointsmanError | None:
     """Return the library's error for a problem; None for a problem that only a service can have."""
     slug, name = document["type"].rpartition("/")[2], str(document.get("error"))
-    kind, names_known, failed = str(document.get("kind")), document.get("known"), document.get("failed")
+    kind, names_known, failures = str(document.get("kind")), document.get("known"), document.get("failed")
     if name == "UnknownNameError" or (slug == "not-found" and kind == "document"):
         names = tuple(one_line(str(name)) for name in names_known) if isinstance(names_known, list) else None
         return UnknownNameError(kind, str(document.get("name")), names)
-    if isinstance(failed, dict) and failed:
-        causes = {one_line(str(name)): ServiceError(f"{one_line(str(why))} there") for name, why in failed.items()}
+    if isinstance(failures, dict) and failures:
+        causes = {
+            one_line(str(name)): ServiceError(f"{one_line(str(reason))} there") for name, reason in failures.items()
+        }
         return RetrievalError(detail, causes)
     error_type = _BY_NAME.get(name) or _BY_SLUG.get(slug)
     return None if error_type is None else error_type(detail)

@@ -36,7 +36,7 @@ def _of_line(ending: Reply | Failure, lines: Sequence[Line]) -> Reply | Failure:
     return replace(ending, content=json.dumps(problem).encode())
 
 
-_CUT_OFF: Final = Failure("broken", "the answer ended before all documents were acknowledged", broken=True)
+_CUT_OFF: Final = Failure("broken", "the answer ended before all documents were acknowledged", is_broken=True)
 
 
 def _went_wrong(ending: Reply | Failure) -> bool:
@@ -56,20 +56,20 @@ class Line:
 class Progress:
     """Progress of an `add`; ``told`` is called after every step."""
 
-    told: Callable[[int], None]
-    done: int = 0
+    report: Callable[[int], None]
+    count: int = 0
     result: AddResult = field(default_factory=AddResult)
 
-    def take(self, more: int, result: AddResult) -> None:
+    def take(self, count: int, result: AddResult) -> None:
         """Count newly acknowledged documents and keep the result so far."""
-        self.done, self.result = self.done + more, result
-        if more:
-            self.told(more)
+        self.count, self.result = self.count + count, result
+        if count:
+            self.report(count)
 
     def __str__(self) -> str:
         result = self.result
         return (
-            f"the first {self.done:,} documents are stored ({result.added:,} added, {result.updated:,} updated, "
+            f"the first {self.count:,} documents are stored ({result.added:,} added, {result.updated:,} updated, "
             f"{result.unchanged:,} unchanged), and may be sent again"
         )
 
@@ -77,13 +77,13 @@ class Progress:
 def windows(documents: Documents) -> Iterator[list[Line]]:
     """Yield documents as lines, in batches of limited size."""
     window: list[Line] = []
-    size, began = 0, time.monotonic()
+    size, start_time = 0, time.monotonic()
     for document in Document.each(documents):
         window.append(_line_of(document))
         size += len(window[-1].content)
-        if len(window) >= _WINDOW or size >= _WINDOW_BYTES or time.monotonic() - began > _WINDOW_SECONDS:
+        if len(window) >= _WINDOW or size >= _WINDOW_BYTES or time.monotonic() - start_time > _WINDOW_SECONDS:
             yield window
-            window, size, began = [], 0, time.monotonic()
+            window, size, start_time = [], 0, time.monotonic()
     if window:
         yield window
 
@@ -96,9 +96,9 @@ def _line_of(document: Document) -> Line:
     """
     from pointsman.store.prepared import prepare
 
-    prepared = prepare(document)
-    id_, text = (json.dumps(value, ensure_ascii=False) for value in (prepared.document.id, prepared.document.text))
-    return Line(document.id, f'{{"id":{id_},"text":{text},"metadata":{prepared.metadata}}}\n'.encode())
+    row = prepare(document)
+    id_, text = (json.dumps(value, ensure_ascii=False) for value in (row.document.id, row.document.text))
+    return Line(document.id, f'{{"id":{id_},"text":{text},"metadata":{row.metadata}}}\n'.encode())
 
 
 def send(service: Service, dataset: str, window: list[Line], progress: Progress, *, later: bool, quiet: float) -> None:
@@ -135,24 +135,24 @@ def _send_once(
     service: Service, request: Request, count: int, progress: Progress, quiet: float
 ) -> tuple[int, Reply | Failure | None]:
     """Send ``count`` documents; return how many are acknowledged, and what stopped the others (None if nothing)."""
-    count_done, before, finished = 0, progress.result, False
+    count_done, counts_so_far, is_complete = 0, progress.result, False
     ending: Reply | Failure = _CUT_OFF
     with closing(service.link.lines(request, quiet)) as answer:
-        for place, part in enumerate(answer):
-            if not isinstance(part, bytes):
-                ending = part if ending is _CUT_OFF and _went_wrong(part) else ending
+        for position, chunk in enumerate(answer):
+            if not isinstance(chunk, bytes):
+                ending = chunk if ending is _CUT_OFF and _went_wrong(chunk) else ending
                 continue
             with service.reading("report of documents added"):
-                report = json.loads(part)
-                now = number_of(report["done"])
+                report = json.loads(chunk)
+                count_now = number_of(report["done"])
                 counts = [report[name] for name in ("added", "updated", "unchanged")]
-                hidden = counts == [None, None, None]  # the key is for writing only
-                result = AddResult(updated=now) if hidden else AddResult(*map(number_of, counts))
-                finished, problem = report.get("finished") is True, report.get("problem")
-                if not count_done <= now <= count or (finished and now < count) or place > count:
-                    raise ValueError(f"{now} of {count} documents are reported after {count_done}")
+                counts_hidden = counts == [None, None, None]  # the key is for writing only
+                result = AddResult(updated=count_now) if counts_hidden else AddResult(*map(number_of, counts))
+                is_complete, problem = report.get("finished") is True, report.get("problem")
+                if not count_done <= count_now <= count or (is_complete and count_now < count) or position > count:
+                    raise ValueError(f"{count_now} of {count} documents are reported after {count_done}")
                 ending = ending if problem is None else reply_of(problem)
-            progress.take(now - count_done, before + result)
-            count_done = now
+            progress.take(count_now - count_done, counts_so_far + result)
+            count_done = count_now
     all_of_them = count_done == count and isinstance(ending, Failure)  # only the end of the response is lost
-    return count_done, None if finished or all_of_them else ending
+    return count_done, None if is_complete or all_of_them else ending

@@ -13,7 +13,7 @@ from pointsman._forms import of_form
 from pointsman._twins import async_twin
 from pointsman.client import endpoints
 from pointsman.client.dataset import RemoteDataset
-from pointsman.client.encoding import as_json, parts, sendable, sent_options, with_history
+from pointsman.client.encoding import as_json, batches, sendable, sent_options, with_history
 from pointsman.client.service import Service
 from pointsman.errors import InputError, ServiceError, UnknownNameError, UnmetNeedError
 from pointsman.request import SearchRequest, WorkspaceOptions
@@ -125,18 +125,18 @@ class Client:
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
         try:
-            about = self.status(name)
+            status = self.status(name)
         except (UnknownNameError, ServiceError) as error:
             if not create or (isinstance(error, ServiceError) and error.status != 403):
                 raise
             new = {"description": description, "indexing_technique": indexing_technique}
             return RemoteDataset(self, self._service, name, description or "", indexing_technique or "hybrid", new=new)
-        current = about["indexing_technique"]
+        current = status["indexing_technique"]
         if indexing_technique not in {None, current}:
             raise UnmetNeedError(
                 f"dataset {name!r} was made for {current!r} search; delete it to index it for {indexing_technique!r}"
             )
-        dataset = self._dataset(about)
+        dataset = self._dataset(status)
         if description is not None and description != dataset.description:
             dataset.describe(description)
         return dataset
@@ -359,8 +359,8 @@ class Client:
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _dataset(self, about: Any) -> RemoteDataset:
-        return RemoteDataset(self, self._service, about["name"], about["description"], about["indexing_technique"])
+    def _dataset(self, status: Any) -> RemoteDataset:
+        return RemoteDataset(self, self._service, status["name"], status["description"], status["indexing_technique"])
 
     async def _route(
         self, mode: Mode, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None, strategy: str
@@ -370,20 +370,24 @@ class Client:
 
         by_name: dict[str, Any] = _by_name(datasets)
         if datasets is None or None in by_name.values():
-            there = {dataset.name: dataset for dataset in await self._datasets(mode)}
-            by_name = there if datasets is None else {name: by_name[name] or there.get(name) for name in by_name}
+            datasets_by_name = {dataset.name: dataset for dataset in await self._datasets(mode)}
+            by_name = (
+                datasets_by_name
+                if datasets is None
+                else {name: by_name[name] or datasets_by_name.get(name) for name in by_name}
+            )
         body = {"query": sendable(Query.of(query).text), "datasets": list(by_name), "strategy": strategy}
         reply = await self._service.ask(mode, endpoints.ROUTE, body=body)
         with self._service.reading(endpoints.ROUTE.answer):
             decision = reply["decision"]
             if decision is not None:
-                chosen = tuple(by_name[name] for name in decision["datasets"])
-                decision = of_form(RouteDecision, {**decision, "datasets": chosen})
+                selection = tuple(by_name[name] for name in decision["datasets"])
+                decision = of_form(RouteDecision, {**decision, "datasets": selection})
             heuristic: Any = {"route": reply["heuristic"]["route"], "reasons": list(reply["heuristic"]["reasons"])}
             return Routing(str(reply["query"]), heuristic, of_form(Plan, reply["plan"]), decision)
 
     async def _datasets(self, mode: Mode) -> list[RemoteDataset]:
-        return [self._dataset(about) for about in await self._service.ask(mode, endpoints.DATASETS)]
+        return [self._dataset(status) for status in await self._service.ask(mode, endpoints.DATASETS)]
 
     async def _search(self, mode: Mode, query: Query, options: dict[str, Any]) -> RetrievalContext:
         body = {**options, **with_history(query), "query": sendable(query.text)}
@@ -395,25 +399,27 @@ class Client:
     ) -> list[RetrievalContext]:
         if not queries:
             return []
-        alike: dict[bytes, list[int]] = {}
-        for place, query in enumerate(queries):
-            alike.setdefault(as_json(with_history(query)), []).append(place)
+        groups: dict[bytes, list[int]] = {}
+        for position, query in enumerate(queries):
+            groups.setdefault(as_json(with_history(query)), []).append(position)
         limits = await self._service.limits(mode)
         answers: dict[int, RetrievalContext] = {}
-        for places in alike.values():
-            common = {**options, **with_history(queries[places[0]])}
+        for positions in groups.values():
+            common = {**options, **with_history(queries[positions[0]])}
             room = limits["max_body_bytes"] - len(as_json(common)) - 100
-            texts = [sendable(queries[place].text) for place in places]
+            texts = [sendable(queries[position].text) for position in positions]
             sizes = [len(as_json(text)) + 2 for text in texts]
             room_left = limits["max_request_chars"] - sum(len(turn["text"]) for turn in common["history"])
-            for start, end in parts(limits["max_batch"], (sizes, room), ([*map(len, texts)], room_left)):
+            for start, end in batches(limits["max_batch"], (sizes, room), ([*map(len, texts)], room_left)):
                 body = {**common, "queries": texts[start:end]}
                 seconds = self._time_for(options) * math.ceil((end - start) / _QUESTIONS)
                 answer = await self._service.ask(mode, endpoints.SEARCH_MANY, body=body, seconds=seconds)
                 with self._service.reading(endpoints.SEARCH_MANY.answer):
-                    for place, text, value in zip(places[start:end], texts[start:end], answer["answers"], strict=True):
-                        answers[place] = self._context(value, queries[place], {**common, "query": text})
-        return [answers[place] for place in range(len(queries))]
+                    for position, text, value in zip(
+                        positions[start:end], texts[start:end], answer["answers"], strict=True
+                    ):
+                        answers[position] = self._context(value, queries[position], {**common, "query": text})
+        return [answers[position] for position in range(len(queries))]
 
     def _time_for(self, options: Mapping[str, Any]) -> float:
         """Return the seconds to wait for a search; longer if the search has a longer time limit."""
@@ -438,8 +444,8 @@ class Client:
         answer = self._service.call(endpoints.EXPLAIN, body=payload, seconds=self._time_for(body))
         with self._service.reading(endpoints.EXPLAIN.answer):
             explanation = of_form(Explanation, answer)
-            now = RetrievalContext.from_dict(answer["answer"])
-        if [hit.key for hit in now.hits] != list(keys):
+            context = RetrievalContext.from_dict(answer["answer"])
+        if [hit.key for hit in context.hits] != list(keys):
             verdict = f"{explanation.verdict}; this explains a new search, whose answer differs from the original"
             return replace(explanation, verdict=verdict)
         return explanation
@@ -447,8 +453,8 @@ class Client:
 
 def _by_name(datasets: str | Sequence[str | RemoteDataset] | None) -> dict[str, RemoteDataset | None]:
     """Return datasets by name; None for those given by their names only."""
-    several = [datasets] if isinstance(datasets, str | RemoteDataset) else datasets or ()
-    return dict((one, None) if isinstance(one, str) else (one.name, one) for one in several)
+    selection = [datasets] if isinstance(datasets, str | RemoteDataset) else datasets or ()
+    return dict((dataset, None) if isinstance(dataset, str) else (dataset.name, dataset) for dataset in selection)
 
 
 @dataclass(frozen=True, slots=True)

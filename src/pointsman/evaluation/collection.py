@@ -93,12 +93,12 @@ def read_labels(folder: str | Path) -> tuple[dict[str, str], dict[str, dict[str,
 
 def _read_corpus(path: Path) -> list[Document]:
     documents: dict[str, Document] = {}
-    for where, item in _objects(path):
-        id_ = _string(item, "_id", where)
+    for location, item in _objects(path):
+        id_ = _string(item, "_id", location)
         if id_ in documents:
-            raise InputError(f"{where}: document {id_!r:.80} is a duplicate; ids must be unique")
-        title = _string(item, "title", where, absent="")
-        documents[id_] = Document(id_, _string(item, "text", where), {"title": title} if title else {})
+            raise InputError(f"{location}: document {id_!r:.80} is a duplicate; ids must be unique")
+        title = _string(item, "title", location, absent="")
+        documents[id_] = Document(id_, _string(item, "text", location), {"title": title} if title else {})
     if not documents:
         raise InputError(f"{path} contains no documents")
     return list(documents.values())
@@ -106,29 +106,29 @@ def _read_corpus(path: Path) -> list[Document]:
 
 def _read_queries(path: Path) -> dict[str, str]:
     queries: dict[str, str] = {}
-    for where, item in _objects(path):
-        id_ = _string(item, "_id", where)
+    for location, item in _objects(path):
+        id_ = _string(item, "_id", location)
         if id_ in queries:
-            raise InputError(f"{where}: query {id_!r:.80} is a duplicate; ids must be unique")
-        queries[id_] = _string(item, "text", where)
+            raise InputError(f"{location}: query {id_!r:.80} is a duplicate; ids must be unique")
+        queries[id_] = _string(item, "text", location)
     return queries
 
 
 def _read_qrels(path: Path, queries: Mapping[str, str]) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
     lines = _lines(path)
-    where, header = next(lines, (f"{path}:1", ""))
+    location, header = next(lines, (f"{path}:1", ""))
     if header.split("\t") != _HEADER:
-        raise InputError(f"{where}: the first line is {' '.join(_HEADER)} with tabs between, not {header!r:.80}")
-    for where, line in lines:
+        raise InputError(f"{location}: the first line is {' '.join(_HEADER)} with tabs between, not {header!r:.80}")
+    for location, line in lines:
         fields = line.split("\t")
         if len(fields) != 3:
-            raise InputError(f"{where}: expected three fields separated by tabs, not {line!r:.80}")
+            raise InputError(f"{location}: expected three fields separated by tabs, not {line!r:.80}")
         query, document, grade = fields
         if query not in queries:
-            raise InputError(f"{where}: query {query!r:.80} is not in queries.jsonl; add it there or drop the line")
-        if qrels.setdefault(query, {}).setdefault(document, _grade(grade, where)) != _grade(grade, where):
-            raise InputError(f"{where}: document {document!r:.80} has two grades for query {query!r:.80}; keep one")
+            raise InputError(f"{location}: query {query!r:.80} is not in queries.jsonl; add it there or drop the line")
+        if qrels.setdefault(query, {}).setdefault(document, _grade(grade, location)) != _grade(grade, location):
+            raise InputError(f"{location}: document {document!r:.80} has two grades for query {query!r:.80}; keep one")
     if not qrels:
         raise InputError(f"{path} contains no judgments")
     return qrels
@@ -150,14 +150,14 @@ def _grade(text: str, where: str) -> int:
 
 def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the location and value of each JSON object in a file."""
-    for where, line in _lines(path):
+    for location, line in _lines(path):
         try:
             item = json.loads(line)
         except ValueError as error:
-            raise InputError(f"{where}: this is not JSON ({error}): {line!r:.80}") from None
+            raise InputError(f"{location}: this is not JSON ({error}): {line!r:.80}") from None
         if not isinstance(item, dict):
-            raise InputError(f"{where}: expected a JSON object, not {line!r:.80}")
-        yield where, item
+            raise InputError(f"{location}: expected a JSON object, not {line!r:.80}")
+        yield location, item
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:

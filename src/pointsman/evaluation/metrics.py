@@ -60,7 +60,7 @@ def measure(qrels: Qrels, rankings: Rankings, k: int = 10, depth: int = 100) -> 
         grades[str(number)] = {names[document]: max(grade, 0) for document, grade in relevant.items()}
         # trec_eval orders by score, then by id: scores that decrease with rank keep our order
         scores[str(number)] = {names[document]: float(-rank) for rank, document in enumerate(ranking)}
-    top = {query: dict(list(scored.items())[:k]) for query, scored in scores.items()}
+    top = {query: dict(list(scores_of_query.items())[:k]) for query, scores_of_query in scores.items()}
     metrics = {f"ndcg@{k}": ir.nDCG @ k, f"recall@{k}": ir.R @ k, f"recall@{depth}": ir.R @ depth}
     figures = [*ir.iter_calc(list(set(metrics.values())), grades, scores), *ir.iter_calc([ir.RR], grades, top)]
     values = {(metric.measure, metric.query_id): float(metric.value) for metric in figures}

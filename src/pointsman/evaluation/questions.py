@@ -149,8 +149,8 @@ def file_labels(datasets: Sequence[Dataset], questions: Sequence[LabelledQuestio
             qrels[query][passage.id] = 1
             answers[query].setdefault(passage.id, answer)
     if problems:
-        more = f"\n… and {len(problems) - 20} more" if len(problems) > 20 else ""
-        raise InputError("\n".join(problems[:20]) + more)
+        ellipsis = f"\n… and {len(problems) - 20} more" if len(problems) > 20 else ""
+        raise InputError("\n".join(problems[:20]) + ellipsis)
     return FileLabels(queries, qrels, answers)
 
 
@@ -171,8 +171,8 @@ def _matching(name: str, files: Mapping[str, object]) -> str:
     if matches:
         raise InputError(f"{name!r:.80} fits {len(matches)} files; write one of {', '.join(sorted(matches)[:5])}")
     by_name = {source.rpartition("/")[2].casefold(): source for source in files}
-    near = difflib.get_close_matches(ending.rpartition("/")[2].casefold()[:200], by_name, 1, 0.0)
-    nearest = f"; the nearest is {by_name[near[0]]!r}" if near else ""
+    close_names = difflib.get_close_matches(ending.rpartition("/")[2].casefold()[:200], by_name, 1, 0.0)
+    nearest = f"; the nearest is {by_name[close_names[0]]!r}" if close_names else ""
     raise InputError(f"no file {name!r:.80} is indexed{nearest}")
 
 
@@ -183,13 +183,13 @@ def _holding(quote: str, passages: Sequence[Document], source: str) -> list[Docu
     holding = [passage for passage, text in zip(passages, texts, strict=True) if words in text]
     if holding:
         return holding
-    shared = [difflib.SequenceMatcher(None, text, words, autojunk=False).find_longest_match() for text in texts]
-    parts = [match.size / len(words) for match in shared]
-    holding = [passage for passage, part in zip(passages, parts, strict=True) if part >= _LEAST_SHARED]
+    overlaps = [difflib.SequenceMatcher(None, text, words, autojunk=False).find_longest_match() for text in texts]
+    shares = [match.size / len(words) for match in overlaps]
+    holding = [passage for passage, share in zip(passages, shares, strict=True) if share >= _LEAST_SHARED]
     if holding:
         return holding
-    best = parts.index(max(parts))
-    nearest = texts[best][max(shared[best].a - 40, 0) :][:120]
+    best = shares.index(max(shares))
+    nearest = texts[best][max(overlaps[best].a - 40, 0) :][:120]
     raise InputError(f"the quote {quote!r:.80} is not in {source!r}; the nearest words there are {nearest!r}")
 
 
@@ -235,15 +235,15 @@ def evaluate_questions(
     names = [name for name in dict.fromkeys(names) if name]
     rows = read_questions(questions) if isinstance(questions, str | Path) else questions
     rows = list(rows)[:limit_queries]
-    selected = [datasets] if isinstance(datasets, str) else list(datasets or workspace.names())
-    opened = [workspace.dataset(name, create=False) for name in selected]
-    labels = file_labels(opened, rows)
-    quoted = {row.query for row in rows if row.quote}
+    names_of_datasets = [datasets] if isinstance(datasets, str) else list(datasets or workspace.names())
+    open_datasets = [workspace.dataset(name, create=False) for name in names_of_datasets]
+    labels = file_labels(open_datasets, rows)
+    queries_with_quote = {row.query for row in rows if row.quote}
     report = on_progress or (lambda *_: None)
     grades = {query: dict.fromkeys(labels.answers[query].values(), 1) for query in labels.queries}
     reports: dict[str, StrategyReport] = {}
     for text in labels.queries.values():  # embeds the questions, so that no strategy pays for all
-        workspace.search(text, 1, datasets=selected, strategy=RegisteredStrategy(names[0]), refuse=False)
+        workspace.search(text, 1, datasets=names_of_datasets, strategy=RegisteredStrategy(names[0]), refuse=False)
     for strategy in names:
         rankings: dict[str, list[str]] = {}
         times: list[float] = []
@@ -251,19 +251,19 @@ def evaluate_questions(
             context = workspace.search(
                 text,
                 max(DEPTH, k),
-                datasets=selected,
+                datasets=names_of_datasets,
                 strategy=RegisteredStrategy(strategy),
                 rerank=None if rerank else False,
                 refuse=False,
             )
             times.append(context.trace.milliseconds)
-            by_passage = text in quoted
+            by_passage = text in queries_with_quote
             rankings[query] = [_unit(hit, labels.answers[query], by_passage=by_passage) for hit in context]
             report(number, len(labels.queries), f"{strategy}: asking")
         figures = measure(grades, rankings, k)
         p50, p95 = _percentiles(times)
         reports[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
-    return Report(", ".join(selected), sum(map(len, opened)), len(labels.queries), reports)
+    return Report(", ".join(names_of_datasets), sum(map(len, open_datasets)), len(labels.queries), reports)
 
 
 def _unit(hit: Hit, answers: Mapping[str, str], *, by_passage: bool) -> str:

@@ -56,8 +56,8 @@ class Report:
     @property
     def best_fixed(self) -> str | None:
         """The fixed strategy with the highest nDCG; None if no fixed strategy was measured."""
-        fixed = [name for name in self.strategies if name in LISTS]
-        return max(fixed, key=lambda name: _mean(self.strategies[name].per_query), default=None)
+        list_strategies = [name for name in self.strategies if name in LISTS]
+        return max(list_strategies, key=lambda name: _mean(self.strategies[name].per_query), default=None)
 
     @property
     def oracle(self) -> float:
@@ -115,7 +115,10 @@ def render(report: Report) -> Table:
         measures, times = measures[:2], ["p50 ms", "llm calls", f"vs {report.best_fixed}", "p"]
     for heading in (*measures, *times):
         table.add_column(heading, justify="right")
-    best = {measure: max(each.measures[measure] for each in report.strategies.values()) for measure in measures}
+    best = {
+        measure: max(other_strategy.measures[measure] for other_strategy in report.strategies.values())
+        for measure in measures
+    }
     for name, strategy in report.strategies.items():
         cells = [
             Text(f"{strategy.measures[measure]:.4f}", "bold" if strategy.measures[measure] == best[measure] else "")
@@ -123,8 +126,8 @@ def render(report: Report) -> Table:
         ]
         row = [f"{strategy.p50:.2f}", f"{strategy.p95:.2f}"]
         if report.compared:
-            against = [f"{versus[name].difference:+.4f}", f"{versus[name].p:.4f}"] if name in versus else ["", ""]
-            row = [f"{strategy.p50:.2f}", f"{strategy.llm_calls:.1f}", *against]
+            significance = [f"{versus[name].difference:+.4f}", f"{versus[name].p:.4f}"] if name in versus else ["", ""]
+            row = [f"{strategy.p50:.2f}", f"{strategy.llm_calls:.1f}", *significance]
         table.add_row(name, *cells, *row)
     if report.compared:
         table.caption = f"choosing the best for every query, knowing the answers: nDCG {report.oracle:.4f}"
@@ -146,10 +149,10 @@ def draw(report: Report, path: str | Path) -> None:
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
     measure = next(iter(next(iter(report.strategies.values())).measures))
-    for place, (name, strategy) in enumerate(report.strategies.items()):
-        shape = "*" if name == "auto" else "osD^vPX"[place // 10 % 7]
+    for index, (name, strategy) in enumerate(report.strategies.items()):
+        shape = "*" if name == "auto" else "osD^vPX"[index // 10 % 7]
         size = 14 if name == "auto" else 8
-        axes.plot(strategy.p50, strategy.measures[measure], shape, markersize=size, color=f"C{place % 10}", label=name)
+        axes.plot(strategy.p50, strategy.measures[measure], shape, markersize=size, color=f"C{index % 10}", label=name)
     axes.axhline(report.oracle, linestyle=":", color="grey")
     axes.annotate(
         "oracle",

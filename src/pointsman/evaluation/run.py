@@ -80,8 +80,8 @@ def evaluate(
     names = tuple(dict.fromkeys(STRATEGY_ALIASES.get(name, name) for name in strategies))
     if not names:
         raise InputError(f"no strategy to evaluate; name some of {', '.join(('auto', *LISTS))}, or all")
-    compared = "all" in names
-    names = ALL if compared else names
+    compare_all = "all" in names
+    names = ALL if compare_all else names
     for name in names:
         if name != "auto" and name not in LISTS and name not in STRATEGY_NAMES.names():
             raise UnknownNameError("strategy", name, ("all", "auto", *LISTS, *STRATEGY_NAMES.names()))
@@ -95,7 +95,7 @@ def evaluate(
         embedder = default_embedder()
     with indexed(collection, embedder, on_progress, words_only=words_only) as workspace:
         report = evaluate_workspace(workspace, collection, names, k, on_progress, timed_with=embedder, rerank=rerank)
-        return replace(report, compared=compared)
+        return replace(report, compared=compare_all)
 
 
 def run_eval(
@@ -174,8 +174,8 @@ def evaluate_workspace(
     rerank = None if rerank is True else rerank
     reports = {}
     for strategy in strategies:
-        ranked = rankings(workspace, collection, strategy, max(DEPTH, k), report, rerank=rerank)
-        figures = measure(collection.qrels, ranked, k)
+        rankings_by_query = rankings(workspace, collection, strategy, max(DEPTH, k), report, rerank=rerank)
+        figures = measure(collection.qrels, rankings_by_query, k)
         p50, p95 = _latency(workspace, collection, strategy, k, report, timed_with, rerank)
         reports[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
     return Report(collection.name, len(collection.documents), len(collection.queries), reports)
@@ -219,9 +219,9 @@ def _latency(
             fresh.search(f"warm-up {number}", k, strategy=name, rerank=rerank)
         times = []
         for number, text in enumerate(texts, 1):
-            began = perf_counter()
+            start = perf_counter()
             fresh.search(text, k, strategy=name, rerank=rerank)
-            times.append((perf_counter() - began) * 1000)
+            times.append((perf_counter() - start) * 1000)
             report(number, len(texts), f"{strategy}: timing")
     p50, p95 = np.percentile(times, [50, 95])
     return float(p50), float(p95)

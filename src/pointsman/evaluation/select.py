@@ -125,8 +125,8 @@ class SelectorReport:
             "calibration": {
                 "ece": None if self.calibration_error is None else round(self.calibration_error, 4),
                 "bins": [
-                    {name: round(value, 4) for name, value in asdict(each).items()}  # a count stays a whole number
-                    for each in self.bins
+                    {name: round(value, 4) for name, value in asdict(bin_).items()}  # a count stays a whole number
+                    for bin_ in self.bins
                 ],
             },
             "latency_ms": {
@@ -153,9 +153,9 @@ def read_selection(folder: str | Path, *, examples: int = 20, limit: int | None 
         InputError: the folder has neither form, a line is invalid, or a number is out of range.
     """
     folder = Path(folder)
-    for name, number, least in (("examples", examples, 0), ("limit", limit, 1)):
-        if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < least):
-            raise InputError(f"{name} is an int from {least} up, not {number!r}")
+    for name, number, minimum in (("examples", examples, 0), ("limit", limit, 1)):
+        if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < minimum):
+            raise InputError(f"{name} is an int from {minimum} up, not {number!r}")
     if (folder / "train.jsonl").is_file() and (folder / "test.jsonl").is_file():
         return _read_labels(folder, examples, limit)
     if not (folder / "corpus.jsonl").is_file():
@@ -165,12 +165,14 @@ def read_selection(folder: str | Path, *, examples: int = 20, limit: int | None 
         )
     collection = read_collection(folder)
     documents = collection.documents
-    titled = len({document.title for document in documents} - {""}) == len(documents)
-    choices = tuple(ToolMetadata(document.title if titled else document.id, document.text) for document in documents)
-    places = {document.id: place for place, document in enumerate(documents)}
+    has_distinct_titles = len({document.title for document in documents} - {""}) == len(documents)
+    choices = tuple(
+        ToolMetadata(document.title if has_distinct_titles else document.id, document.text) for document in documents
+    )
+    indices = {document.id: index for index, document in enumerate(documents)}
     query_ids = evenly(list(collection.queries), limit)
     right = tuple(
-        frozenset(places[id_] for id_, grade in collection.qrels[query].items() if grade > 0 and id_ in places)
+        frozenset(indices[id_] for id_, grade in collection.qrels[query].items() if grade > 0 and id_ in indices)
         for query in query_ids
     )
     return SelectionTask(collection.name, choices, tuple(collection.queries[query] for query in query_ids), right)
@@ -221,12 +223,12 @@ def evaluate_task(
     if selector == "random":
         return _report(task, selector, [(_MAKE[selector](None), task.choices, range(len(task.queries)))], report)
     report(0, len(task.queries), "embedding queries")
-    prepared = _Prepared(_loaded(embedder), [*task.queries, *(text for text, _ in task.taught)])
+    embedder_with_vectors = _Prepared(_loaded(embedder), [*task.queries, *(text for text, _ in task.taught)])
     if selector == FITTED:
-        parts = list(_fitted_parts(task, prepared))
+        folds_of_task = list(_fitted_parts(task, embedder_with_vectors))
     else:
-        parts = [(_MAKE[selector](prepared), task.choices, range(len(task.queries)))]
-    return _report(task, selector, parts, report, prepared.milliseconds(task.queries))
+        folds_of_task = [(_MAKE[selector](embedder_with_vectors), task.choices, range(len(task.queries)))]
+    return _report(task, selector, folds_of_task, report, embedder_with_vectors.milliseconds(task.queries))
 
 
 def render_selection(reports: SelectorReport | Sequence[SelectorReport]) -> Table:
@@ -269,24 +271,24 @@ def _fitted_parts(task: SelectionTask, embedder: _Prepared) -> Iterator[Part]:
         # The queries behind the examples are only learned from: as examples too, they would not be held out.
         bare = tuple(ToolMetadata(choice.name, choice.description) for choice in task.choices)
         texts, labels = zip(*task.taught, strict=True)
-        fitted = DescriptionSelector(embedder).fit(texts, labels, bare)
-        yield fitted, bare, range(len(task.queries))
+        selector_of_texts = DescriptionSelector(embedder).fit(texts, labels, bare)
+        yield selector_of_texts, bare, range(len(task.queries))
         return
     # Equal texts stay together, so that none is in both training and test.
     numbers: dict[str, int] = {}
     fold = [numbers.setdefault(text, len(numbers)) % _FOLDS for text in task.queries]
     for number in sorted(set(fold)):
-        others = [place for place, its in enumerate(fold) if its != number]
-        if not others:
+        training = [index for index, fold_of_query in enumerate(fold) if fold_of_query != number]
+        if not training:
             raise InputError(f"{task.name}: fitting needs at least two queries, to learn from one and ask the other")
         selector = DescriptionSelector(embedder).fit(
-            [task.queries[place] for place in others],
-            [tuple(task.right[place]) or None for place in others],
+            [task.queries[index] for index in training],
+            [tuple(task.right[index]) or None for index in training],
             task.choices,
         )
         # A learned threshold would abstain, but the first selection is measured here.
         selector.threshold, selector.allow_abstain = None, False
-        yield selector, task.choices, [place for place, its in enumerate(fold) if its == number]
+        yield selector, task.choices, [index for index, fold_of_query in enumerate(fold) if fold_of_query == number]
 
 
 def _report(
@@ -294,21 +296,21 @@ def _report(
 ) -> SelectorReport:
     milliseconds, confidences = [], []
     correct = np.zeros(len(task.queries), bool)
-    abstained = fallbacks = count = 0
+    abstentions = fallbacks = count = 0
     recalls: dict[int, list[float]] = {}
-    for selector, choices, places in parts:
+    for selector, choices, rows in parts:
         if isinstance(selector, ScoresChoices):
             selector.scores(choices, "warm-up")  # what is computed once per set of choices is not timed
-        for place in places:
-            query, right = Query(task.queries[place]), task.right[place]
-            began = perf_counter()
+        for row in rows:
+            query, right = Query(task.queries[row]), task.right[row]
+            start = perf_counter()
             result = selector.select(choices, query)
-            milliseconds.append((perf_counter() - began) * 1000)
-            correct[place] = bool(result.selections) and result.inds[0] in right
-            abstained += result.abstained
+            milliseconds.append((perf_counter() - start) * 1000)
+            correct[row] = bool(result.selections) and result.inds[0] in right
+            abstentions += result.abstained
             fallbacks += result.fallback is not None
             if result.confidence is not None and not result.abstained:
-                confidences.append((result.confidence, bool(correct[place])))
+                confidences.append((result.confidence, bool(correct[row])))
             for k, recall in _recalls(selector, choices, query, result.inds, right):
                 recalls.setdefault(k, []).append(recall)
             count += 1
@@ -323,7 +325,7 @@ def _report(
         queries=len(task.queries),
         accuracy=float(correct.mean()),
         recall={k: float(np.mean(values)) for k, values in sorted(recalls.items())},
-        abstained=abstained / len(task.queries),
+        abstained=abstentions / len(task.queries),
         fallbacks=fallbacks / len(task.queries),
         calibration_error=calibration_error(sure, was_right) if confidences else None,
         bins=_bins(sure, was_right),
@@ -343,7 +345,7 @@ def _recalls(
     """Return recall by depth: for all choices if the selector gives scores, else to the selector's own limit."""
     if isinstance(selector, ScoresChoices):
         scores = np.array(selector.scores(choices, query))
-        selected = [int(place) for place in np.argsort(-scores, kind="stable")[: max(_RECALL)]]
+        selected = [int(index) for index in np.argsort(-scores, kind="stable")[: max(_RECALL)]]
         deepest = len(choices)
     else:
         deepest = max(1, getattr(selector, "top_k", 1), getattr(selector, "max_outputs", 1))
@@ -356,9 +358,9 @@ def _bins(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> tuple[
     belongs = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
     bins = []
     for number in range(_BINS):
-        inside = belongs == number
-        if count := int(inside.sum()):
-            sure, right = float(confidence[inside].mean()), float(correct[inside].mean())
+        in_bin = belongs == number
+        if count := int(in_bin.sum()):
+            sure, right = float(confidence[in_bin].mean()), float(correct[in_bin].mean())
             bins.append(ConfidenceBin(number / _BINS, (number + 1) / _BINS, count, sure, right))
     return tuple(bins)
 
@@ -390,9 +392,9 @@ class _Prepared:
         self._bare.embed_queries(["warm-up"])
         times = []
         for text in evenly(list(queries), _EMBEDDED_ALONE):
-            began = perf_counter()
+            start = perf_counter()
             self._bare.embed_queries([text])
-            times.append((perf_counter() - began) * 1000)
+            times.append((perf_counter() - start) * 1000)
         return float(np.median(times))
 
 
@@ -405,8 +407,8 @@ def _read_labels(folder: Path, examples: int, limit: int | None) -> SelectionTas
         if text not in asked_texts:
             by_label[label].append(text)
     names = sorted(by_label)
-    places = {name: place for place, name in enumerate(names)}
-    if strange := sorted({label for _, label in test_pairs} - places.keys()):
+    indices = {name: index for index, name in enumerate(names)}
+    if strange := sorted({label for _, label in test_pairs} - indices.keys()):
         raise InputError(f"{folder / 'test.jsonl'}: train.jsonl has no such label: {', '.join(strange):.80}")
     training = {name: evenly(by_label[name], examples) if examples else [] for name in names}
     choices = tuple(ToolMetadata(name, "", {"examples": training[name]} if training[name] else None) for name in names)
@@ -414,8 +416,8 @@ def _read_labels(folder: Path, examples: int, limit: int | None) -> SelectionTas
         folder.resolve().name,
         choices,
         tuple(text for text, _ in test_pairs),
-        tuple(frozenset([places[label]]) for _, label in test_pairs),
-        tuple((text, places[name]) for name in names for text in training[name]),
+        tuple(frozenset([indices[label]]) for _, label in test_pairs),
+        tuple((text, indices[name]) for name in names for text in training[name]),
     )
 
 

@@ -55,13 +55,13 @@ def compare(
             f"{len(first.keys() & second.keys())} are common"
         )
     differences = np.array([first[query] - second[query] for query in first])
-    tossed = differences[differences != 0]  # the sign of 0 does not matter
-    observed = abs(tossed.sum())
+    nonzero = differences[differences != 0]  # the sign of 0 does not matter
+    statistic = abs(nonzero.sum())
     generator = np.random.default_rng(seed)
     extreme, remaining = 0, permutations
     while remaining:
-        count = min(remaining, max(1, _BLOCK // max(len(tossed), 1)))
-        signs = generator.integers(0, 2, (count, len(tossed)), dtype=np.int8) * np.int8(2) - np.int8(1)
-        extreme += int((np.abs(signs @ tossed) >= observed - 1e-9).sum())  # tolerance for rounding errors of sums
+        count = min(remaining, max(1, _BLOCK // max(len(nonzero), 1)))
+        signs = generator.integers(0, 2, (count, len(nonzero)), dtype=np.int8) * np.int8(2) - np.int8(1)
+        extreme += int((np.abs(signs @ nonzero) >= statistic - 1e-9).sum())  # tolerance for rounding errors of sums
         remaining -= count
     return Comparison(float(differences.mean()), (extreme + 1) / (permutations + 1))

@@ -104,26 +104,26 @@ def tune(
     if dataset.lists_for("auto") != (True, True):
         raise InputError(f"dataset {dataset.name!r} keeps only one list; there is nothing to weigh")
     default = replace(policy or measured(), vector_weight=1.0, strategy=None)
-    labelled = _judged(dataset, queries, qrels, answers or {})
-    if len(labelled) < FEWEST:
+    judged_queries = _judged(dataset, queries, qrels, answers or {})
+    if len(judged_queries) < FEWEST:
         raise InputError(
-            f"{len(labelled)} labelled queries have relevant documents in {dataset.name!r}; "
+            f"{len(judged_queries)} labelled queries have relevant documents in {dataset.name!r}; "
             f"with fewer than {FEWEST} the default is safer than anything fitted"
         )
     report = on_progress or (lambda *_: None)
     curves: list[list[float]] = []
-    fixed: dict[str, list[float]] = {name: [] for name in FIXED}
+    fixed_scores: dict[str, list[float]] = {name: [] for name in FIXED}
     spread = dataset.cosine_spread
     if spread is None:
         raise InputError(f"dataset {dataset.name!r} holds no vectors yet; add documents first")
-    for number, (text, grades, answer_of) in enumerate(labelled, 1):
+    for number, (text, grades, answer_of) in enumerate(judged_queries, 1):
         pool = dataset.candidates(Query(text), absent_script=default.absent_script)
         curves.append(_curve(pool, spread, default, grades, answer_of, k))
         for name in FIXED:
             ranking = by_answer((key for key, _ in pool.lists[name]), answer_of)
-            fixed[name].append(ndcg(ranking, grades, k))
-        report(number, len(labelled), "looking")
-    tuning = _decided(default, np.array(curves), {name: np.array(values) for name, values in fixed.items()})
+            fixed_scores[name].append(ndcg(ranking, grades, k))
+        report(number, len(judged_queries), "looking")
+    tuning = _decided(default, np.array(curves), {name: np.array(values) for name, values in fixed_scores.items()})
     engine = without_models(dataset, tuning.policy)
     reranking = measured_reranking(
         engine, labelled_questions(engine, dataset, queries, qrels, answers), "labelled questions"
@@ -140,8 +140,8 @@ def _judged(
         grades = {name: grade for name, grade in qrels.get(query, {}).items() if grade > 0}
         keys = dataset.store.keys(list(grades))
         if keys:
-            named = answers.get(query, {})
-            answer_of = {key: named[name] for name, key in keys.items() if name in named}
+            id_answers = answers.get(query, {})
+            answer_of = {key: id_answers[name] for name, key in keys.items() if name in id_answers}
             by_key: dict[int | str, int] = {answer_of.get(key, key): grades[name] for name, key in keys.items()}
             rows.append((text, by_key, answer_of))
     return rows
@@ -160,8 +160,8 @@ def _curve(
     factor = weights.get("vector", 1.0)
     curve = []
     for weight in WEIGHTS:
-        fused = pool.fused("hybrid", spread, {"vector": factor * weight}).ranking
-        ranking = by_answer((key for key, _ in fused), answer_of)
+        ranking_of_candidates = pool.fused("hybrid", spread, {"vector": factor * weight}).ranking
+        ranking = by_answer((key for key, _ in ranking_of_candidates), answer_of)
         curve.append(ndcg(ranking, grades, k))
     return curve
 
@@ -170,8 +170,8 @@ def _decided(default: Policy, curves: Any, fixed: Mapping[str, Any]) -> Tuning:
     count, usual = len(curves), WEIGHTS.index(1.0)
     held_out = np.empty(count)
     for fold in range(_FOLDS):
-        inside = np.arange(count) % _FOLDS == fold
-        held_out[inside] = curves[inside][:, _best(curves[~inside])]
+        in_fold = np.arange(count) % _FOLDS == fold
+        held_out[in_fold] = curves[in_fold][:, _best(curves[~in_fold])]
     base = curves[:, usual]
     candidates = {"fitted": held_out, **fixed}
     lower = {name: float(lower_end(values - base)) for name, values in candidates.items()}
@@ -188,12 +188,12 @@ def _decided(default: Policy, curves: Any, fixed: Mapping[str, Any]) -> Tuning:
         weight = WEIGHTS[_best(curves)]
         note = {"vector_weight": f"fitted to {count} labelled queries by pointsman tune"}
         policy = replace(default, name="tuned", vector_weight=weight, origin={**default.origin, **note})
-        what = f"vectors count {weight:.2f}"
+        choice = f"vectors count {weight:.2f}"
     else:
         note = {"strategy": f"beats the default on {count} labelled queries, by pointsman tune"}
         policy = replace(default, name="tuned", strategy=best, origin={**default.origin, **note})
-        what = f"the fixed strategy {best!r}"
-    reason = f"{what}: on {count} queries the default has {ndcg['default']:.4f}; {figures}"
+        choice = f"the fixed strategy {best!r}"
+    reason = f"{choice}: on {count} queries the default has {ndcg['default']:.4f}; {figures}"
     return Tuning(policy, best, reason, count, ndcg, lower)
 
 

@@ -100,22 +100,22 @@ def opens_question(text: str, *, words_alone: bool = False) -> bool:
     words = WORD.findall(text[:_BEGINNING])
     while words and words[0] in _LEAD:
         words = words[1:]
-    after = words[1:2] if words and words[0] in _PREPOSITION else []
+    second_word = words[1:2] if words and words[0] in _PREPOSITION else []
     opening = _OPENING if words_alone else _OPENS
-    return any(word in opening for word in [*words[:1], *after]) or words[1:2] == ["ли"]
+    return any(word in opening for word in [*words[:1], *second_word]) or words[1:2] == ["ли"]
 
 
 def _opening(text: str) -> str:
     words = list(islice(WORD.finditer(text), 6))
     if not words or HAN_RUN.search(text, 0, words[0].start()):
         return ""
-    place = int(words[0][0] in _LEAD and len(words) > 1)
+    start = int(words[0][0] in _LEAD and len(words) > 1)
     question = _OPENING.first(text)
-    small = place + 1 < len(words) and words[place][0] in _PREPOSITION
-    starts = {words[place].start(), words[place + small].start()}
+    small = start + 1 < len(words) and words[start][0] in _PREPOSITION
+    starts = {words[start].start(), words[start + small].start()}
     if question is not None and question.start in starts:
-        return text[words[place].start() : question.end]
-    following = [word for word in words[place + 1 :] if word[0] != "t"][:1]
-    if following and (following[0][0] == "ли" or (words[place][0] in _AUXILIARY and following[0][0] in _SUBJECT)):
-        return text[words[place].start() : following[0].end()]
+        return text[words[start].start() : question.end]
+    following = [word for word in words[start + 1 :] if word[0] != "t"][:1]
+    if following and (following[0][0] == "ли" or (words[start][0] in _AUXILIARY and following[0][0] in _SUBJECT)):
+        return text[words[start].start() : following[0].end()]
     return ""

@@ -64,12 +64,14 @@ def comparison(text: str) -> Comparison | None:
     language = language_of(text)
     cues = COMPARISON.all(plain(text))
     explicit = cues and not _claims(text)
-    parts = _aspects(text, language)
-    if explicit and not parts and not any(_asks_better(cue.text) for cue in cues):
-        parts = _sides(text, cues, language)
-    parts = parts or _formed(text, language) or (_sides(text, cues, language) if explicit else [])
-    parts = [part for part in (part.strip(" ,;:，；：、—-") for part in parts) if _tells(part)]
-    return Comparison(cues[0].text if cues else "", tuple(dict.fromkeys(parts))) if parts else None
+    subqueries = _aspects(text, language)
+    if explicit and not subqueries and not any(_asks_better(cue.text) for cue in cues):
+        subqueries = _sides(text, cues, language)
+    subqueries = subqueries or _formed(text, language) or (_sides(text, cues, language) if explicit else [])
+    subqueries = [
+        subquery for subquery in (subquery.strip(" ,;:，；：、—-") for subquery in subqueries) if _tells(subquery)
+    ]
+    return Comparison(cues[0].text if cues else "", tuple(dict.fromkeys(subqueries))) if subqueries else None
 
 
 _ASPECT = Words(f"{en.ASPECT} {ru.ASPECT} {zh.ASPECT}")
@@ -221,26 +223,26 @@ _RU_AGAINST = late(
 
 def _formed(text: str, language: str) -> list[str]:
     """«Who is older, X or Y», «Are X and Y both …», «X和Y哪个更 …»."""
-    if language == "ru" and (against := _RU_AGAINST.match(text)):
-        return [against["a"], against["b"]]
+    if language == "ru" and (contrast := _RU_AGAINST.match(text)):
+        return [contrast["a"], contrast["b"]]
     for pattern in _EITHER[language]:
         if not (match := pattern.match(text)):
             continue
         groups = match.groupdict()
-        ask, rest = (groups.get("ask") or "").strip(" ,:"), (groups.get("rest") or "").strip()
+        ask, predicate = (groups.get("ask") or "").strip(" ,:"), (groups.get("rest") or "").strip()
         if language == "zh":
             sides = _split_han(_BEFORE.sub("", _AFTER.sub("", groups["a"])))
             if len(sides) > 1:
-                return [f"{ask}{' ' if ask else ''}{side}{rest}" for side in sides]
+                return [f"{ask}{' ' if ask else ''}{side}{predicate}" for side in sides]
             continue
         if language == "ru" and ":" not in text and not _COMPARATIVE.search(ask):
             continue
         ask = re.sub(r"\s*(?:between|either|among|,|:)\s*$|^(?:of|between) the two,?\s*", "", ask, flags=re.IGNORECASE)
-        alike = _is_named(groups["a"]) == _is_named(groups["b"])
-        if len(WORD.findall(ask)) < 2 or (language == "en" and not alike):
+        is_consistent = _is_named(groups["a"]) == _is_named(groups["b"])
+        if len(WORD.findall(ask)) < 2 or (language == "en" and not is_consistent):
             continue
         sides = _shared([groups["a"], groups["b"]], language)
-        return [f"{ask} {side}{' ' if rest else ''}{rest}?" for side in sides]
+        return [f"{ask} {side}{' ' if predicate else ''}{predicate}?" for side in sides]
     if language == "en" and (match := _BOTH.match(text)):
         return _said_of_both(match)
     if language == "en" and (match := _THAN.match(text)):
@@ -265,7 +267,7 @@ def _said_of_both(match: re.Match[str]) -> list[str]:
     predicate = re.sub(r"^(?:both|each|either|all)\b\s*", "", predicate)
     kind = (match["kind"] or "").removeprefix("the ").strip()
     return [
-        " ".join(part for part in (match["aux"], kind, name, predicate) if part).strip() + "?"
+        " ".join(word for word in (match["aux"], kind, name, predicate) if word).strip() + "?"
         for name in (first, second)
     ]
 
@@ -279,18 +281,18 @@ def _aspects(text: str, language: str) -> list[str]:
     if language == "zh":
         return _aspects_after(text, aspects)
     for first, second in pairwise(aspects):
-        between = text[first.end : second.start]
+        middle = text[first.end : second.start]
         if _bare(text[: first.start], language):
             return []
         following = text[second.end :].strip(" ,:")
-        if _AND[language].fullmatch(between) and _tells(following):
+        if _AND[language].fullmatch(middle) and _tells(following):
             owners = re.sub(r"^(?:of|for|у)\s+", "", following)
-            opposed = _VERSUS_CUE.split(owners)
-            if len(opposed) > 1:
-                both = text[first.start : text.rindex(owners)]
-                return [both + side for side in _shared(opposed, language)]
+            owner_sides = _VERSUS_CUE.split(owners)
+            if len(owner_sides) > 1:
+                prefix = text[first.start : text.rindex(owners)]
+                return [prefix + side for side in _shared(owner_sides, language)]
             return [f"{text[aspect.start : aspect.end]} {following}" for aspect in (first, second)]
-        joint = re.match(rf"(\s+\S.*?)(?:{_AND[language].pattern})(?:the\s+)?$", between, re.IGNORECASE)
+        joint = re.match(rf"(\s+\S.*?)(?:{_AND[language].pattern})(?:the\s+)?$", middle, re.IGNORECASE)
         if joint and _tells(joint[1]) and _tells(following):
             return [text[first.start : first.end] + joint[1], text[second.start :]]
     return []
@@ -298,16 +300,16 @@ def _aspects(text: str, language: str) -> list[str]:
 
 def _aspects_after(text: str, matches: Sequence[Match]) -> list[str]:
     for first, second in pairwise(matches):
-        between, owner = text[first.end : second.start], _bare(text[: first.start], "zh")
-        joint = _AND["zh"].match(between)
+        middle, owner = text[first.end : second.start], _bare(text[: first.start], "zh")
+        joint = _AND["zh"].match(middle)
         if not joint or not owner or _AFTER.sub("", text[second.end :]):
             continue
-        if joint.end() == len(between):
+        if joint.end() == len(middle):
             return [f"{owner}的{aspect.text}" for aspect in (first, second)]
-        if _tells(between[joint.end() :]) and between.endswith("的"):
+        if _tells(middle[joint.end() :]) and middle.endswith("的"):
             return [text[: first.end], text[first.end + joint.end() : second.end]]
-    both = {"优缺点": ("优点", "缺点"), "利弊": ("利", "弊"), "优劣": ("优", "劣")}
-    for cue, aspects in both.items():
+    opposites = {"优缺点": ("优点", "缺点"), "利弊": ("利", "弊"), "优劣": ("优", "劣")}
+    for cue, aspects in opposites.items():
         owner, _, following = text.partition(cue)
         owner = _bare(owner, "zh")
         if following != text and owner and cue in text and not _AFTER.sub("", following):
@@ -331,20 +333,20 @@ def _sides(text: str, cues: Sequence[Match], language: str) -> list[str]:
         return []
     if cues[0].text in _VERSUS:
         return _shared([*texts], language)
-    against = cues[0].text.startswith("отлич")
-    lists = [_split(stretch, language, against=against) for stretch in texts]
-    place = next((number for number, items in enumerate(lists) if len(items) > 1), None)
-    if place is None:
+    is_against = cues[0].text.startswith("отлич")
+    lists = [_split(stretch, language, against=is_against) for stretch in texts]
+    index = next((number for number, items in enumerate(lists) if len(items) > 1), None)
+    if index is None:
         # «how do X differ from Y» has a side in each stretch, «file comparison tools» none.
-        opposed = len(texts) == 1 or any(_opposes(text, cue, language) for cue in cues)
-        return _shared(texts, language) if opposed and not any(_asks_better(cue.text) for cue in cues) else []
-    sides = _shared(lists[place], language)
-    others = [stretch for number, stretch in enumerate(texts) if number != place]
+        is_opposed = len(texts) == 1 or any(_opposes(text, cue, language) for cue in cues)
+        return _shared(texts, language) if is_opposed and not any(_asks_better(cue.text) for cue in cues) else []
+    sides = _shared(lists[index], language)
+    other_texts = [stretch for number, stretch in enumerate(texts) if number != index]
     question = next((cue.text for cue in cues if _asks_better(cue.text)), "")
     if language == "zh":
         question = re.sub("^(?:哪[个种款家台部门者]?一?个?|谁)", "", question)
-        return [f"{side}{question}{''.join(others)}" for side in sides]
-    return [" ".join(part for part in (question, side, *others) if part) for side in sides]
+        return [f"{side}{question}{''.join(other_texts)}" for side in sides]
+    return [" ".join(text_of_side for text_of_side in (question, side, *other_texts) if text_of_side) for side in sides]
 
 
 def _opposes(text: str, cue: Match, language: str) -> bool:
@@ -362,17 +364,17 @@ def _split(text: str, language: str, *, against: bool = False) -> list[str]:
     """Return the sides that a stretch names; ``against`` is for the form «X от Y и Z»."""
     if language == "zh":
         return _split_han(text)
-    if (between := _BETWEEN.search(text)) and (of := _bare(text[: between.start()], language)):
-        return [f"{side} {of}" for side in _split(text[between.end() :], language)]  # «in price between X and Y»
-    shared = _SHARED[language].search(text)
-    joint = shared and any(joint[language].search(text, 0, shared.start()) for joint in (_AND, _AGAINST))
-    rest = shared[0] if shared and joint else ""
-    names = text[: len(text) - len(rest)]
+    if (match := _BETWEEN.search(text)) and (topic := _bare(text[: match.start()], language)):
+        return [f"{side} {topic}" for side in _split(text[match.end() :], language)]  # «in price between X and Y»
+    tail = _SHARED[language].search(text)
+    joint = tail and any(joint[language].search(text, 0, tail.start()) for joint in (_AND, _AGAINST))
+    ending = tail[0] if tail and joint else ""
+    names = text[: len(text) - len(ending)]
     joints = [*([_FROM] if against else []), _AND[language], _AGAINST[language]]
     sides = next((sides for joint in joints if len(sides := joint.split(names)) > 1), [])
     if len(sides) < 2:
         return [text]
-    return [side + rest for side in (_bare(side, language) for side in sides) if side]
+    return [side + ending for side in (_bare(side, language) for side in sides) if side]
 
 
 def _shared(sides: Sequence[str], language: str) -> list[str]:
@@ -380,9 +382,9 @@ def _shared(sides: Sequence[str], language: str) -> list[str]:
     if language == "zh" or len(sides) < 2:
         return list(sides)
     *firsts, last = sides
-    if shared := _SHARED[language].search(last):
-        firsts = [side if side.endswith(shared[0]) else side + shared[0] for side in firsts]
-        if any(not side.endswith(shared[0]) for side in sides):
+    if common_tail := _SHARED[language].search(last):
+        firsts = [side if side.endswith(common_tail[0]) else side + common_tail[0] for side in firsts]
+        if any(not side.endswith(common_tail[0]) for side in sides):
             return [*firsts, last]
     number = re.match(r"\d[\d.]*(?=\s|$)", last)
     if number and (lead := re.match(r"(.*?\D)\s*[\d.]+$", firsts[0])):
@@ -432,9 +434,9 @@ def _split_han(text: str) -> list[str]:
 def _cut(text: str, cuts: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Choose among several conjunctions («甲与乙专业与丙专业») the one whose sides end alike, else the first."""
 
-    def alike(cut: tuple[int, int]) -> int:
-        before, after = text[: cut[0]], re.split("的|在", text[cut[1] :])[0]
-        pairs = zip(reversed(before), reversed(after), strict=False)
-        return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(before), len(after)))
+    def overlap(cut: tuple[int, int]) -> int:
+        left, right = text[: cut[0]], re.split("的|在", text[cut[1] :])[0]
+        pairs = zip(reversed(left), reversed(right), strict=False)
+        return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(left), len(right)))
 
-    return max(cuts, key=alike)
+    return max(cuts, key=overlap)

@@ -109,8 +109,8 @@ class Words:
         table: dict[str, list[tuple[tuple[str, ...], bool]]] = {}
         for entry, counts in self._read():
             if not HAN_RUN.search(entry):
-                parts = tuple(WORD.findall(entry.replace("_", " ")))
-                table.setdefault(parts[0], []).append((parts, counts))
+                words = tuple(WORD.findall(entry.replace("_", " ")))
+                table.setdefault(words[0], []).append((words, counts))
         return {word: sorted(phrases, key=lambda phrase: -len(phrase[0])) for word, phrases in table.items()}
 
     @cached_property
@@ -130,12 +130,12 @@ class Words:
 
     def __contains__(self, word: str) -> bool:
         """Whether a word is an entry."""
-        return any(counts and len(parts) == 1 for parts, counts in self._spaced.get(word, ()))
+        return any(counts and len(words) == 1 for words, counts in self._spaced.get(word, ()))
 
     def first(self, text: str) -> Match | None:
         """Return the first entry in a plain text; None if there is none."""
-        spaced, han = next(self._in_spaced(text), None), next(self._in_han(text), None)
-        return spaced if han is None or (spaced is not None and spaced.start < han.start) else han
+        match, han = next(self._in_spaced(text), None), next(self._in_han(text), None)
+        return match if han is None or (match is not None and match.start < han.start) else han
 
     def all(self, text: str) -> list[Match]:
         """Return every entry in a plain text, in order."""
@@ -147,18 +147,18 @@ class Words:
             return
         spans = list(WORD.finditer(text))
         free = 0  # index of the first word not taken yet
-        for place, word in enumerate(words):
-            if place < free or word not in table:
+        for index, word in enumerate(words):
+            if index < free or word not in table:
                 continue
-            for parts, counts in table[word]:
-                if len(parts) == 1 or tuple(words[place : place + len(parts)]) == parts:
-                    matches = spans[place : place + len(parts)]
-                    if len(parts) > 1 and not _joined(text, matches):
+            for phrase, counts in table[word]:
+                if len(phrase) == 1 or tuple(words[index : index + len(phrase)]) == phrase:
+                    matches = spans[index : index + len(phrase)]
+                    if len(phrase) > 1 and not _joined(text, matches):
                         continue
                     if counts:
                         start, end = matches[0].start(), matches[-1].end()
                         yield Match(text[start:end], start, end)
-                    free = place + len(parts)
+                    free = index + len(phrase)
                     break
 
     def _in_han(self, text: str) -> Iterator[Match]:
@@ -167,19 +167,19 @@ class Words:
         for run in HAN_RUN.finditer(text):
             if self._han.keys().isdisjoint(run[0]):
                 continue
-            place, stop = run.span()
-            while place < stop:
-                for form, counts, signs in self._han.get(text[place], ()):
-                    end = place + len(form)
-                    if not text.startswith(form, place) or (signs and not _stands(text, place, end, signs)):
+            index, stop = run.span()
+            while index < stop:
+                for form, counts, signs in self._han.get(text[index], ()):
+                    end = index + len(form)
+                    if not text.startswith(form, index) or (signs and not _stands(text, index, end, signs)):
                         continue
                     if "~" in signs and _makes_noun(text[end : end + 2]):
                         end += 1
                     elif counts:
-                        yield Match(form, place, end)
-                    place = end - 1
+                        yield Match(form, index, end)
+                    index = end - 1
                     break
-                place += 1
+                index += 1
 
 
 def _joined(text: str, words: list[re.Match[str]]) -> bool:
@@ -195,8 +195,8 @@ def _stands(text: str, start: int, end: int, signs: str) -> bool:
 
 def _makes_noun(following: str) -> bool:
     """Whether the text after a verb turns it into a longer noun."""
-    syllable, after = following[:1], following[1:]
-    return syllable in _NOUNS and (not after or after not in _NOUNS[syllable])
+    syllable, remainder = following[:1], following[1:]
+    return syllable in _NOUNS and (not remainder or remainder not in _NOUNS[syllable])
 
 
 def expanded(source: str) -> Iterator[str]:

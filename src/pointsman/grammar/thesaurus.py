@@ -140,10 +140,10 @@ def _table() -> dict[str, tuple[str, ...]]:
         words = [word.replace("_", " ") for word in group.split()]
         for word in words:
             if word[0] != "-" and " " not in word:
-                plainest = sorted(words, key=lambda other: other[0] == "-")
-                others = (other.lstrip("-") for other in plainest if _key(other) != _key(word))
-                table.setdefault(_key(word), {}).update(dict.fromkeys(others))
-    return {word: tuple(others) for word, others in table.items()}
+                plainest = sorted(words, key=lambda synonym: synonym[0] == "-")
+                synonyms = (synonym.lstrip("-") for synonym in plainest if _key(synonym) != _key(word))
+                table.setdefault(_key(word), {}).update(dict.fromkeys(synonyms))
+    return {word: tuple(synonyms) for word, synonyms in table.items()}
 
 
 @cache
@@ -157,11 +157,11 @@ _ADJECTIVE = re.compile("(?:н|ск)(?:ый|ий|ая|ое|ые|ие|ого|ом
 
 def _key(word: str) -> str:
     """Return the key shared by the inflected forms of a word: its stem; in Chinese, the word itself."""
-    folded = fold(word)
-    if not folded.isalpha() or folded > "\u2fff":
-        return folded
+    key = fold(word)
+    if not key.isalpha() or key > "\u2fff":
+        return key
     # машина and машинное have the same stem but are different words.
-    return "".join(DEFAULT_ANALYZER.tokens(folded)) + "!" * bool(_ADJECTIVE.search(folded))
+    return "".join(DEFAULT_ANALYZER.tokens(key)) + "!" * bool(_ADJECTIVE.search(key))
 
 
 def synonyms(word: str) -> tuple[str, ...]:

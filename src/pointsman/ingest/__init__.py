@@ -8,16 +8,16 @@ from pointsman.ingest.chunk import chunk, document_digest, estimate_tokens
 from pointsman.ingest.convert import convert
 from pointsman.ingest.folder import Sync, find_files, plan_sync, read_paths, text_of
 from pointsman.ingest.limits import FileLimits
-from pointsman.ingest.reader import FileReader, Ingested
+from pointsman.ingest.reader import FileReader, ReadResult
 from pointsman.ingest.source import FoundFile, ParsedDocument, Problem, Section
 
 __all__ = [
     "FileLimits",
     "FileReader",
     "FoundFile",
-    "Ingested",
     "ParsedDocument",
     "Problem",
+    "ReadResult",
     "Section",
     "Sync",
     "chunk",

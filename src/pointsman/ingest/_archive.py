@@ -25,12 +25,12 @@ _DC_TITLE = "{http://purl.org/dc/elements/1.1/}title"
 class Archive:
     """A zip file whose parts are read up to a limit."""
 
-    def __init__(self, data: bytes, what: str) -> None:
-        self._what, self._size = what, 0
+    def __init__(self, data: bytes, description: str) -> None:
+        self._description, self._size = description, 0
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
         except (zipfile.BadZipFile, ValueError, OSError) as error:
-            raise InputError(f"damaged {what}: {error}") from error
+            raise InputError(f"damaged {description}: {error}") from error
         self.names = self._zip.namelist()
 
     @contextmanager
@@ -43,17 +43,19 @@ class Archive:
         try:
             self._size += self._zip.getinfo(name).file_size
             if self._size > MAX_UNPACKED:  # the declared size is binding: zipfile does not read beyond it
-                raise InputError(f"{self._what} unpacks to {self._size >> 20} MB, more than {MAX_UNPACKED >> 20} MB")
+                raise InputError(
+                    f"{self._description} unpacks to {self._size >> 20} MB, more than {MAX_UNPACKED >> 20} MB"
+                )
             with self._zip.open(name) as stream:
                 yield stream
         except KeyError as error:
-            raise InputError(f"damaged {self._what}: it has no {name}") from error
+            raise InputError(f"damaged {self._description}: it has no {name}") from error
         except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-            raise InputError(f"damaged or encrypted {self._what}: {error}") from error
+            raise InputError(f"damaged or encrypted {self._description}: {error}") from error
 
-    def relations(self, part: str) -> dict[str, str]:
+    def relations(self, member: str) -> dict[str, str]:
         """Return the parts to which a part of an Office document refers, by relationship id."""
-        folder, name = posixpath.split(part)
+        folder, name = posixpath.split(member)
         rels = posixpath.join(folder, "_rels", f"{name}.rels")
         if rels not in self.names:
             return {}
@@ -93,17 +95,17 @@ class Archive:
                     yield event, element
                     if event == "end":
                         element.clear(keep_tail=True)
-                        parent, before = element.getparent(), element.getprevious()
-                        if parent is not None and before is not None and before.tag in tags and element.tag in tags:
-                            parent.remove(before)
+                        parent, sibling = element.getparent(), element.getprevious()
+                        if parent is not None and sibling is not None and sibling.tag in tags and element.tag in tags:
+                            parent.remove(sibling)
             except etree.XMLSyntaxError as error:
-                raise InputError(f"damaged {self._what}: {error}") from error
+                raise InputError(f"damaged {self._description}: {error}") from error
 
 
-def document_title(archive: Archive, part: str = "docProps/core.xml") -> str:
-    if part not in archive.names:
+def document_title(archive: Archive, member: str = "docProps/core.xml") -> str:
+    if member not in archive.names:
         return ""
-    titles = archive.elements(part, _DC_TITLE)
+    titles = archive.elements(member, _DC_TITLE)
     return next((element.text or "" for event, element in titles if event == "end"), "")
 
 

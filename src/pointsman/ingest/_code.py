@@ -79,11 +79,11 @@ def _definitions(
         start = max(start, position)  # two statements may share a line
         if start > position:
             yield names, position, start
-        own = (*names, node.name)
+        qualified_name = (*names, node.name)
         if isinstance(node, ast.ClassDef) and node.end_lineno - start > _WHOLE_CLASS:
-            yield from _definitions(node.body, lines, own, start, node.end_lineno)
+            yield from _definitions(node.body, lines, qualified_name, start, node.end_lineno)
         elif node.end_lineno > start:
-            yield own, start, node.end_lineno
+            yield qualified_name, start, node.end_lineno
         position = max(position, node.end_lineno)
     if position < last:
         yield names, position, last

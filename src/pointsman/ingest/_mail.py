@@ -17,35 +17,35 @@ from pointsman.ingest.source import Block, ParsedDocument, Problem, clean, outli
 if TYPE_CHECKING:
     from email.message import Message
 
-_SHOWN = ("From", "To", "Cc", "Date")
+_HEADER_FIELDS = ("From", "To", "Cc", "Date")
 
 
 def mail(
-    path: str, data: bytes, attached: Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
+    path: str, data: bytes, convert_attachment: Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
 ) -> Iterator[ParsedDocument | Problem]:
     """Yield the message with its subject as title, addresses, date and text, and each attachment under its name.
 
     Args:
         path: The id of the source.
         data: The message.
-        attached: Converts an attachment.
+        convert_attachment: Converts an attachment.
     """
     message = message_from_bytes(data)
     if not message.keys():
         raise InputError("not an e-mail: it has no header")
-    fields = {name: _header(message, name) for name in _SHOWN}
+    fields = {name: _header(message, name) for name in _HEADER_FIELDS}
     blocks = [Block(0, "\n".join(f"{name}: {value}" for name, value in fields.items() if value))]
-    for part in message.walk():
-        content = None if part.is_multipart() else part.get_payload(decode=True)
+    for entity in message.walk():
+        content = None if entity.is_multipart() else entity.get_payload(decode=True)
         if not isinstance(content, bytes):
             continue
-        if (name := part.get_filename()) is None:
-            blocks += _body(message, part, content)
+        if (name := entity.get_filename()) is None:
+            blocks += _body(message, entity, content)
             continue
-        name = " ".join(clean(_decoded(name)).split())[:200]
+        name = " ".join(clean(_decode(name)).split())[:200]
         blocks.append(Block(1, name))
         try:
-            for item in attached(name, content):
+            for item in convert_attachment(name, content):
                 if isinstance(item, Problem):
                     yield Problem(path, f"attachment {name!r}: {item.reason}")
                 else:
@@ -56,20 +56,20 @@ def mail(
     yield outline(path, "eml", blocks, title=_header(message, "Subject"), metadata=metadata)
 
 
-def _body(message: Message, part: Message, content: bytes) -> list[Block]:
-    kind = part.get_content_type()
+def _body(message: Message, entity: Message, content: bytes) -> list[Block]:
+    kind = entity.get_content_type()
     if kind == "text/plain":
-        return [Block(0, _text(part, content))]
-    if kind != "text/html" or _has_plain_twin(message, part):
+        return [Block(0, _text(entity, content))]
+    if kind != "text/html" or _has_plain_twin(message, entity):
         return []
-    return [block._replace(lines=None) for block in html_blocks(clean(_text(part, content)))[1]]
+    return [block._replace(lines=None) for block in html_blocks(clean(_text(entity, content)))[1]]
 
 
 def _header(message: Message, name: str) -> str:
-    return " ".join(clean(_decoded(str(message.get(name, "")))).split())[:1000]
+    return " ".join(clean(_decode(str(message.get(name, "")))).split())[:1000]
 
 
-def _decoded(value: str) -> str:
+def _decode(value: str) -> str:
     try:
         return str(make_header(decode_header(value)))
     except (LookupError, UnicodeError, HeaderParseError, ValueError):
@@ -84,18 +84,18 @@ def _date(message: Message) -> dict[str, str]:
         return {}
 
 
-def _text(part: Message, content: bytes) -> str:
-    charset = part.get_content_charset()
+def _text(entity: Message, content: bytes) -> str:
+    charset = entity.get_content_charset()
     try:
         return content.decode(charset or "utf-8")
     except (LookupError, UnicodeDecodeError):
         return decode(content)  # the header's encoding is wrong, so it is detected from the bytes
 
 
-def _has_plain_twin(message: Message, part: Message) -> bool:
+def _has_plain_twin(message: Message, entity: Message) -> bool:
     """Whether the message also has this part's text as plain text."""
-    for around in message.walk():
-        parts = around.get_payload() if around.get_content_type() == "multipart/alternative" else None
-        if isinstance(parts, list) and any(item is part for item in parts):
-            return any(item.get_content_type() == "text/plain" for item in parts if not isinstance(item, str))
+    for container in message.walk():
+        alternatives = container.get_payload() if container.get_content_type() == "multipart/alternative" else None
+        if isinstance(alternatives, list) and any(item is entity for item in alternatives):
+            return any(item.get_content_type() == "text/plain" for item in alternatives if not isinstance(item, str))
     return False

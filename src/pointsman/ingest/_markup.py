@@ -27,7 +27,19 @@ _RST_ROLE = re.compile(r":[A-Za-z][\w:.+-]{0,60}:`[~!]?([^`<>\n]{1,300}?)(?:[ ]<
 _RST_SUBSTITUTION = re.compile(r"\|\w[\w.-]{0,60}\|_{0,2}")  # nearly always stands for a picture
 _RST_LINK = re.compile(r"`([^`<>\n]{1,300}?)[ \n]<[^`<>\n]{0,1000}>`__?")
 
-_DROPPED = ("script", "style", "nav", "noscript", "template", "svg", "iframe", "object", "button", "select", "footer")
+_SKIPPED_TAGS = (
+    "script",
+    "style",
+    "nav",
+    "noscript",
+    "template",
+    "svg",
+    "iframe",
+    "object",
+    "button",
+    "select",
+    "footer",
+)
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCKS = frozenset(
     "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure form "  # noqa: SIM905  (a list would fill pages)
@@ -85,7 +97,7 @@ def _plain(text: str) -> str:
     return _LINK.sub(r"\1", _BADGE.sub("", text))
 
 
-def restructured(path: str, text: str) -> ParsedDocument:
+def restructured_text(path: str, text: str) -> ParsedDocument:
     """Split by underlined headings, whose levels follow the order in which the underline styles first appear."""
     return outline(path, "rst", _rst_blocks(text.split("\n")))
 
@@ -163,7 +175,7 @@ def html_blocks(text: str) -> tuple[str, list[Block]]:
     if root is None:
         return "", []
     title = " ".join("".join(map(str, element.itertext())) for element in root.iterfind("head/title"))
-    etree.strip_elements(root, "head", *_DROPPED, with_tail=False)
+    etree.strip_elements(root, "head", *_SKIPPED_TAGS, with_tail=False)
     collector = _Collector()
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if event == "start":
@@ -176,7 +188,7 @@ def html_blocks(text: str) -> tuple[str, list[Block]]:
         return title, collector.blocks
     lines = pairwise([*collector.begins, last])
     return title, [
-        block._replace(lines=between, exact=False) for block, between in zip(collector.blocks, lines, strict=True)
+        block._replace(lines=line_range, exact=False) for block, line_range in zip(collector.blocks, lines, strict=True)
     ]
 
 
@@ -210,8 +222,8 @@ class _Collector:
         text = "".join(self._buffer)
         self._buffer.clear()
         if not verbatim:
-            folded = join_wrapped(text).replace("\n", " ").split(_BREAK)
-            text = "\n".join(" ".join(line.split()) for line in folded)
+            lines = join_wrapped(text).replace("\n", " ").split(_BREAK)
+            text = "\n".join(" ".join(line.split()) for line in lines)
         if text.strip():
             self.blocks.append(Block(level, text.replace(_BREAK, "\n")))
             self.begins.append(self._line)
@@ -237,7 +249,7 @@ def notebook(path: str, text: str, most_cells: int) -> Iterator[ParsedDocument |
     for page, cell in enumerate(cells[:most_cells], start=1):
         if not isinstance(cell, dict):
             continue
-        source = _joined(cell.get("source", cell.get("input")))
+        source = _join(cell.get("source", cell.get("input")))
         if cell.get("cell_type") in ("markdown", "heading"):
             blocks += [block._replace(lines=None, page=page) for block in _markdown_blocks(clean(source), 0)]
         else:
@@ -252,7 +264,7 @@ def notebook(path: str, text: str, most_cells: int) -> Iterator[ParsedDocument |
 _LONGEST_OUTPUT = 2000  # characters printed by one cell
 
 
-def _joined(value: object) -> str:
+def _join(value: object) -> str:
     """Return a string, or join a list of strings."""
     if isinstance(value, list):
         return "".join(item for item in value if isinstance(item, str))
@@ -263,4 +275,4 @@ def _output(output: object) -> str:
     if not isinstance(output, dict):
         return ""
     data = output.get("data")
-    return _joined(output.get("text")) or (_joined(data.get("text/plain")) if isinstance(data, dict) else "")
+    return _join(output.get("text")) or (_join(data.get("text/plain")) if isinstance(data, dict) else "")

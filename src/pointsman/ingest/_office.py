@@ -30,10 +30,10 @@ def docx(path: str, data: bytes) -> ParsedDocument:
 
 def _word_blocks(archive: Archive) -> Iterator[Block]:
     levels = _word_levels(archive) if "word/styles.xml" in archive.names else {}
-    parts = [name for name in archive.names if re.fullmatch(r"word/document\d*\.xml", name)]
-    if not parts:
+    main_documents = [name for name in archive.names if re.fullmatch(r"word/document\d*\.xml", name)]
+    if not main_documents:
         raise InputError("damaged Word document: it has no word/document.xml")
-    for name in (parts[0], "word/footnotes.xml", "word/endnotes.xml"):
+    for name in (main_documents[0], "word/footnotes.xml", "word/endnotes.xml"):
         if name in archive.names:
             yield from _word_part(archive, name, levels)
 
@@ -54,11 +54,11 @@ def _word_levels(archive: Archive) -> dict[str, int]:
     return levels
 
 
-def _word_part(archive: Archive, part: str, levels: dict[str, int]) -> Iterator[Block]:
+def _word_part(archive: Archive, member: str, levels: dict[str, int]) -> Iterator[Block]:
     text = Paragraphs()
     skipped = 0
     tags = tuple(_WORD + name for name in ("p", "tbl", "tr", "tc"))
-    for event, element in archive.elements(part, *tags, inline=_WORD_SKIPPED):
+    for event, element in archive.elements(member, *tags, inline=_WORD_SKIPPED):
         tag = element.tag.removeprefix(_WORD)
         if element.tag in _WORD_SKIPPED:
             skipped += 1 if event == "start" else -1
@@ -103,11 +103,13 @@ def pptx(path: str, data: bytes, most_pages: int) -> Iterator[ParsedDocument | P
         if slide_blocks and not slide_blocks[0].level:
             slide_blocks[0] = slide_blocks[0]._replace(level=1)  # otherwise its text would belong to the previous slide
         notes = [name for name in archive.relations(slide).values() if "notesSlide" in name and name in archive.names]
-        blocks += slide_blocks + [block for name in notes for block in _slide_blocks(archive, name, page, only="body")]
+        blocks += slide_blocks + [
+            block for name in notes for block in _slide_blocks(archive, name, page, shape_type="body")
+        ]
     yield outline(path, "pptx", blocks, title=document_title(archive))
 
 
-def _slide_blocks(archive: Archive, slide: str, page: int, *, only: str | None = None) -> Iterator[Block]:
+def _slide_blocks(archive: Archive, slide: str, page: int, *, shape_type: str | None = None) -> Iterator[Block]:
     text = Paragraphs()
     holder = ""  # the role of the current shape
     tags = (f"{_SLIDE}sp", f"{_SLIDE}ph", *(_DRAW + name for name in ("p", "tbl", "tr", "tc")))
@@ -117,7 +119,7 @@ def _slide_blocks(archive: Archive, slide: str, page: int, *, only: str | None =
             holder = ""
         elif tag == "ph":
             holder = element.get("type", "body")
-        elif holder in ("sldNum", "dt", "ftr") or (only and holder != only):
+        elif holder in ("sldNum", "dt", "ftr") or (shape_type and holder != shape_type):
             continue
         elif tag == "p":
             if event == "end":
@@ -146,17 +148,17 @@ def _workbook_blocks(archive: Archive) -> Iterator[Block]:
             sheets.append((element.get("name", ""), relations.get(element.get(_BY_ID, ""), "")))
     strings = _shared_strings(archive)
     dates = _date_styles(archive)
-    for page, (name, part) in enumerate(sheets, start=1):
-        if part in archive.names:
+    for page, (name, member) in enumerate(sheets, start=1):
+        if member in archive.names:
             yield Block(1, name, page=page)
-            yield from table_blocks(_sheet_rows(archive, part, strings, dates, begin), page=page)
+            yield from table_blocks(_sheet_rows(archive, member, strings, dates, begin), page=page)
 
 
 def _shared_strings(archive: Archive) -> list[str]:
-    part = "xl/sharedStrings.xml"
-    if part not in archive.names:
+    member = "xl/sharedStrings.xml"
+    if member not in archive.names:
         return []
-    items = archive.elements(part, f"{_SHEET}si")
+    items = archive.elements(member, f"{_SHEET}si")
     return [_string(element) for event, element in items if event == "end"]
 
 
@@ -171,14 +173,14 @@ def _string(element: _Element) -> str:
 
 def _date_styles(archive: Archive) -> list[bool]:
     """Return for each style whether its cells are dates."""
-    part = "xl/styles.xml"
-    if part not in archive.names:
+    member = "xl/styles.xml"
+    if member not in archive.names:
         return []
     formats: dict[str, bool] = {}
     styles: list[bool] = []
-    for event, element in archive.elements(part, f"{_SHEET}numFmt", f"{_SHEET}cellXfs"):
+    for event, element in archive.elements(member, f"{_SHEET}numFmt", f"{_SHEET}cellXfs"):
         if event == "end" and element.tag.endswith("numFmt"):
-            code = _QUOTED.sub("", element.get("formatCode", "")[:1000])
+            code = _QUOTATIONS.sub("", element.get("formatCode", "")[:1000])
             formats[element.get("numFmtId", "")] = any(char in "ymdhs" for char in code.lower())
         elif event == "end":
             ids = (style.get("numFmtId", "") for style in element.iter(f"{_SHEET}xf"))
@@ -186,13 +188,13 @@ def _date_styles(archive: Archive) -> list[bool]:
     return styles
 
 
-_QUOTED = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.|_.|\*.|General', re.IGNORECASE)  # not codes in a number format
+_QUOTATIONS = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.|_.|\*.|General', re.IGNORECASE)  # not codes in a number format
 _DATE_FORMATS = frozenset(map(str, (*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59))))
 
 
-def _sheet_rows(archive: Archive, part: str, strings: list[str], dates: list[bool], begin: datetime) -> Iterator[Row]:
+def _sheet_rows(archive: Archive, member: str, strings: list[str], dates: list[bool], begin: datetime) -> Iterator[Row]:
     number = 0
-    for event, row in archive.elements(part, f"{_SHEET}row"):
+    for event, row in archive.elements(member, f"{_SHEET}row"):
         if event == "start":
             continue
         number = int(row.get("r", "")) if row.get("r", "").isdecimal() else number + 1

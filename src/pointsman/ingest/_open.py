@@ -56,8 +56,8 @@ def _odf_blocks(archive: Archive, kind: str) -> Iterator[Block]:
             yield from text.open(_ODF_TABLES.get(tag, ""))
         else:
             if tag == "table-row":
-                repeated = element.get(f"{_ODF['table']}number-rows-repeated", "1")
-                number += int(repeated) if repeated.isdecimal() and len(repeated) < 9 else 1
+                repeat = element.get(f"{_ODF['table']}number-rows-repeated", "1")
+                number += int(repeat) if repeat.isdecimal() and len(repeat) < 9 else 1
             rows = number if kind == "ods" else None
             yield from text.close(_ODF_TABLES.get(tag, ""), page=page, number=rows)
 
@@ -65,16 +65,16 @@ def _odf_blocks(archive: Archive, kind: str) -> Iterator[Block]:
 def _odf_text(paragraph: _Element) -> str:
     from lxml import etree  # only these formats need it
 
-    parts: list[str] = []
+    texts: list[str] = []
     for event, node in etree.iterwalk(paragraph, ("start", "end")):
         if event == "start":
             if node.tag == f"{_ODF['text']}s":
                 count = node.get(f"{_ODF['text']}c", "1")
-                parts.append(" " * min(int(count) if count.isdecimal() else 1, 100))
-            parts.append(_ODF_CHARACTERS.get(node.tag, "") + (node.text or ""))
+                texts.append(" " * min(int(count) if count.isdecimal() else 1, 100))
+            texts.append(_ODF_CHARACTERS.get(node.tag, "") + (node.text or ""))
         elif node is not paragraph:
-            parts.append(node.tail or "")
-    return "".join(parts)
+            texts.append(node.tail or "")
+    return "".join(texts)
 
 
 def epub(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:

@@ -63,8 +63,8 @@ def pdf(
 class _Scans:
     """Reads pages that are pictures, up to a limit, and records what was not read."""
 
-    def __init__(self, most: int, before_picture: Callable[[], None]) -> None:
-        self._most, self._before_picture = most, before_picture
+    def __init__(self, max_scans: int, before_picture: Callable[[], None]) -> None:
+        self._max_scans, self._before_picture = max_scans, before_picture
         self._count = 0
         self._reasons: dict[str, int] = {}
 
@@ -74,10 +74,10 @@ class _Scans:
         if picture is None:
             return ""
         self._count += 1
-        if self._count > self._most or not _pictures.any_engine():
+        if self._count > self._max_scans or not _pictures.any_engine():
             return ""
         self._before_picture()
-        words, reason = _pictures.read_words(_pictures.opened(picture))
+        words, reason = _pictures.read_words(_pictures.open_image(picture))
         if reason:
             self._reasons.setdefault(reason, number)
         return words.text
@@ -87,8 +87,8 @@ class _Scans:
         yield from (f"page {number}: {reason}" for reason, number in self._reasons.items())
         if not _pictures.any_engine() and self._count:
             yield f"{self._count} pages are pictures; {_pictures.INSTALL}"
-        elif self._count > self._most:
-            yield f"{self._count} pages are pictures; only {self._most} are read"
+        elif self._count > self._max_scans:
+            yield f"{self._count} pages are pictures; only {self._max_scans} are read"
 
 
 def _largest_picture(page: PageObject) -> bytes | None:

@@ -78,7 +78,7 @@ def picture(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
     Raises:
         InputError: The picture has no words, no engine is installed, or the data are not a picture.
     """
-    image = opened(data)
+    image = open_image(data)
     words, reason = read_words(image)
     if not words.text:
         raise InputError(reason or "a picture without words")
@@ -87,7 +87,7 @@ def picture(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
     yield outline(path, "picture", [Block(0, words.text)])
 
 
-def opened(data: bytes) -> Image:
+def open_image(data: bytes) -> Image:
     """Open a picture, turn it upright, and scale it to a size that the engines accept.
 
     Raises:
@@ -155,15 +155,15 @@ def languages() -> tuple[str, ...]:
         return ()
     command = [program, "--list-langs"]
     process = _run(command, b"")
-    there = process.stdout.decode("utf-8", "replace").split()
-    return tuple(language for language in _LANGUAGES if language in there)
+    languages_of_engine = process.stdout.decode("utf-8", "replace").split()
+    return tuple(language for language in _LANGUAGES if language in languages_of_engine)
 
 
 def _by_tesseract(image: Image) -> Iterator[Words]:
     """Yield readings of the picture, rotated until tesseract is confident about one."""
-    enlarged = 2 if max(image.size) < _LONGEST_SIDE // 4 else 1  # tesseract needs letters at least twenty pixels high
-    if enlarged > 1:
-        image = image.resize((image.width * enlarged, image.height * enlarged))
+    factor = 2 if max(image.size) < _LONGEST_SIDE // 4 else 1  # tesseract needs letters at least twenty pixels high
+    if factor > 1:
+        image = image.resize((image.width * factor, image.height * factor))
     for angle in (0, 90, 270, 180):
         words = _tesseract(image.rotate(angle, expand=True) if angle else image)
         yield words

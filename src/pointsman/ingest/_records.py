@@ -89,11 +89,11 @@ def _rows(reader: Any, longest: int) -> Iterator[tuple[int, int, list[str]]]:
     while True:
         line = reader.line_num + 1
         with _csv_limit:  # the limit is global to the process: raise it for one row, then restore it
-            before = csv.field_size_limit(max(longest, 1))
+            old_limit = csv.field_size_limit(max(longest, 1))
             try:
                 row = next(reader, None)
             finally:
-                csv.field_size_limit(before)
+                csv.field_size_limit(old_limit)
         if row is None:
             return
         yield line, reader.line_num, row
@@ -136,7 +136,7 @@ class _Records:
         self._ids: dict[str, int] = {}
         self._names: set[str] = set()
         self._labels, self._room = labels, 4000
-        self._reported = False
+        self._has_reported = False
 
     def row(self, header: list[str], cells: list[str], first: int, last: int) -> Iterator[ParsedDocument | Problem]:
         """Yield the source of a table's row on these lines."""
@@ -159,14 +159,14 @@ class _Records:
         text_field = next((name for name in TEXT_FIELDS if _as_text(record.get(name))), None)
         title = record.get(TITLE_FIELD)
         title = " ".join(clean(title).split()) if isinstance(title, str) else ""
-        used = {id_field, text_field, TITLE_FIELD}
-        rest = {name: value for name, value in record.items() if name not in used}
+        reserved_fields = {id_field, text_field, TITLE_FIELD}
+        other_fields = {name: value for name, value in record.items() if name not in reserved_fields}
         if text_field:
             text = _as_text(record[text_field])
         elif title and any(name in record for name in TEXT_FIELDS):
             text = title  # the text field exists but is empty, as in some records of collections
         else:
-            text = _readable(rest) or title
+            text = _readable(other_fields) or title
         if len(title) > LONGEST_HEADING:
             title, text = "", text if text == title else f"{title}\n\n{text}"
         if not text:
@@ -179,8 +179,8 @@ class _Records:
                 f"{self._unit} {number}: the id {record_id!r} is already used by {self._unit} {first}",
             )
             return
-        nested = rest.pop("metadata", None)
-        extra = {**(nested if isinstance(nested, dict) else {}), **rest}
+        inner_metadata = other_fields.pop("metadata", None)
+        extra = {**(inner_metadata if isinstance(inner_metadata, dict) else {}), **other_fields}
         has_lines = self._unit == "line"
         fields = self._filter_fields(extra, _LONGEST_VALUE if text_field is None else None)
         yield ParsedDocument(
@@ -193,8 +193,8 @@ class _Records:
             record_id=record_id,
             lines=(Lines(0, number, last or number, exact=False),) if has_lines else (),
         )
-        if not self._reported and (len(extra) > MOST_FIELDS or len(self._names) >= MOST_NAMES):
-            self._reported = True
+        if not self._has_reported and (len(extra) > MOST_FIELDS or len(self._names) >= MOST_NAMES):
+            self._has_reported = True
             yield Problem(
                 self._path,
                 f"{self._unit} {number}: too many fields; {MOST_FIELDS} of a record and {MOST_NAMES} names of "
@@ -264,7 +264,7 @@ def _readable(value: Any) -> str:
         if item is _END:
             waiting.pop()
         elif isinstance(item, dict):
-            waiting.append(_labelled(item, label))
+            waiting.append(_labels(item, label))
         elif isinstance(item, list) and not all(map(_is_scalar, item)):
             waiting.append(zip(repeat(label), item))
         elif text := _scalars(item):
@@ -280,10 +280,10 @@ def _readable(value: Any) -> str:
 _END = object()
 
 
-def _labelled(item: Mapping[str, Any], label: Label | None) -> Iterator[tuple[Label | None, Any]]:
-    around = label[2] if label else 0
+def _labels(item: Mapping[str, Any], label: Label | None) -> Iterator[tuple[Label | None, Any]]:
+    indent = label[2] if label else 0
     for name, child in item.items():
-        yield ((label, str(name), around + len(name) + 3) if name else label), child
+        yield ((label, str(name), indent + len(name) + 3) if name else label), child
 
 
 def _path(label: Label | None) -> str:

@@ -48,7 +48,7 @@ MODULES = (  # noqa: SIM905  (a list would fill pages)
 """Commonly used modules of the standard library, in alphabetical order; missing ones are skipped."""
 
 _PYTHON_TWINS = {"datetime": "_pydatetime", "decimal": "_pydecimal", "io": "_pyio"}
-_COMPILED = frozenset(
+_COMPILED_MODULES = frozenset(
     "array bisect builtins cmath collections contextvars csv errno faulthandler functools gc heapq itertools marshal "  # noqa: SIM905  (a list would fill pages)
     "math mmap operator random readline select signal sqlite3 struct sys time unicodedata zlib "
     "zoneinfo".split()
@@ -132,7 +132,7 @@ def _description(item: Distribution) -> Iterator[Document]:
     if not text:
         return
     content_type = (_field(item, "Description-Content-Type") or "text/x-rst").partition(";")[0].strip().lower()
-    convert = {"text/markdown": _markup.markdown, "text/x-rst": _markup.restructured}.get(content_type, plain)
+    convert = {"text/markdown": _markup.markdown, "text/x-rst": _markup.restructured_text}.get(content_type, plain)
     source = convert(f"packages/{name}", text)
     facts: dict[str, Any] = {"name": name, "version": item.version, "summary": summary}
     yield from chunk(replace(source, title=name, metadata={**source.metadata, **facts}))
@@ -145,7 +145,7 @@ def _docstrings(module: str) -> Iterator[Docstring]:
         for path in (base.with_suffix(".py"), base / "__init__.py"):
             if path.is_file() and not docstrings:
                 docstrings = {item[0]: item for item in _parsed_docstrings(module, path)}
-    if module in _COMPILED:
+    if module in _COMPILED_MODULES:
         docstrings = {item[0]: item for item in _imported_docstrings(module)} | docstrings
     yield from docstrings.values()
 
@@ -177,12 +177,12 @@ def _members(body: list[ast.stmt], owner: str, kind: str) -> Iterator[Docstring]
 
 def _imported_docstrings(module: str) -> Iterator[Docstring]:
     try:
-        loaded = importlib.import_module(module)
+        imported_module = importlib.import_module(module)
     except ImportError:
         return  # not built into this interpreter
-    if text := _worthy(loaded.__doc__):
+    if text := _worthy(imported_module.__doc__):
         yield module, "module", text
-    for name, member in sorted(vars(loaded).items()):
+    for name, member in sorted(vars(imported_module).items()):
         if name.startswith("_") or getattr(member, "__module__", None) not in (module, f"_{module}"):
             continue
         if isinstance(member, type):

@@ -165,7 +165,7 @@ class _Writer:
 
     def __init__(self, source: ParsedDocument) -> None:
         self._source = source
-        self._seen: Counter[str] = Counter()
+        self._id_counts: Counter[str] = Counter()
         self._anchor: Lines | None = None  # of the line looked up last, with its offset
         self._line = self._offset = 0
         self._room = 1000.0  # characters that may still be copied
@@ -179,27 +179,27 @@ class _Writer:
         if own_id is None:
             base = source.path if source.record_id is None else source.record_id
             own_id = f"{base}#{_digest(chr(31).join((*cut.names, '')) + text)}"
-            self._seen[own_id] += 1
-            own_id += f"-{self._seen[own_id]}" if self._seen[own_id] > 1 else ""
-        return Document(own_id, text, self._copied(cut, position, text) | self._place(cut, position, text))
+            self._id_counts[own_id] += 1
+            own_id += f"-{self._id_counts[own_id]}" if self._id_counts[own_id] > 1 else ""
+        return Document(own_id, text, self._copied_metadata(cut, position, text) | self._location(cut, position, text))
 
-    def _place(self, cut: _Cut, position: int, text: str) -> dict[str, Any]:
+    def _location(self, cut: _Cut, position: int, text: str) -> dict[str, Any]:
         """Return the metadata specific to the passage: its location."""
         source = self._source
         parent = f"{source.path}#{cut.section}" if source.record_id is None else source.record_id
-        place: dict[str, Any] = {"source": source.path, "kind": source.kind, "parent": parent, "position": position}
-        place |= {"start": source.offset + cut.start, "end": source.offset + cut.end}
+        metadata: dict[str, Any] = {"source": source.path, "kind": source.kind, "parent": parent, "position": position}
+        metadata |= {"start": source.offset + cut.start, "end": source.offset + cut.end}
         if source.sha256:
-            place["sha256"] = source.sha256
+            metadata["sha256"] = source.sha256
         if source.pages:
-            place["page"] = bisect_right(source.pages, cut.start)
+            metadata["page"] = bisect_right(source.pages, cut.start)
         if source.lines:
-            place |= {"line": self._line_at(cut.start), "last_line": self._line_at(cut.end, last=True)}
+            metadata |= {"line": self._line_at(cut.start), "last_line": self._line_at(cut.end, last=True)}
         if not source.is_code and "language" not in self._fields and (language := detect(text)) != "und":
-            place["language"] = language
-        return place
+            metadata["language"] = language
+        return metadata
 
-    def _copied(self, cut: _Cut, position: int, text: str) -> dict[str, Any]:
+    def _copied_metadata(self, cut: _Cut, position: int, text: str) -> dict[str, Any]:
         """Return title, headings and fields; after the first passage, which has them all, only as far as they fit.
 
         Headings that no other passage has always fit: they are themselves a part of the text.
@@ -210,20 +210,20 @@ class _Writer:
             fields["title"] = title
         if cut.names:
             fields["headings"] = list(cut.names)
-        copied: dict[str, Any] = {}
+        metadata: dict[str, Any] = {}
         for key, value in (fields | (self._small_fields if position else self._fields)).items():
             length = len(key) + _length(value)
             if position == 0 or length <= self._room:
-                copied[key] = value
+                metadata[key] = value
                 self._room -= length if position else 0
-        if cut.own_names and "title" not in copied:
-            copied["title"] = " › ".join(cut.own_names)
-        return copied
+        if cut.own_names and "title" not in metadata:
+            metadata["title"] = " › ".join(cut.own_names)
+        return metadata
 
     def _line_at(self, offset: int, *, last: bool = False) -> int:
         """Return the line of the file that an offset in the text belongs to."""
         anchors = self._source.lines
-        anchor = anchors[max(bisect_right(anchors, offset - last, key=lambda each: each.offset) - 1, 0)]
+        anchor = anchors[max(bisect_right(anchors, offset - last, key=lambda a_line: a_line.offset) - 1, 0)]
         if not anchor.exact:
             return anchor.last if last else anchor.first
         if anchor is not self._anchor:
@@ -242,15 +242,15 @@ def _length(value: Any) -> int:
 def _whole_title(title: str, names: tuple[str, ...]) -> str:
     if names and names[0].casefold() == title.casefold():
         names = names[1:]
-    return " › ".join(part for part in (title, *names) if part)[:2000]
+    return " › ".join(name for name in (title, *names) if name)[:2000]
 
 
 def _title(title: str, names: tuple[str, ...]) -> str:
     """Return title and headings as far as they leave room for text."""
-    whole = _whole_title(title, names)
-    if len(whole) * _DEAREST <= _TITLE_LIMIT or _cost(whole) <= _TITLE_LIMIT:
-        return whole
-    return whole[: next(_cut(whole, 0, len(whole), _TITLE_LIMIT), (0, 0))[1]]
+    full_title = _whole_title(title, names)
+    if len(full_title) * _DEAREST <= _TITLE_LIMIT or _cost(full_title) <= _TITLE_LIMIT:
+        return full_title
+    return full_title[: next(_cut(full_title, 0, len(full_title), _TITLE_LIMIT), (0, 0))[1]]
 
 
 def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cut]:
@@ -278,11 +278,11 @@ def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cu
             following = sections[index]
             low, high = _strip(text, following.start, following.start + len(following.text))
             if low < high:
-                joined = _cost_up_to(text, heading_start, high, limit)
+                joint_cost = _cost_up_to(text, heading_start, high, limit)
                 other_page = bisect_right(source.pages, low) != bisect_right(source.pages, start)
-                if other_page or joined > limit + 0.5:
+                if other_page or joint_cost > limit + 0.5:
                     break  # a passage has one page, unless one section spans several
-                names, size, end = _common(names, following.heading_path), joined, high
+                names, size, end = _common(names, following.heading_path), joint_cost, high
                 start, own_names = heading_start, ()  # the title no longer holds the first one's headings
             index += 1
         if size <= limit + 0.5:
@@ -294,17 +294,17 @@ def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cu
 
 
 def _common(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    same = 0
-    while same < min(len(first), len(second)) and first[same] == second[same][:_HEADING_LENGTH]:
-        same += 1
-    return first[:same]
+    length = 0
+    while length < min(len(first), len(second)) and first[length] == second[length][:_HEADING_LENGTH]:
+        length += 1
+    return first[:length]
 
 
 def _strip(text: str, start: int, end: int) -> Span:
     """Return a range without the white space at its ends; empty if nothing is left."""
-    piece = text[start:end]
-    end -= len(piece) - len(piece.rstrip())
-    return min(start + len(piece) - len(piece.lstrip()), end), end
+    passage = text[start:end]
+    end -= len(passage) - len(passage.rstrip())
+    return min(start + len(passage) - len(passage.lstrip()), end), end
 
 
 def _cost_up_to(text: str, start: int, end: int, limit: float) -> float:
@@ -331,38 +331,38 @@ def _pack(source: ParsedDocument, start: int, end: int, limit: float, overlap: i
     A heading in front, up to ``heading_end``, is not split if it fits into a passage.
     """
     text, room = source.text, limit - overlap
-    ahead = _heading_unit(
+    heading = _heading_unit(
         text, start, heading_end, limit
     )  # not in a passage yet: what fits into the next, and one more
-    units = _units(source, heading_end if ahead else start, end, room)
-    behind: list[_Unit] = []  # the end of the previous passage
-    total = sum(unit.cost for unit in ahead)
+    units = _units(source, heading_end if heading else start, end, room)
+    overlap_units: list[_Unit] = []  # the end of the previous passage
+    total = sum(unit.cost for unit in heading)
     while True:
         while total <= room + 0.5 and (unit := next(units, None)):
-            ahead.append(unit)
+            heading.append(unit)
             total += unit.cost
-        if not ahead:
+        if not heading:
             return
         size, count, candidates = 0.0, 0, []
-        for unit in ahead:
+        for unit in heading:
             if count and size + unit.cost > room + 0.5:
                 break
             size += unit.cost
             count += 1
             if size >= room / 2:
                 candidates.append(count)
-        if count < len(ahead) and candidates:
-            count = min(candidates, key=lambda cut: _rank(text, ahead[cut - 1], ahead[cut]))
-        repeated, begin = 0.0, ahead[0].start
-        for unit in reversed(behind):
-            repeated += unit.cost
-            if repeated > overlap:
+        if count < len(heading) and candidates:
+            count = min(candidates, key=lambda cut: _rank(text, heading[cut - 1], heading[cut]))
+        overlap_cost, begin = 0.0, heading[0].start
+        for unit in reversed(overlap_units):
+            overlap_cost += unit.cost
+            if overlap_cost > overlap:
                 break
             begin = unit.start
-        yield begin, ahead[count - 1].end
-        behind = ahead[:count]
-        ahead = ahead[count:]
-        total = sum(unit.cost for unit in ahead)
+        yield begin, heading[count - 1].end
+        overlap_units = heading[:count]
+        heading = heading[count:]
+        total = sum(unit.cost for unit in heading)
 
 
 def _heading_unit(text: str, start: int, end: int, limit: float) -> list[_Unit]:
@@ -371,25 +371,25 @@ def _heading_unit(text: str, start: int, end: int, limit: float) -> list[_Unit]:
     return [_Unit(start, end, cost)] if cost <= limit else []
 
 
-def _rank(text: str, before: _Unit, after: _Unit) -> tuple[bool, int]:
+def _rank(text: str, previous: _Unit, following: _Unit) -> tuple[bool, int]:
     """Rank a cut between two units, best first: at the end of a paragraph, then by checksum."""
-    checksum = zlib.crc32(text[after.start : after.end].encode("utf-8", "surrogatepass"))
-    return "\n\n" not in text[before.end : after.start], checksum
+    checksum = zlib.crc32(text[following.start : following.end].encode("utf-8", "surrogatepass"))
+    return "\n\n" not in text[previous.end : following.start], checksum
 
 
 def _units(source: ParsedDocument, start: int, end: int, room: float) -> Iterator[_Unit]:
     text = source.text
     for low, high in _windows(text, start, end):
         costs = _running_costs(text[low:high])
-        piece = text[low:high]
+        block_text = text[low:high]
         # Lines as short as this are entries of a list, not parts of sentences.
-        by_lines = source.is_code or piece.count("\n") * 20 > len(piece)
-        for first, last in _lines(piece) if by_lines else sentences(piece):
+        by_lines = source.is_code or block_text.count("\n") * 20 > len(block_text)
+        for first, last in _lines(block_text) if by_lines else sentences(block_text):
             cost = float(costs[last] - costs[first])
             if cost <= room:
                 yield _Unit(low + first, low + last, cost)
             else:
-                for begin, stop in _cut(piece, first, last, room, costs):
+                for begin, stop in _cut(block_text, first, last, room, costs):
                     yield _Unit(low + begin, low + stop, float(costs[stop] - costs[begin]))
 
 
@@ -399,15 +399,15 @@ def _windows(text: str, start: int, end: int) -> Iterator[Span]:
     So neither time nor memory for one passage depends on the length of the file.
     """
     while end - start > 2 * _WINDOW:
-        near, far = start + _WINDOW, start + 2 * _WINDOW
+        soft_end, hard_end = start + _WINDOW, start + 2 * _WINDOW
         for mark in ("\n\n", "\n", "。", " "):
-            stop = text.find(mark, near, far)
+            stop = text.find(mark, soft_end, hard_end)
             if stop >= 0:
                 stop += len(mark)
                 break
         else:
-            stop = near
-            while stop < far and _continues(text[stop]):
+            stop = soft_end
+            while stop < hard_end and _continues(text[stop]):
                 stop += 1
         yield start, stop
         start = stop
@@ -427,14 +427,14 @@ def _lines(text: str) -> Iterator[Span]:
 
 def _cost(text: str) -> float:
     """Return the cost of a short text, kind by kind; `_running_costs` gives the same for long ones."""
-    total, others = 0.0, len(text)
+    total, other_count = 0.0, len(text)
     for name, pattern in _RUN_PATTERNS.items():
         runs = pattern.findall(text)
         length = sum(map(len, runs))
-        base, each = _COSTS[name]
-        total += base * len(runs) + each * length
-        others -= length
-    return total + _COSTS["other"][1] * others
+        base, per_character = _COSTS[name]
+        total += base * len(runs) + per_character * length
+        other_count -= length
+    return total + _COSTS["other"][1] * other_count
 
 
 _kinds: list[NDArray[np.uint8]] = []  # for each code point of the first four planes, the index of its kind in _COSTS
@@ -444,11 +444,11 @@ def _kind_table() -> NDArray[np.uint8]:
     import numpy as np  # only chunking needs it
 
     if not _kinds:
-        every = "".join(map(chr, range(0x40000)))
+        all_characters = "".join(map(chr, range(0x40000)))
         table = np.zeros(0x40000 + 1, dtype=np.uint8)  # the last entry stands for the planes above
         for number, name in enumerate(_COSTS):
             if name != "other":
-                for run in _RUN_PATTERNS[name].finditer(every):
+                for run in _RUN_PATTERNS[name].finditer(all_characters):
                     table[run.start() : run.end()] = number
         _kinds.append(table)
     return _kinds[0]
@@ -460,12 +460,12 @@ def _running_costs(text: str) -> NDArray[np.float64]:
 
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     kinds = _kind_table()[np.minimum(codes, 0x40000)]
-    base, each = np.array(list(_COSTS.values())).T
-    places = np.arange(len(kinds))
+    base, per_character = np.array(list(_COSTS.values())).T
+    indices = np.arange(len(kinds))
     starts = np.ones(len(kinds), dtype=bool)
     np.not_equal(kinds[1:], kinds[:-1], out=starts[1:])
-    within = places - np.maximum.accumulate(np.where(starts, places, 0))
-    costs = each[kinds] + np.where(within % _RUN_LIMIT == 0, base[kinds], 0.0)
+    run_offsets = indices - np.maximum.accumulate(np.where(starts, indices, 0))
+    costs = per_character[kinds] + np.where(run_offsets % _RUN_LIMIT == 0, base[kinds], 0.0)
     return np.concatenate(([0.0], np.cumsum(costs)))
 
 
@@ -477,9 +477,9 @@ def _cut(text: str, start: int, end: int, limit: float, costs: NDArray[np.float6
         stop = min(int(costs.searchsorted(costs[start] + limit - 1.1, "right")) - 1, end)
         stop = max(stop, start + 1)
         if stop < end:
-            half = max(int(costs.searchsorted(costs[start] + limit / 2)), start + 1)
-            space = max(text.rfind(mark, half, stop + 1) for mark in " \n\t\u3000")
-            stop = space if space >= half else _between_characters(text, half, stop)
+            midpoint = max(int(costs.searchsorted(costs[start] + limit / 2)), start + 1)
+            space = max(text.rfind(mark, midpoint, stop + 1) for mark in " \n\t\u3000")
+            stop = space if space >= midpoint else _between_characters(text, midpoint, stop)
         first, last = _strip(text, start, stop)
         if first < last:
             yield first, last
@@ -490,9 +490,9 @@ def _between_characters(text: str, low: int, stop: int) -> int:
     """Return a position near ``stop`` that splits neither a short word nor a character from its accents."""
     if text[stop].isascii() and (word := _WORD_END.search(text, max(low, stop - _RUN_LIMIT), stop)):
         return word.start() if word.start() > stop - _RUN_LIMIT else stop
-    for place in range(stop, max(low, stop - 32), -1):
-        if not _continues(text[place]):
-            return place
+    for offset in range(stop, max(low, stop - 32), -1):
+        if not _continues(text[offset]):
+            return offset
     return stop
 
 

@@ -27,7 +27,7 @@ RECORD_KINDS = frozenset({"json", "jsonl", "csv", "tsv"})
 
 _TEXT_FORMATS: dict[str, Callable[[str, str], Converted]] = {
     "md": lambda path, text: iter((_markup.markdown(path, text),)),
-    "rst": lambda path, text: iter((_markup.restructured(path, text),)),
+    "rst": lambda path, text: iter((_markup.restructured_text(path, text),)),
     "html": lambda path, text: iter((_markup.html(path, text),)),
     "txt": lambda path, text: iter((plain(path, text),)),
     "json": _records.json_file,
@@ -51,12 +51,14 @@ _BINARY_FORMATS: dict[str, Callable[[str, bytes, FileLimits, Callable[[], None]]
     "ods": lambda path, data, *_: iter((_open.opendocument(path, data, "ods"),)),
     "odp": lambda path, data, *_: iter((_open.opendocument(path, data, "odp"),)),
     "epub": lambda path, data, *_: _open.epub(path, data),
-    "eml": lambda path, data, *rest: _mail.mail(path, data, lambda name, part: _attached(name, part, *rest)),
+    "eml": lambda path, data, *rest: _mail.mail(
+        path, data, lambda name, content: _convert_attachment(name, content, *rest)
+    ),
     **dict.fromkeys(_pictures.ENDINGS, _picture),
 }
 _PICTURE_MARKS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*", b"GIF87a", b"GIF89a")
 _OLD_OFFICE = {"doc": "Word document", "xls": "Excel workbook", "ppt": "PowerPoint presentation"}
-_SAME = {
+_ALIASES = {
     "markdown": "md", "mdown": "md", "rest": "rst", "htm": "html", "xhtml": "html", "ndjson": "jsonl",
     "text": "txt", "log": "txt",
 }  # fmt: skip
@@ -83,32 +85,32 @@ def convert(
     """
     limits = limits or FileLimits()
     digest, offset = sha256(data).hexdigest(), 0
-    for item in _converted(path, data, limits, before_picture):
+    for item in _convert(path, data, limits, before_picture):
         if isinstance(item, Problem):
             yield item
             continue
         if offset + len(item.text) > limits.characters:
-            item = item.shortened(limits.characters - offset)  # noqa: PLW2901
+            item = item.shorten(limits.characters - offset)  # noqa: PLW2901
             yield Problem(path, f"more than {limits.characters} characters of text; the rest is left out")
         yield replace(item, offset=offset, sha256=digest)
-        offset += len(item.text) + len(_BETWEEN)
+        offset += len(item.text) + len(_SEPARATOR)
         if offset >= limits.characters:
             return
 
 
-_BETWEEN = "\n\n"  # between the sources of one file
+_SEPARATOR = "\n\n"  # between the sources of one file
 
 
 def text_of_bytes(
     path: str, data: bytes, limits: FileLimits | None = None, before_picture: Callable[[], None] = lambda: None
 ) -> str:
     """Return the text of a whole file, to which `Source.offset` and the ``start`` and ``end`` of passages refer."""
-    return _BETWEEN.join(
+    return _SEPARATOR.join(
         item.text for item in convert(path, data, limits, before_picture) if isinstance(item, ParsedDocument)
     )
 
 
-def _converted(path: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
+def _convert(path: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
     kind = format_of(path, data)
     if kind in _BINARY_FORMATS:
         return _BINARY_FORMATS[kind](path, data, limits, before_picture)
@@ -124,10 +126,10 @@ def _converted(path: str, data: bytes, limits: FileLimits, before_picture: Calla
     return _TEXT_FORMATS[kind](path, text)
 
 
-def _attached(name: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
+def _convert_attachment(name: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
     if format_of(name, data) == "eml":
         raise InputError("nested messages are not read")  # each could contain the next, without end
-    return _converted(name, data, limits, before_picture)
+    return _convert(name, data, limits, before_picture)
 
 
 def format_of(path: str, data: bytes) -> str:
@@ -136,7 +138,7 @@ def format_of(path: str, data: bytes) -> str:
         return "pdf"
     name = PurePosixPath(path).name.lower()
     ending = PurePosixPath(name).suffix[1:] or name
-    ending = _SAME.get(ending, ending)
+    ending = _ALIASES.get(ending, ending)
     if data.startswith(b"PK\x03\x04"):
         return _zipped_format(data) or (ending if ending in _BINARY_FORMATS else "txt")
     if data.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
@@ -151,7 +153,7 @@ def format_of(path: str, data: bytes) -> str:
 
 def _zipped_format(data: bytes) -> str | None:
     """Return the content type of a zip file, by its parts' names or the content of the first part."""
-    parts = {b"word/document": "docx", b"ppt/presentation": "pptx", b"xl/workbook": "xlsx"}
+    formats = {b"word/document": "docx", b"ppt/presentation": "pptx", b"xl/workbook": "xlsx"}
     types = {
         b"epub+zip": "epub",
         b"document.text": "odt",
@@ -160,7 +162,7 @@ def _zipped_format(data: bytes) -> str | None:
     }
     if data[30:38] == b"mimetype":
         return next((kind for mark, kind in types.items() if mark in data[38:100]), None)
-    return next((kind for mark, kind in parts.items() if mark in data), None)
+    return next((kind for mark, kind in formats.items() if mark in data), None)
 
 
 def plain(path: str, text: str) -> ParsedDocument:

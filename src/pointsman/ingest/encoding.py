@@ -17,7 +17,7 @@ _BOMS = (
 # Our languages first: if two encodings explain the bytes equally well, the earlier one is used. The others are here
 # so that a Japanese or Korean file is not read as Chinese.
 _CANDIDATES = ("gb18030", "big5", "cp1251", "koi8_r", "cp1252", "cp866", "shift_jis", "euc_jp", "euc_kr")
-_DECLARED = re.compile(rb"""(?:charset|coding|encoding)\s*[=:]\s*["']?([A-Za-z0-9_.-]{2,40})""")
+_DECLARATION = re.compile(rb"""(?:charset|coding|encoding)\s*[=:]\s*["']?([A-Za-z0-9_.-]{2,40})""")
 _CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r\x0b\x0c\x1b"))
 _PLAUSIBLE = ((" ", "\u0180"), ("\u0400", "\u0530"), ("\u2010", "\u2040"), ("\u3000", "\ua000"), ("\uff00", "\uffef"))
 _SAMPLE = 1 << 20
@@ -46,15 +46,15 @@ def decode(data: bytes, *, may_declare: bool = False) -> str:
         pass  # another encoding, determined below
     if many_controls or b"\x00" in sample:
         return _strictly(data, _utf16_order(data))
-    if may_declare and (declared := _DECLARED.search(data[:2048])):
+    if may_declare and (declaration := _DECLARATION.search(data[:2048])):
         try:
-            return data.decode(declared[1].decode("ascii"))
+            return data.decode(declaration[1].decode("ascii"))
         except (LookupError, UnicodeDecodeError):
             pass  # the declaration may be wrong; the bytes decide
-    repaired = data.decode("utf-8", errors="replace")
-    wrong = repaired.count("\ufffd")
-    if wrong * 50 <= sum(not char.isascii() for char in repaired[:_SAMPLE]) - wrong:
-        return repaired  # UTF-8 with a few damaged bytes
+    lenient_text = data.decode("utf-8", errors="replace")
+    wrong = lenient_text.count("\ufffd")
+    if wrong * 50 <= sum(not char.isascii() for char in lenient_text[:_SAMPLE]) - wrong:
+        return lenient_text  # UTF-8 with a few damaged bytes
     return _strictly(data, _guess(data))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP, document_digest
-from pointsman.ingest.reader import FileReader, Ingested
+from pointsman.ingest.reader import FileReader, ReadResult
 from pointsman.ingest.source import FoundFile, Problem
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def read_paths(
     skip: Collection[str] = SKIPPED_FOLDERS,
     hidden: bool = False,
     limits: FileLimits | None = None,
-) -> Iterator[Ingested]:
+) -> Iterator[ReadResult]:
     """Read, convert and cut everything under ``paths``, lazily; a bad file is a problem, never an exception.
 
     Sizes are those of `chunk`, ``limits`` those of `FileReader`, the rest those of `find_files`, which also documents
@@ -85,11 +85,11 @@ def read_paths(
     return _read_all(files, FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits))
 
 
-def _read_all(items: Iterable[FoundFile | Problem], reader: FileReader) -> Iterator[Ingested]:
+def _read_all(items: Iterable[FoundFile | Problem], reader: FileReader) -> Iterator[ReadResult]:
     with reader:
         for item in items:
             if isinstance(item, Problem):
-                yield Ingested(item.path, problems=(item,))
+                yield ReadResult(item.path, problems=(item,))
             else:
                 yield from reader.read(item)
 
@@ -110,8 +110,8 @@ def text_of(path: str | Path, *, sha256: str | None = None, limits: FileLimits |
     Raises:
         InputError: The file cannot be read, or its content has changed.
     """
-    if sha256 is not None and Path(path).is_file() and (now := _sha256(Path(path))) != sha256:
-        raise InputError(f"{path} has changed since it was indexed: its SHA-256 is {now}, not {sha256}")
+    if sha256 is not None and Path(path).is_file() and (new_hash := _sha256(Path(path))) != sha256:
+        raise InputError(f"{path} has changed since it was indexed: its SHA-256 is {new_hash}, not {sha256}")
     with FileReader(limits=limits) as reader:
         return reader.text(path)
 
@@ -136,58 +136,58 @@ class Sync:
     """
 
     def __init__(self, documents: Iterable[Document]) -> None:
-        self._stored = {
+        self._stored_digests = {
             document.id: (str(document.metadata.get("source", "")), document_digest(document)) for document in documents
         }
-        self._met: set[str] = set()
-        self._gave: set[str] = set()
-        self._failed: set[str] = set()
-        self._stopped: set[str] = set()
+        self._ids_so_far: set[str] = set()
+        self._readable_paths: set[str] = set()
+        self._failed_paths: set[str] = set()
+        self._stopped_paths: set[str] = set()
 
-    def changed(self, ingested: Ingested) -> list[Document]:
+    def changed_documents(self, result: ReadResult) -> list[Document]:
         """Return the documents that are not stored in exactly this form.
 
         If only metadata differ, such as offsets after an edit further up, the text and its vector are unchanged.
         """
-        if ingested.stopped:
-            self._stopped.add(ingested.path)
-        (self._failed if ingested.problems and not ingested.documents else self._gave).add(ingested.path)
-        self._met.update(document.id for document in ingested.documents)
+        if result.is_stopped:
+            self._stopped_paths.add(result.path)
+        (self._failed_paths if result.problems and not result.documents else self._readable_paths).add(result.path)
+        self._ids_so_far.update(document.id for document in result.documents)
         return [
             document
-            for document in ingested.documents
-            if self._stored.get(document.id, ("", ""))[1] != document_digest(document)
+            for document in result.documents
+            if self._stored_digests.get(document.id, ("", ""))[1] != document_digest(document)
         ]
 
-    def gone(self) -> list[str]:
+    def deleted_ids(self) -> list[str]:
         """Return the ids that were stored before and not seen again, in the order in which they were stored."""
-        failed = (self._failed - self._gave) | self._stopped
-        folders = tuple("" if path == "." else f"{path}/" for path in failed)
+        failed_paths = (self._failed_paths - self._readable_paths) | self._stopped_paths
+        folders = tuple("" if path == "." else f"{path}/" for path in failed_paths)
         return [
             identity
-            for identity, (source, _) in self._stored.items()
-            if identity not in self._met and source not in failed and not source.startswith(folders)
+            for identity, (source, _) in self._stored_digests.items()
+            if identity not in self._ids_so_far and source not in failed_paths and not source.startswith(folders)
         ]
 
 
-def plan_sync(documents: Iterable[Document], ingested: Iterable[Ingested]) -> tuple[list[Document], list[str]]:
+def plan_sync(documents: Iterable[Document], results: Iterable[ReadResult]) -> tuple[list[Document], list[str]]:
     """Return what to add and which ids to delete so that the stored documents become the ingested ones; see `Sync`."""
     sync = Sync(documents)
-    to_add = [document for item in ingested for document in sync.changed(item)]
-    return to_add, sync.gone()
+    to_add = [document for item in results for document in sync.changed_documents(item)]
+    return to_add, sync.deleted_ids()
 
 
 def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], hidden: bool) -> Iterator[FoundFile | Problem]:
-    seen: set[str] = set()
-    alone = len(roots) == 1 and roots[0].is_file()
+    real_paths: set[str] = set()
+    is_single_file = len(roots) == 1 and roots[0].is_file()
     for root, name in zip(roots, _root_names(roots), strict=True):
         prefix = name if len(roots) > 1 or not root.is_dir() else ""
         waiting = [(str(root), prefix)]
         while waiting:
             path, identity = waiting.pop()
-            if path in seen:
+            if path in real_paths:
                 continue  # given twice, or inside another root
-            seen.add(path)
+            real_paths.add(path)
             try:
                 status = os.lstat(path)
                 if stat.S_ISDIR(status.st_mode):
@@ -201,7 +201,7 @@ def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], hidden: bool)
                     limit = f"the limit of {max_bytes} bytes; raise max_bytes to index it"
                     yield Problem(identity, f"{status.st_size} bytes are more than {limit}")
                 else:
-                    yield FoundFile(Path(path), identity, status.st_size, alone)
+                    yield FoundFile(Path(path), identity, status.st_size, is_single_file)
             except (OSError, RuntimeError) as error:  # a symlink loop is a RuntimeError before Python 3.13
                 reason = getattr(error, "strerror", None) or str(error)
                 yield Problem(identity or ".", f"cannot be read: {reason}")
@@ -242,14 +242,14 @@ def _readable_name(name: str) -> str:
 
 def _root_names(roots: list[Path]) -> list[str]:
     """Return the shortest distinct endings of the roots' paths."""
-    parts = [[_readable_name(part) for part in root.parts[1:]] or ["root"] for root in roots]
+    root_steps = [[_readable_name(steps) for steps in root.parts[1:]] or ["root"] for root in roots]
     lengths = [1] * len(roots)
     while True:
-        names = ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
+        names = ["/".join(steps[-length:]) for steps, length in zip(root_steps, lengths, strict=True)]
         counts = Counter(names)
         longer = [
-            length + (counts[name] > 1 and length < len(part))
-            for part, name, length in zip(parts, names, lengths, strict=True)
+            length + (counts[name] > 1 and length < len(steps))
+            for steps, name, length in zip(root_steps, names, lengths, strict=True)
         ]
         if longer == lengths:
             return names

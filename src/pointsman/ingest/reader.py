@@ -29,7 +29,7 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thre
 
 
 @dataclass(frozen=True, slots=True)
-class Ingested:
+class ReadResult:
     """Content of one file; a large file yields several of these, an empty file one without content.
 
     ``stopped`` means that the file was not read to its end, because of a limit or a crash of its converter.
@@ -38,7 +38,7 @@ class Ingested:
     path: str
     documents: tuple[Document, ...] = ()
     problems: tuple[Problem, ...] = ()
-    stopped: bool = False
+    is_stopped: bool = False
 
 
 class FileReader:
@@ -79,15 +79,15 @@ class FileReader:
             self._worker.end()
             self._worker = None
 
-    def read(self, file: FoundFile) -> Iterator[Ingested]:
+    def read(self, file: FoundFile) -> Iterator[ReadResult]:
         """Yield the passages of a file, in parts; a file that cannot be read is a problem, never an exception."""
         any_part = False
-        for answer in self._ask(file.path, file.id, wanted="passages", alone=file.alone, **self._sizes):
+        for answer in self._ask(file.path, file.id, wanted="passages", alone=file.is_single, **self._sizes):
             documents = tuple(Document(*fields) for fields in answer.get("documents", ()))
             problems = tuple(Problem(*fields) for fields in answer.get("problems", ()))
             if documents or problems or (answer.get("end") and not any_part):
                 any_part = True
-                yield Ingested(file.id, documents, problems, answer.get("stopped", False))
+                yield ReadResult(file.id, documents, problems, answer.get("stopped", False))
 
     def text(self, path: str | Path) -> str:
         """Return the text of a file, to which its passages' ``start`` and ``end`` refer; see `text_of`.
@@ -177,16 +177,16 @@ class _Worker:
     def _line(self, seconds: float) -> bytes | None:
         """Return the next line; empty if the process has ended, None if it does not arrive in time."""
         deadline = time.monotonic() + seconds
-        parts = [self._buffer]
-        while b"\n" not in parts[-1]:
+        chunks = [self._buffer]
+        while b"\n" not in chunks[-1]:
             if not self._answers.select(max(deadline - time.monotonic(), 0)):
                 return None
             data = os.read(self._pipe.fileno(), 1 << 20)
             if not data:
                 return b""
-            parts.append(data)
-        last, _, self._buffer = parts[-1].partition(b"\n")
-        return b"".join(parts[:-1]) + last + b"\n"
+            chunks.append(data)
+        last, _, self._buffer = chunks[-1].partition(b"\n")
+        return b"".join(chunks[:-1]) + last + b"\n"
 
     def _cause_of_death(self) -> str:
         code = self._process.wait()
@@ -196,5 +196,5 @@ class _Worker:
         output = self._errors.read()[-4000:].decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
         if "MemoryError" in output or "alloc" in output or code == -signal.SIGKILL:
             return f"needs more than {self._limits.memory >> 20} MB of memory; raise the limit memory to index it"
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return f"its converter crashed ({how}){': ' + output if output else ''}"
+        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"its converter crashed ({cause}){': ' + output if output else ''}"

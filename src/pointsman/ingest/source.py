@@ -74,7 +74,7 @@ class FoundFile:
     path: Path
     id: str
     size: int
-    alone: bool = False
+    is_single: bool = False
 
 
 class Block(NamedTuple):
@@ -86,7 +86,7 @@ class Block(NamedTuple):
         lines: First and last line of the file that it comes from.
         exact: Whether each of its lines is a line of the file.
         page: Page or slide, from 1; 0 in formats without pages.
-        alone: Whether it is a separate section, not to be joined to the text around it.
+        is_alone: Whether it is a separate section, not to be joined to the text around it.
     """
 
     level: int
@@ -94,7 +94,7 @@ class Block(NamedTuple):
     lines: tuple[int, int] | None = None
     exact: bool = True
     page: int = 0
-    alone: bool = False
+    is_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +129,11 @@ class ParsedDocument:
     offset: int = 0
     sha256: str = ""
 
-    def under(self, record_id: str) -> ParsedDocument:
+    def for_record(self, record_id: str) -> ParsedDocument:
         """Return the same source with another id."""
         return replace(self, record_id=record_id)
 
-    def shortened(self, length: int) -> ParsedDocument:
+    def shorten(self, length: int) -> ParsedDocument:
         """Return the source cut after ``length`` characters."""
         sections = tuple(
             replace(section, text=section.text[: max(length - section.start, 0)]) for section in self.sections
@@ -183,7 +183,7 @@ def outline(
     A heading without text or headings below it becomes a section of its own words, so nothing is lost. The title is the
     given one, else the first heading, else the name of the file.
     """
-    parts: list[str] = []
+    texts: list[str] = []
     lines: list[Lines] = []
     pages: list[int] = []
     spans: list[_Span] = []
@@ -200,7 +200,7 @@ def outline(
             pages.append(position)
         if not text:
             continue
-        parts.append(text)
+        texts.append(text)
         start, end = position, position + len(text)
         position = end + 2  # parts are joined by an empty line
         if block.lines:
@@ -219,15 +219,15 @@ def outline(
             title = title or text
             bare = (start, end)
             run.append(start)
-        elif open_ended and bare is None and not block.alone and spans[-1].names is names:
+        elif open_ended and bare is None and not block.is_alone and spans[-1].names is names:
             spans[-1] = spans[-1]._replace(end=end)
         else:
             spans.append(_Span(names, start, end, run))
             bare, run = None, []
-        open_ended = bool(spans) and not block.alone
+        open_ended = bool(spans) and not block.is_alone
     if bare:
         spans.append(_Span(names, *bare, run))
-    full = "\n\n".join(parts)
+    full = "\n\n".join(texts)
     return ParsedDocument(
         path=path,
         title=" ".join(clean(title).split())[:LONGEST_HEADING] or stem(path),
@@ -271,9 +271,9 @@ def table_blocks(rows: Iterable[Row], *, page: int = 0) -> Iterator[Block]:
             text = f"{header}\n{text}"
         header = header or lines[0]
         if waiting:
-            yield waiting._replace(alone=True)
-        place = (numbers[0], numbers[-1]) if numbers else None
-        waiting = Block(0, text, place, exact=False, page=page, alone=waiting is not None)
+            yield waiting._replace(is_alone=True)
+        line_range = (numbers[0], numbers[-1]) if numbers else None
+        waiting = Block(0, text, line_range, exact=False, page=page, is_alone=waiting is not None)
     if waiting:
         yield waiting
 

@@ -93,16 +93,16 @@ def out_of_memory(limits: FileLimits) -> str:
     return f"needs more than {limits.memory >> 20} MB of memory; raise the limit memory to index it"
 
 
-def _passages(request: dict[str, Any], converted: Converted) -> Iterator[Answer]:
+def _passages(request: dict[str, Any], items: Converted) -> Iterator[Answer]:
     documents: list[list[Any]] = []
     problems: list[list[str]] = []
-    for item in converted:
+    for item in items:
         if isinstance(item, Problem):
             problems.append([item.path, item.reason])
         else:
             own_id = item.record_id is not None and item.kind in RECORD_KINDS and not request["alone"]
             for document in passages(
-                item.under(f"{item.path}#{item.record_id}") if own_id else item,
+                item.for_record(f"{item.path}#{item.record_id}") if own_id else item,
                 request["max_tokens"],
                 request["overlap"],
             ):

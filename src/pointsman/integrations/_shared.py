@@ -197,7 +197,7 @@ def diverse(
     if not pairs:
         return []
     rows = np.stack([row for _, row in pairs])
-    return [pairs[place][0] for place in mmr([hit.score for hit, _ in pairs], rows @ rows.T, weight, k)]
+    return [pairs[index][0] for index in mmr([hit.score for hit, _ in pairs], rows @ rows.T, weight, k)]
 
 
 def offline_reranker() -> BaseReranker:

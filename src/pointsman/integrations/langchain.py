@@ -126,8 +126,8 @@ class PointsmanRetriever(TheirRetriever, extra="forbid"):
         k: int | None = None,
         **options: Any,
     ) -> list[theirs.Document]:
-        filters, merged = self._merged(options)
-        hits = hits_of(self.source, query, self.k if k is None else k, filters, merged)
+        filters, search_options = self._merged(options)
+        hits = hits_of(self.source, query, self.k if k is None else k, filters, search_options)
         return [_with_score(hit) for hit in hits]
 
     async def _aget_relevant_documents(
@@ -138,13 +138,13 @@ class PointsmanRetriever(TheirRetriever, extra="forbid"):
         k: int | None = None,
         **options: Any,
     ) -> list[theirs.Document]:
-        filters, merged = self._merged(options)
-        hits = await ahits_of(self.source, query, self.k if k is None else k, filters, merged)
+        filters, search_options = self._merged(options)
+        hits = await ahits_of(self.source, query, self.k if k is None else k, filters, search_options)
         return [_with_score(hit) for hit in hits]
 
     def _merged(self, options: dict[str, Any]) -> tuple[Filter | None, dict[str, Any]]:
-        merged = {**self.options, **options}
-        return parse_optional(merged.pop("filters", None)), merged
+        search_options = {**self.options, **options}
+        return parse_optional(search_options.pop("filters", None)), search_options
 
 
 class PointsmanVectorStore(VectorStore):
@@ -527,9 +527,9 @@ class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):
         if ids is None:
             raise InputError("give the ids of the documents to delete")
         with self.source.writing(self.wait):
-            there = [document.id for document in self.source.get_many(ids) if document is not None]
-            number = self.source.delete(there)
-        return {"num_deleted": number, "num_failed": 0, "succeeded": there, "failed": []}
+            existing_ids = [document.id for document in self.source.get_many(ids) if document is not None]
+            number = self.source.delete(existing_ids)
+        return {"num_deleted": number, "num_failed": 0, "succeeded": existing_ids, "failed": []}
 
     def get(self, ids: Sequence[str], /, **kwargs: Any) -> list[theirs.Document]:
         """Return those documents of these ids that exist.
@@ -653,12 +653,12 @@ class PointsmanTranslator(Visitor):
         Raises:
             FilterError: ``not`` has more than one condition.
         """
-        parts = tuple(part.accept(self) for part in operation.arguments)
+        operands = tuple(argument.accept(self) for argument in operation.arguments)
         if operation.operator is Operator.NOT:
-            if len(parts) != 1:
-                raise FilterError(f"not takes one condition, not {len(parts)}")
-            return Not(parts[0])
-        return And(parts) if operation.operator is Operator.AND else Or(parts)
+            if len(operands) != 1:
+                raise FilterError(f"not takes one condition, not {len(operands)}")
+            return Not(operands[0])
+        return And(operands) if operation.operator is Operator.AND else Or(operands)
 
     def visit_comparison(self, comparison: Comparison) -> Filter:
         """Convert one condition.
@@ -668,9 +668,9 @@ class PointsmanTranslator(Visitor):
         """
         key, value, name = comparison.attribute, comparison.value, comparison.comparator
         if isinstance(value, Mapping):  # the form in which the query constructor writes dates
-            written, value = value, value.get("datetime", value.get("date"))
+            mapping, value = value, value.get("datetime", value.get("date"))
             if value is None:
-                raise FilterError(f"{key!r}: a mapping here has a date or a datetime, not {written!r:.80}")
+                raise FilterError(f"{key!r}: a mapping here has a date or a datetime, not {mapping!r:.80}")
         if name in {Comparator.EQ, Comparator.CONTAIN}:
             return equal_to(key, value)
         if name is Comparator.NE:
@@ -700,12 +700,12 @@ def _like(key: str, pattern: object) -> Filter:
         FilterError: it has wildcards that filters do not support.
     """
     text = pattern if isinstance(pattern, str) else ""
-    part = text.removesuffix("%").removeprefix("%")
-    if not part or "%" in part or "_" in part:
+    substring = text.removesuffix("%").removeprefix("%")
+    if not substring or "%" in substring or "_" in substring:
         raise FilterError(f"{key!r}: like takes part, %part%, part% or %part, not {pattern!r:.80}")
     if text.startswith("%") == text.endswith("%"):
-        return Contains(key, part)
-    return (EndsWith if text.startswith("%") else StartsWith)(key, part)
+        return Contains(key, substring)
+    return (EndsWith if text.startswith("%") else StartsWith)(key, substring)
 
 
 # ── for Pointsman ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -830,17 +830,17 @@ def _write(
     wait: float,
     batch_size: int | None = None,
 ) -> list[str]:
-    ours = [
+    rows = [
         Document(id_ or document.id or str(uuid4()), document.page_content, document.metadata)
         for document, id_ in zip(documents, ids, strict=True)
     ]
-    if ours:
+    if rows:
         with dataset.writing(wait):
             if isinstance(dataset, Dataset):
-                dataset.add(ours, batch_size=batch_size)
+                dataset.add(rows, batch_size=batch_size)
             else:  # of a service, which has its own batches
-                dataset.add(ours)
-    return [document.id for document in ours]
+                dataset.add(rows)
+    return [document.id for document in rows]
 
 
 def _theirs(document: Document) -> theirs.Document:
@@ -855,7 +855,9 @@ def _with_score(hit: Hit) -> theirs.Document:
 
 def _numbered(documents: Sequence[theirs.Document]) -> list[Document]:
     """Converts documents to Pointsman documents with their positions as ids, since ids may be missing or repeated."""
-    return [Document(str(place), document.page_content, document.metadata) for place, document in enumerate(documents)]
+    return [
+        Document(str(number), document.page_content, document.metadata) for number, document in enumerate(documents)
+    ]
 
 
 def _reranked(documents: Sequence[theirs.Document], ranked: Sequence[Document]) -> list[theirs.Document]:

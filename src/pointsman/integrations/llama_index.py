@@ -99,10 +99,12 @@ def node_of(hit: Hit) -> NodeWithScore:
     return NodeWithScore(node=node, score=float(hit.score))
 
 
-def hit_of(scored: NodeWithScore, rank: int = 1, source: str = "llama_index") -> Hit:
+def hit_of(node_with_score: NodeWithScore, rank: int = 1, source: str = "llama_index") -> Hit:
     """Converts a node with a score to a hit; one without a score gets 1 / rank."""
-    score = scored.score
-    document = Document(scored.node.node_id, scored.node.get_content(MetadataMode.NONE), scored.node.metadata)
+    score = node_with_score.score
+    document = Document(
+        node_with_score.node.node_id, node_with_score.node.get_content(MetadataMode.NONE), node_with_score.node.metadata
+    )
     return Hit(document, 1 / rank if score is None else score, None, (Provenance(source, rank, score),))
 
 
@@ -163,10 +165,10 @@ class PointsmanSelector(BaseSelector):
         """Does nothing: there are no prompts."""
 
     def _select(self, choices: Sequence[TheirToolMetadata], query: QueryBundle) -> SelectorResult:
-        return _selected(self.selector.select(_choices(choices), query.query_str), len(choices))
+        return _selector_result(self.selector.select(_choices(choices), query.query_str), len(choices))
 
     async def _aselect(self, choices: Sequence[TheirToolMetadata], query: QueryBundle) -> SelectorResult:
-        return _selected(await self.selector.aselect(_choices(choices), query.query_str), len(choices))
+        return _selector_result(await self.selector.aselect(_choices(choices), query.query_str), len(choices))
 
 
 def _choices(choices: Sequence[TheirToolMetadata]) -> list[ToolMetadata]:
@@ -176,7 +178,7 @@ def _choices(choices: Sequence[TheirToolMetadata]) -> list[ToolMetadata]:
     ]
 
 
-def _selected(result: OurResult, count: int) -> SelectorResult:
+def _selector_result(result: OurResult, count: int) -> SelectorResult:
     if result.abstained:
         reason = "no choice fits, so all of them are selected"
         return SelectorResult(selections=[SingleSelection(index=index, reason=reason) for index in range(count)])
@@ -209,12 +211,12 @@ class PointsmanRerank(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        return _in_order(nodes, self.reranker.rerank(_question(query_bundle), _numbered(nodes), self.top_n))
+        return _in_order(nodes, self.reranker.rerank(_question(query_bundle), _number_nodes(nodes), self.top_n))
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        return _in_order(nodes, await self.reranker.arerank(_question(query_bundle), _numbered(nodes), self.top_n))
+        return _in_order(nodes, await self.reranker.arerank(_question(query_bundle), _number_nodes(nodes), self.top_n))
 
 
 class PointsmanRefine(BaseNodePostprocessor):
@@ -240,25 +242,27 @@ class PointsmanRefine(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if not nodes:
             return []
-        return self._refined(nodes, self.refiner.refine(Query(_question(query_bundle)), *self._ranked(nodes)))
+        return self._nodes_of(nodes, self.refiner.refine(Query(_question(query_bundle)), *self._ranking_of(nodes)))
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         if not nodes:
             return []
-        return self._refined(nodes, await self.refiner.arefine(Query(_question(query_bundle)), *self._ranked(nodes)))
+        return self._nodes_of(
+            nodes, await self.refiner.arefine(Query(_question(query_bundle)), *self._ranking_of(nodes))
+        )
 
-    def _ranked(self, nodes: list[NodeWithScore]) -> tuple[Ranked, int]:
+    def _ranking_of(self, nodes: list[NodeWithScore]) -> tuple[Ranked, int]:
         hits = [
             replace(hit_of(node, rank), document=document)
-            for rank, (node, document) in enumerate(zip(nodes, _numbered(nodes), strict=True), 1)
+            for rank, (node, document) in enumerate(zip(nodes, _number_nodes(nodes), strict=True), 1)
         ]
         return Ranked(tuple(hits), self.scale), self.top_k or len(nodes)
 
-    def _refined(self, nodes: list[NodeWithScore], ranked: Ranked) -> list[NodeWithScore]:
+    def _nodes_of(self, nodes: list[NodeWithScore], ranking: Ranked) -> list[NodeWithScore]:
         nodes_left = []
-        for hit in ranked.hits[: self.top_k]:
+        for hit in ranking.hits[: self.top_k]:
             node = nodes[int(hit.id)].node
             if hit.excerpt is not None:
                 node = node.model_copy(deep=True)
@@ -280,9 +284,9 @@ class PointsmanEmbedding(BaseEmbedding):
     def __init__(self, embedder: Embedder | None = None, **options: Any) -> None:
         from pointsman.models import default_embedder
 
-        ours = default_embedder() if embedder is None else as_embedder(embedder)
-        super().__init__(model_name=ours.name, **options)
-        self._embedder = ours
+        own_embedder = default_embedder() if embedder is None else as_embedder(embedder)
+        super().__init__(model_name=own_embedder.name, **options)
+        self._embedder = own_embedder
 
     @classmethod
     def class_name(cls) -> str:
@@ -419,8 +423,10 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             UnmetNeedError: the mode is not one of default, sparse, text search, hybrid, semantic hybrid and MMR.
             InputError: the query lacks the vector or the text that its mode needs, or an option is unknown or invalid.
         """
-        if unknown := options.keys() - _MMR_OPTIONS:
-            raise InputError(f"a query takes {', '.join(sorted(_MMR_OPTIONS))}, not {', '.join(sorted(unknown))}")
+        if unknown_options := options.keys() - _MMR_OPTIONS:
+            raise InputError(
+                f"a query takes {', '.join(sorted(_MMR_OPTIONS))}, not {', '.join(sorted(unknown_options))}"
+            )
         if query.mode is VectorStoreQueryMode.MMR:
             hits = _diverse(self._dataset, query, _of_query(query), **options)
         elif (find := _MODES.get(query.mode)) is not None:
@@ -438,7 +444,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         return await in_thread(self.query, query, **options)
 
 
-def _near(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
+def _vector_hits(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
     return dataset.search_vector(_embedding(query), query.similarity_top_k, filters=filters)
 
 
@@ -455,13 +461,13 @@ def _words(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) ->
     return dataset.retriever("bm25").retrieve(Query(query.query_str, filters), k)
 
 
-def _both(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
+def _hybrid_hits(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
     """Fused by rank: no measurement relates the scores of a foreign model to BM25."""
-    lists = [_words(dataset, query, filters), _near(dataset, query, filters)]
+    lists = [_words(dataset, query, filters), _vector_hits(dataset, query, filters)]
     by_id = {hit.id: hit for hits in lists for hit in hits}
     weights = None if query.alpha is None else [1 - query.alpha, query.alpha]
-    fused = fuse([[(hit.id, hit.score) for hit in hits] for hits in lists], "weighted_rrf", weights)
-    return [replace(by_id[id_], score=score) for id_, score in fused[: query.hybrid_top_k or query.similarity_top_k]]
+    ranking = fuse([[(hit.id, hit.score) for hit in hits] for hits in lists], "weighted_rrf", weights)
+    return [replace(by_id[id_], score=score) for id_, score in ranking[: query.hybrid_top_k or query.similarity_top_k]]
 
 
 def _diverse(
@@ -486,11 +492,11 @@ def _diverse(
 
 _MMR_OPTIONS: Final = frozenset({"mmr_threshold", "mmr_prefetch_factor", "mmr_prefetch_k"})
 _MODES: Final[dict[VectorStoreQueryMode, Callable[[Dataset, VectorStoreQuery, Filter | None], list[Hit]]]] = {
-    VectorStoreQueryMode.DEFAULT: _near,
+    VectorStoreQueryMode.DEFAULT: _vector_hits,
     VectorStoreQueryMode.SPARSE: _words,
     VectorStoreQueryMode.TEXT_SEARCH: _words,
-    VectorStoreQueryMode.HYBRID: _both,
-    VectorStoreQueryMode.SEMANTIC_HYBRID: _both,
+    VectorStoreQueryMode.HYBRID: _hybrid_hits,
+    VectorStoreQueryMode.SEMANTIC_HYBRID: _hybrid_hits,
 }
 
 
@@ -533,30 +539,30 @@ def _question(query: QueryBundle | None) -> str:
     return query.query_str
 
 
-def _numbered(nodes: Sequence[NodeWithScore]) -> list[Document]:
+def _number_nodes(nodes: Sequence[NodeWithScore]) -> list[Document]:
     """The nodes as documents with their positions as ids, since a node may occur twice."""
     return [
-        Document(str(place), node.node.get_content(MetadataMode.NONE), node.node.metadata)
-        for place, node in enumerate(nodes)
+        Document(str(number), node.node.get_content(MetadataMode.NONE), node.node.metadata)
+        for number, node in enumerate(nodes)
     ]
 
 
-def _in_order(nodes: Sequence[NodeWithScore], ranked: Sequence[Document]) -> list[NodeWithScore]:
-    return [NodeWithScore(node=nodes[int(item.id)].node, score=float(item.metadata["score"])) for item in ranked]
+def _in_order(nodes: Sequence[NodeWithScore], ranking: Sequence[Document]) -> list[NodeWithScore]:
+    return [NodeWithScore(node=nodes[int(item.id)].node, score=float(item.metadata["score"])) for item in ranking]
 
 
 def _document(node: BaseNode) -> Document:
     """Converts a node to a document: its metadata for filters, and its other fields beside that."""
     metadata = node_to_metadata_dict(node, remove_text=True, flat_metadata=False)
-    rest = {"content": metadata.pop("_node_content"), "type": metadata.pop("_node_type")}
-    return Document(node.node_id, node.get_content(MetadataMode.NONE), {**metadata, _NODE: rest})
+    node_fields = {"content": metadata.pop("_node_content"), "type": metadata.pop("_node_type")}
+    return Document(node.node_id, node.get_content(MetadataMode.NONE), {**metadata, _NODE: node_fields})
 
 
 def _node(document: Document) -> BaseNode:
     """Return the node that a document was made from; a new one if it was not made from a node."""
-    rest = document.metadata.get(_NODE)
-    if isinstance(rest, dict) and {"content", "type"} <= rest.keys():
-        content = {"_node_content": rest["content"], "_node_type": rest["type"]}
+    node_fields = document.metadata.get(_NODE)
+    if isinstance(node_fields, dict) and {"content", "type"} <= node_fields.keys():
+        content = {"_node_content": node_fields["content"], "_node_type": node_fields["type"]}
         try:
             node = metadata_dict_to_node(content, text=document.text)
         except (AttributeError, KeyError, TypeError, ValueError):  # other programs may write anything under that key
@@ -568,14 +574,14 @@ def _node(document: Document) -> BaseNode:
 
 
 def _of_query(query: VectorStoreQuery) -> Filter | None:
-    parts: list[Filter] = []
+    conditions: list[Filter] = []
     if query.filters is not None and query.filters.filters:
-        parts.append(_filter(query.filters))
+        conditions.append(_filter(query.filters))
     if query.node_ids:
-        parts.append(In(ID, tuple(query.node_ids)))
+        conditions.append(In(ID, tuple(query.node_ids)))
     if query.doc_ids:
-        parts.append(In("ref_doc_id", tuple(query.doc_ids)))
-    return And(tuple(parts)) if parts else None
+        conditions.append(In("ref_doc_id", tuple(query.doc_ids)))
+    return And(tuple(conditions)) if conditions else None
 
 
 def _filter(filters: MetadataFilters) -> Filter:
@@ -584,10 +590,12 @@ def _filter(filters: MetadataFilters) -> Filter:
     Raises:
         FilterError: an operator is not supported, or a value cannot be compared.
     """
-    parts = tuple(_filter(part) if isinstance(part, MetadataFilters) else _condition(part) for part in filters.filters)
+    operands = tuple(
+        _filter(operand) if isinstance(operand, MetadataFilters) else _condition(operand) for operand in filters.filters
+    )
     if filters.condition is FilterCondition.NOT:
-        return Not(Or(parts))
-    return Or(parts) if filters.condition is FilterCondition.OR and parts else And(parts)
+        return Not(Or(operands))
+    return Or(operands) if filters.condition is FilterCondition.OR and operands else And(operands)
 
 
 def _condition(condition: MetadataFilter) -> Filter:
@@ -611,7 +619,7 @@ _OPERATORS: Final[dict[FilterOperator, Callable[[str, Any], Filter]]] = {
     FilterOperator.IN: one_of,
     FilterOperator.NIN: lambda key, value: Not(one_of(key, value)),
     FilterOperator.ANY: lambda key, value: In(key, tuple(value)),
-    FilterOperator.ALL: lambda key, value: And(tuple(Equals(key, each) for each in value)),
+    FilterOperator.ALL: lambda key, value: And(tuple(Equals(key, element) for element in value)),
     FilterOperator.CONTAINS: Equals,
     FilterOperator.TEXT_MATCH: Contains,
     FilterOperator.TEXT_MATCH_INSENSITIVE: lambda key, value: Contains(key, value, ignore_case=True),

@@ -112,5 +112,5 @@ def _load_with_argument(kind: str, argument: str) -> BaseEmbedder:
     from pointsman.models.openai_embedder import OpenAIEmbedder
 
     # From the right, as a model's name may contain an "@"; a server's address without user and password does not.
-    model, at, base_url = argument.rpartition("@")
-    return OpenAIEmbedder(model, base_url) if at else OpenAIEmbedder(argument)
+    model, separator, base_url = argument.rpartition("@")
+    return OpenAIEmbedder(model, base_url) if separator else OpenAIEmbedder(argument)

@@ -22,9 +22,9 @@ def cache_directory() -> Path:
 
     The folder need not exist; writers create it.
     """
-    configured = os.environ.get(ENVIRONMENT_VARIABLE)
-    if configured:
-        return Path(configured).expanduser()
+    setting = os.environ.get(ENVIRONMENT_VARIABLE)
+    if setting:
+        return Path(setting).expanduser()
     import platformdirs
 
     return platformdirs.user_cache_path("pointsman")

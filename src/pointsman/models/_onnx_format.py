@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 class _Field(NamedTuple):
     number: int
     kind: str  # of protobuf, or the name of a message
-    repeated: bool = False
+    is_repeated: bool = False
 
 
 _MESSAGES: Final[Mapping[str, Mapping[str, _Field]]] = {
     "ModelProto": {
         "ir_version": _Field(1, "int64"),
         "graph": _Field(7, "GraphProto"),
-        "opset_import": _Field(8, "OperatorSetIdProto", repeated=True),
+        "opset_import": _Field(8, "OperatorSetIdProto", is_repeated=True),
     },
     "OperatorSetIdProto": {"domain": _Field(1, "string"), "version": _Field(2, "int64")},
     "GraphProto": {
-        "node": _Field(1, "NodeProto", repeated=True),
+        "node": _Field(1, "NodeProto", is_repeated=True),
         "name": _Field(2, "string"),
-        "initializer": _Field(5, "TensorProto", repeated=True),
-        "input": _Field(11, "ValueInfoProto", repeated=True),
-        "output": _Field(12, "ValueInfoProto", repeated=True),
+        "initializer": _Field(5, "TensorProto", is_repeated=True),
+        "input": _Field(11, "ValueInfoProto", is_repeated=True),
+        "output": _Field(12, "ValueInfoProto", is_repeated=True),
     },
     "NodeProto": {
-        "input": _Field(1, "string", repeated=True),
-        "output": _Field(2, "string", repeated=True),
+        "input": _Field(1, "string", is_repeated=True),
+        "output": _Field(2, "string", is_repeated=True),
         "name": _Field(3, "string"),
         "op_type": _Field(4, "string"),
-        "attribute": _Field(5, "AttributeProto", repeated=True),
+        "attribute": _Field(5, "AttributeProto", is_repeated=True),
         "domain": _Field(7, "string"),
     },
     "AttributeProto": {
@@ -51,7 +51,7 @@ _MESSAGES: Final[Mapping[str, Mapping[str, _Field]]] = {
         "type": _Field(20, "int32"),
     },
     "TensorProto": {
-        "dims": _Field(1, "int64", repeated=True),
+        "dims": _Field(1, "int64", is_repeated=True),
         "data_type": _Field(2, "int32"),
         "name": _Field(8, "string"),
         "raw_data": _Field(9, "bytes"),
@@ -59,7 +59,7 @@ _MESSAGES: Final[Mapping[str, Mapping[str, _Field]]] = {
     "ValueInfoProto": {"name": _Field(1, "string"), "type": _Field(2, "TypeProto")},
     "TypeProto": {"tensor_type": _Field(1, "TensorTypeProto")},
     "TensorTypeProto": {"elem_type": _Field(1, "int32"), "shape": _Field(2, "TensorShapeProto")},
-    "TensorShapeProto": {"dim": _Field(1, "DimensionProto", repeated=True)},
+    "TensorShapeProto": {"dim": _Field(1, "DimensionProto", is_repeated=True)},
     "DimensionProto": {"dim_value": _Field(1, "int64"), "dim_param": _Field(2, "string")},
 }
 
@@ -77,12 +77,12 @@ def _message_types() -> dict[str, Any]:
     for message, fields in _MESSAGES.items():
         description = file.message_type.add(name=message)
         for name, field in fields.items():
-            label = field_type.LABEL_REPEATED if field.repeated else field_type.LABEL_OPTIONAL
-            added = description.field.add(name=name, number=field.number, label=label)
+            label = field_type.LABEL_REPEATED if field.is_repeated else field_type.LABEL_OPTIONAL
+            field_proto = description.field.add(name=name, number=field.number, label=label)
             if field.kind in _MESSAGES:
-                added.type, added.type_name = field_type.TYPE_MESSAGE, f".pointsman.onnx.{field.kind}"
+                field_proto.type, field_proto.type_name = field_type.TYPE_MESSAGE, f".pointsman.onnx.{field.kind}"
             else:
-                added.type = field_type.Type.Value(f"TYPE_{field.kind.upper()}")
+                field_proto.type = field_type.Type.Value(f"TYPE_{field.kind.upper()}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {
@@ -93,14 +93,14 @@ def _message_types() -> dict[str, Any]:
 
 def node(operator: str, inputs: Sequence[str], output: str, domain: str, attributes: Mapping[str, float]) -> Any:
     """Return a node with one output; attributes are integers or floats."""
-    ordered = [
+    attributes_by_name = [
         _message_types()["AttributeProto"](name=name, i=value, type=_INTEGER_ATTRIBUTE)
         if isinstance(value, int)
         else _message_types()["AttributeProto"](name=name, f=value, type=_FLOAT_ATTRIBUTE)
         for name, value in sorted(attributes.items())
     ]
     return _message_types()["NodeProto"](
-        input=inputs, output=[output], name=output, op_type=operator, attribute=ordered, domain=domain
+        input=inputs, output=[output], name=output, op_type=operator, attribute=attributes_by_name, domain=domain
     )
 
 
@@ -147,7 +147,7 @@ def serialise_model(
     versions = [
         _message_types()["OperatorSetIdProto"](domain=domain, version=version) for domain, version in opsets.items()
     ]
-    serialised: bytes = _message_types()["ModelProto"](
+    content: bytes = _message_types()["ModelProto"](
         ir_version=ir_version, graph=graph, opset_import=versions
     ).SerializeToString()
-    return serialised
+    return content

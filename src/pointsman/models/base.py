@@ -36,17 +36,17 @@ def names_for_people(*names: str) -> tuple[str, ...]:
     return short if len(set(short)) == len(set(names)) else tuple(name.rstrip("|") for name in names)
 
 
-def mixed_embedders(holder: str, stored: object, own: str) -> InputError:
+def mixed_embedders(holder: str, stored_model: object, own_model: str) -> InputError:
     """Return the error of writing vectors of one embedder beside those of another.
 
     Args:
         holder: what holds the stored vectors, such as ``"this dataset"``.
-        stored: the name of the embedder of the stored vectors.
-        own: the name of the embedder of the new ones.
+        stored_model: the name of the embedder of the stored vectors.
+        own_model: the name of the embedder of the new ones.
     """
-    theirs, ours = names_for_people(str(stored), own)
+    stored_name, own_name = names_for_people(str(stored_model), own_model)
     return InputError(
-        f"{holder} holds vectors of {theirs!r}, not of {ours!r}; "
+        f"{holder} holds vectors of {stored_name!r}, not of {own_name!r}; "
         "open it with that embedder, or index the documents into a new dataset"
     )
 
@@ -97,8 +97,8 @@ class EmbedMethods(NamedTuple):
     @classmethod
     def of(cls, source: object) -> EmbedMethods | None:
         """Return the first pair of methods that an object has; None if it has none."""
-        declared = (pair for pair in _METHODS[:-1] if _can(source, pair.queries) and _can(source, pair.documents))
-        if (pair := next(declared, None)) is not None:
+        pairs = (pair for pair in _METHODS[:-1] if _can(source, pair.queries) and _can(source, pair.documents))
+        if (pair := next(pairs, None)) is not None:
             return pair
         is_function = not isinstance(source, type) and callable(getattr(source, "embed", None))
         return _METHODS[-1] if is_function else None  # also of objects that invent their attributes
@@ -137,9 +137,9 @@ class EmbedFunction(BaseEmbedder):
         self._source, self._methods = source, methods
         self._dimensions: int | None = None
         names = (name, *(getattr(source, attribute, None) for attribute in ("name", "model", "model_name")))
-        own = next((text for text in names if isinstance(text, str) and text and text != "unknown"), None)
-        self.identified = own is not None
-        self._name = own or type(source).__qualname__
+        own_name = next((text for text in names if isinstance(text, str) and text and text != "unknown"), None)
+        self.identified = own_name is not None
+        self._name = own_name or type(source).__qualname__
         spread = getattr(source, "cosine_spread", None)
         self.cosine_spread = spread if isinstance(spread, float) else None
 

@@ -62,7 +62,7 @@ class CachedEmbedder(BaseEmbedder):
         self._file = _VectorFile(Path(directory or cache_directory()) / _FILE, max_bytes)
         parameters = inspect.signature(embedder.embed_documents).parameters
         self._tells_progress = "on_progress" in parameters
-        self._identified = getattr(embedder, "identified", True)
+        self._is_identified = getattr(embedder, "identified", True)
         self.cosine_spread = getattr(embedder, "cosine_spread", None)
 
     @property
@@ -84,27 +84,27 @@ class CachedEmbedder(BaseEmbedder):
         return self._embed("document", text_list(texts), on_progress)
 
     def _embed(self, kind: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        if not self._identified:
+        if not self._is_identified:
             return self._compute(kind, texts, on_progress)
         vectors = np.empty((len(texts), self.dimensions), np.float32)
-        places: dict[bytes, list[int]] = {}
-        for place, key in enumerate(self._keys(kind, texts)):
-            places.setdefault(key, []).append(place)
-        vectors_by_key = self._file.look_up(list(places), self.dimensions)
+        positions: dict[bytes, list[int]] = {}
+        for position, key in enumerate(self._keys(kind, texts)):
+            positions.setdefault(key, []).append(position)
+        vectors_by_key = self._file.look_up(list(positions), self.dimensions)
         for key, vector in vectors_by_key.items():
-            vectors[places[key]] = vector
-        reported = sum(len(places[key]) for key in vectors_by_key)
-        if on_progress is not None and reported:
-            on_progress(reported)
-        missing = [key for key in places if key not in vectors_by_key]
+            vectors[positions[key]] = vector
+        cached_count = sum(len(positions[key]) for key in vectors_by_key)
+        if on_progress is not None and cached_count:
+            on_progress(cached_count)
+        missing = [key for key in positions if key not in vectors_by_key]
         for start in range(0, len(missing), _STORE):
             keys = missing[start : start + _STORE]
-            new = self._compute(kind, [texts[places[key][0]] for key in keys], on_progress)
+            new = self._compute(kind, [texts[positions[key][0]] for key in keys], on_progress)
             for key, vector in zip(keys, new, strict=True):
-                vectors[places[key]] = vector
+                vectors[positions[key]] = vector
             self._file.store(keys, new)
-        if on_progress is not None and len(texts) > reported + len(missing):
-            on_progress(len(texts) - reported - len(missing))  # repeated new texts
+        if on_progress is not None and len(texts) > cached_count + len(missing):
+            on_progress(len(texts) - cached_count - len(missing))  # repeated new texts
         return vectors
 
     def _compute(self, kind: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
@@ -150,30 +150,30 @@ class _VectorFile:
     def _read(
         self, connection: sqlite3.Connection, keys: list[bytes], dimensions: int
     ) -> dict[bytes, NDArray[np.float32]]:
-        now = self._hour()
+        hour = self._hour()
         vectors, stale = {}, []
         for start in range(0, len(keys), _LOOKUP):
-            some = keys[start : start + _LOOKUP]
-            requested = set(some)
-            marks = ",".join("?" * len(some))
+            batch = keys[start : start + _LOOKUP]
+            batch_keys = set(batch)
+            marks = ",".join("?" * len(batch))
             query = f"SELECT key, vector, used FROM vectors WHERE key IN ({marks})"  # noqa: S608 - only marks
-            for key, blob, used in connection.execute(query, some):
-                if key not in requested or not isinstance(blob, bytes) or len(blob) != 4 * dimensions + _DIGEST:
+            for key, blob, hour_of_use in connection.execute(query, batch):
+                if key not in batch_keys or not isinstance(blob, bytes) or len(blob) != 4 * dimensions + _DIGEST:
                     continue  # damaged: recomputed and overwritten
                 values = blob[:-_DIGEST]
                 if _checksum(key, values) == blob[-_DIGEST:]:
                     vectors[key] = np.frombuffer(values, "<f4")
-                    if used != now:
-                        stale.append((now, key))
+                    if hour_of_use != hour:
+                        stale.append((hour, key))
         if stale:
             with connection:
                 connection.executemany("UPDATE vectors SET used = ? WHERE key = ?", stale)
         return vectors
 
     def _write(self, connection: sqlite3.Connection, keys: list[bytes], vectors: NDArray[np.float32]) -> None:
-        now = self._hour()
+        hour = self._hour()
         blobs = [vector.astype("<f4").tobytes() for vector in vectors]
-        rows = [(key, blob + _checksum(key, blob), now) for key, blob in zip(keys, blobs, strict=True)]
+        rows = [(key, blob + _checksum(key, blob), hour) for key, blob in zip(keys, blobs, strict=True)]
         with connection:
             connection.executemany("INSERT OR REPLACE INTO vectors (key, vector, used) VALUES (?, ?, ?)", rows)
         self._evict(connection)
@@ -201,8 +201,8 @@ class _VectorFile:
             try:
                 return action(self._open())
             except (*SQLITE_ERRORS, OSError) as error:
-                if (what := damage(error)) is not None:
-                    self._set_aside(what)
+                if (problem := damage(error)) is not None:
+                    self._set_aside(problem)
                 else:  # locked for long, full or read-only disk
                     log.warning("the embedding cache %s cannot be used now: %s", self._path, error)
             return otherwise
@@ -225,21 +225,23 @@ class _VectorFile:
         weakref.finalize(self, connection.close)  # when the cache is collected, at the latest at process exit
         return connection
 
-    def _set_aside(self, what: str) -> None:
+    def _set_aside(self, problem: str) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
         try:
             if self._inode and self._path.stat().st_ino != self._inode:
                 return  # another process has already recreated it
-            aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns()}")
-            self._path.rename(aside)
+            damaged_path = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns()}")
+            self._path.rename(damaged_path)
             for suffix in ("-wal", "-shm"):
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         except OSError as trouble:
-            log.warning("the embedding cache %s is damaged (%s) and cannot be moved: %s", self._path, what, trouble)
+            log.warning("the embedding cache %s is damaged (%s) and cannot be moved: %s", self._path, problem, trouble)
         else:
-            log.warning("the embedding cache %s is damaged (%s); set aside as %s", self._path, what, aside.name)
+            log.warning(
+                "the embedding cache %s is damaged (%s); set aside as %s", self._path, problem, damaged_path.name
+            )
         finally:
             self._inode = 0
 

@@ -69,25 +69,25 @@ class SettingsModels(Mapping[str, "LLM"]):
 
     def __init__(self, settings: Settings, models: Mapping[str, LLM] | None = None) -> None:
         self._settings = settings
-        self._given = dict(models or {})
-        self._chosen: dict[str, ChosenLLM] = {}
+        self._models_by_task = dict(models or {})
+        self._choices: dict[str, ChosenLLM] = {}
 
-    def chosen(self, task: str) -> ChosenLLM:
+    def choice(self, task: str) -> ChosenLLM:
         """Return the model for a task, or the reason why none is available; other tasks use the general one."""
         task = task if task in TASKS else "general"
-        if task not in self._chosen:
-            model = self._given.get(task) or self._given.get("general")
-            self._chosen[task] = llm_for(self._settings, task) if model is None else ChosenLLM(model, "given")
-        return self._chosen[task]
+        if task not in self._choices:
+            model = self._models_by_task.get(task) or self._models_by_task.get("general")
+            self._choices[task] = llm_for(self._settings, task) if model is None else ChosenLLM(model, "given")
+        return self._choices[task]
 
     def __getitem__(self, task: str) -> LLM:
-        llm = self.chosen(task).llm
+        llm = self.choice(task).llm
         if llm is None:
             raise KeyError(task)
         return llm
 
     def __iter__(self) -> Iterator[str]:
-        return (task for task in ("general", *TASKS) if self.chosen(task).llm is not None)
+        return (task for task in ("general", *TASKS) if self.choice(task).llm is not None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -115,7 +115,7 @@ def model_for(models: LLM | Mapping[str, LLM] | None, task: str) -> ChosenLLM:
         task: a name from `pointsman.settings.TASKS`, or any other for the general model.
     """
     if isinstance(models, SettingsModels):
-        return models.chosen(task)
+        return models.choice(task)
     if isinstance(models, Mapping):
         models = models.get(task) or models.get("general")
     return ChosenLLM(models, "given" if models is not None else "no language model was given; pass llm=…")

@@ -137,23 +137,23 @@ class _Model:
         ids = np.array(batch, np.int64)
         words = self.weights.word_rows(ids.ravel()).reshape(*ids.shape, -1)
         words += self.positions[: ids.shape[1]]
-        (pooled,) = self.session.run([OUTPUT], {INPUT: words})
-        return unit_rows(pooled, "the default embedder")
+        (rows,) = self.session.run([OUTPUT], {INPUT: words})
+        return unit_rows(rows, "the default embedder")
 
 
 def _open(folder: Path) -> _Model:
     """Open the prepared files; absent or damaged ones are prepared first."""
-    weights = E5Weights.installed()
+    weights = E5Weights.of_installation()
 
     def vocabulary() -> bytes:
         weights.verify()
-        return "\n".join(weights.pieces()).encode()
+        return "\n".join(weights.vocabulary()).encode()
 
     header = weights.header
-    pieces = artefact(folder / f"pieces-{_KEY}-{_PIECES_VERSION}", vocabulary).decode().split("\n")
-    tokenizer = UnigramTokenizer(pieces, weights.scores(), header.unk)
-    type_zero = weights.floats("emb.type")[: header.hidden]  # all texts have type 0
-    positions = weights.floats("emb.pos").reshape(-1, header.hidden) + type_zero
+    vocabulary_pieces = artefact(folder / f"pieces-{_KEY}-{_PIECES_VERSION}", vocabulary).decode().split("\n")
+    tokenizer = UnigramTokenizer(vocabulary_pieces, weights.scores(), header.unk)
+    type_zero = weights.floats("emb.type")[: header.width]  # all texts have type 0
+    positions = weights.floats("emb.pos").reshape(-1, header.width) + type_zero
     return _Model(weights, tokenizer, _session(weights, folder), positions)
 
 
@@ -162,7 +162,7 @@ def _session(weights: E5Weights, folder: Path) -> InferenceSession:
 
     def graph() -> bytes:
         weights.verify()
-        return Graph(weights).serialised()
+        return Graph(weights).serialise()
 
     model = artefact(folder / f"graph-{_KEY}-{GRAPH_VERSION}", graph)
     options = onnxruntime.SessionOptions()

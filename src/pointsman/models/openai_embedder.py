@@ -85,13 +85,13 @@ class OpenAIEmbedder(PrefixedEmbedder):
         return super().dimensions
 
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        parts = []
+        batches = []
         for start in range(0, len(texts), self._batch_size):
             batch = [prefix + text for text in texts[start : start + self._batch_size]]
-            parts.append(self._request(batch))
+            batches.append(self._request(batch))
             if on_progress is not None:
                 on_progress(len(batch))
-        return np.concatenate(parts) if parts else np.empty((0, self.dimensions), np.float32)
+        return np.concatenate(batches) if batches else np.empty((0, self.dimensions), np.float32)
 
     def _request(self, batch: list[str]) -> NDArray[np.float32]:
         # JSON cannot encode lone surrogates, and servers refuse empty input or stop at NUL: all three are replaced.

@@ -109,8 +109,8 @@ class OpenAILLM(BaseLLM):
     @property
     def base_url(self) -> str:
         """The server's address without user and password."""
-        parts = urlsplit(self._base_url)
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        url_parts = urlsplit(self._base_url)
+        return urlunsplit(url_parts._replace(netloc=url_parts.netloc.rpartition("@")[2]))
 
     @property
     def usage(self) -> Usage:
@@ -129,7 +129,7 @@ class OpenAILLM(BaseLLM):
             ModelError: the server failed or gave an unusable answer.
         """
         with self._slots:
-            return self._send(prompt, None, "prompt") if schema is None else self._structured(prompt, schema)
+            return self._send(prompt, None, "prompt") if schema is None else self._structured_completion(prompt, schema)
 
     async def acomplete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
         """Async version of `complete`."""
@@ -141,13 +141,13 @@ class OpenAILLM(BaseLLM):
         call = partial(self.complete, prompt, schema=schema)
         return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=limiter)
 
-    def _structured(self, prompt: str, schema: Schema) -> Completion:
-        configured = self.schema_mode
-        for mode in _MODES if configured is None else (configured,):
+    def _structured_completion(self, prompt: str, schema: Schema) -> Completion:
+        schema_mode = self.schema_mode
+        for mode in _MODES if schema_mode is None else (schema_mode,):
             try:
                 completion = self._send(prompt, schema, mode)
             except _NotSupportedError as error:
-                if mode == _MODES[-1] or configured is not None:
+                if mode == _MODES[-1] or schema_mode is not None:
                     raise  # the mode is not the cause
                 _log.info("%s does not do %s: %s", self, mode, error)
                 continue
@@ -167,13 +167,13 @@ class OpenAILLM(BaseLLM):
             )
         except (any_error, ValueError, TypeError) as error:  # the client passes on a body that is not JSON
             message = self._safe(f"{self._model!r} at {self.base_url} failed: {type(error).__name__}: {error}")
-            unsupported = isinstance(error, status_error) and error.status_code in _NOT_SUPPORTED
+            is_unsupported = isinstance(error, status_error) and error.status_code in _NOT_SUPPORTED
             # A server may repeat the key in its message; in that case the original error is not shown either.
             cause = None if self._key and self._key in str(error) else error
-            raise (_NotSupportedError if unsupported else ModelError)(message) from cause
+            raise (_NotSupportedError if is_unsupported else ModelError)(message) from cause
         return self._completion(answer, schema is not None)
 
-    def _completion(self, answer: ChatCompletion, structured: bool) -> Completion:
+    def _completion(self, answer: ChatCompletion, has_schema: bool) -> Completion:
         try:
             message = answer.choices[0].message
             calls = message.tool_calls or ()
@@ -193,7 +193,7 @@ class OpenAILLM(BaseLLM):
             self._usage += cost
         if refusal:
             raise ModelError(self._safe(f"{self._model!r} at {self.base_url} refused: {refusal!s:.200}"))
-        return Completion(str(text), _json(text) if structured else None, cost)
+        return Completion(str(text), _json(text) if has_schema else None, cost)
 
     def _safe(self, message: str) -> str:
         return message.replace(self._key, "[key]") if self._key else message
@@ -219,7 +219,7 @@ class DashScopeLLM(OpenAILLM):
 def _text_of(content: Any) -> str:
     """Return the text of a message, which some servers send in parts."""
     if isinstance(content, list):
-        texts = (part.get("text") for part in content if isinstance(part, dict))
+        texts = (block.get("text") for block in content if isinstance(block, dict))
         return "".join(text for text in texts if isinstance(text, str))
     return content or ""
 

@@ -42,17 +42,17 @@ def _rows_for(texts: Sequence[str], rows: Any, dimensions: int) -> NDArray[np.fl
 
 
 class _Embedding:
-    """A query's vector or error, available once ``finished`` is set; checking that needs no lock."""
+    """A query's vector or error, available once ``is_ready`` is set; checking that needs no lock."""
 
     def __init__(self) -> None:
-        self.finished = threading.Event()
+        self.is_ready = threading.Event()
         self.vector: NDArray[np.float32] | None = None
         self.error: BaseException | None = None
-        self._until, self._process = monotonic() + _PATIENCE, os.getpid()
+        self._deadline, self._process = monotonic() + _PATIENCE, os.getpid()
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Return the seconds left to wait; 0 in a forked child, where the thread that computes it does not exist."""
-        return max(0.0, self._until - monotonic()) if self._process == os.getpid() else 0.0
+        return max(0.0, self._deadline - monotonic()) if self._process == os.getpid() else 0.0
 
 
 class QueryVectors:
@@ -67,7 +67,7 @@ class QueryVectors:
 
     def __init__(self, embedder: Callable[[], Embedder], size: int = 1024) -> None:
         self._embedder, self._size = embedder, size
-        self._known: dict[str, _Embedding] = {}
+        self._entries: dict[str, _Embedding] = {}
         self._lock = threading.Lock()
         _all_query_vectors.add(self)
 
@@ -78,8 +78,8 @@ class QueryVectors:
 
     def __contains__(self, text: str) -> bool:
         """Whether a query's vector is remembered."""
-        embedding = self._known.get(text)
-        return embedding is not None and embedding.finished.is_set() and embedding.vector is not None
+        embedding = self._entries.get(text)
+        return embedding is not None and embedding.is_ready.is_set() and embedding.vector is not None
 
     def prepare(self, texts: Sequence[str]) -> None:
         """Embed the texts that are not remembered, in one batch, and wait for those that others are embedding.
@@ -88,37 +88,37 @@ class QueryVectors:
             ModelError: the embedder did not return one usable vector per text.
             Exception: whatever the embedder raises; nothing is remembered in either case.
         """
-        mine: dict[str, _Embedding] = {}
-        others: list[_Embedding] = []
+        own_entries: dict[str, _Embedding] = {}
+        foreign_entries: list[_Embedding] = []
         with self._lock:
             for text in texts:
-                entry = self._known.pop(text, None)
-                if entry is None or not (entry.finished.is_set() or entry.left()):
-                    entry = mine[text] = _Embedding()
-                elif not entry.finished.is_set():
-                    others.append(entry)
-                self._known[text] = entry  # move to the end: the least recently used come first
-            while len(self._known) > max(self._size, len(texts)):
-                del self._known[next(iter(self._known))]
-        if mine:
-            self._embed_mine(mine)
-        for entry in others:
-            entry.finished.wait(entry.left())
+                entry = self._entries.pop(text, None)
+                if entry is None or not (entry.is_ready.is_set() or entry.seconds_left()):
+                    entry = own_entries[text] = _Embedding()
+                elif not entry.is_ready.is_set():
+                    foreign_entries.append(entry)
+                self._entries[text] = entry  # move to the end: the least recently used come first
+            while len(self._entries) > max(self._size, len(texts)):
+                del self._entries[next(iter(self._entries))]
+        if own_entries:
+            self._embed_mine(own_entries)
+        for entry in foreign_entries:
+            entry.is_ready.wait(entry.seconds_left())
 
-    def _embed_mine(self, mine: Mapping[str, _Embedding]) -> None:
+    def _embed_mine(self, entries: Mapping[str, _Embedding]) -> None:
         try:
-            for waiting, vector in zip(mine.values(), self._embed(list(mine)), strict=True):
+            for waiting, vector in zip(entries.values(), self._embed(list(entries)), strict=True):
                 waiting.vector = vector
         except BaseException as error:
             with self._lock:
-                for text, waiting in mine.items():
+                for text, waiting in entries.items():
                     waiting.error = error
-                    if self._known.get(text) is waiting:  # and not restarted by another thread
-                        del self._known[text]
+                    if self._entries.get(text) is waiting:  # and not restarted by another thread
+                        del self._entries[text]
             raise
         finally:
-            for waiting in mine.values():
-                waiting.finished.set()
+            for waiting in entries.values():
+                waiting.is_ready.set()
 
     def unlock(self) -> None:
         """Replace the lock, for a forked process in which the old one cannot be released."""
@@ -130,8 +130,8 @@ class QueryVectors:
 
     def _wait(self, text: str) -> NDArray[np.float32]:
         with self._lock:
-            entry = self._known.get(text)
-        if entry is not None and (entry.finished.is_set() or entry.finished.wait(entry.left())):
+            entry = self._entries.get(text)
+        if entry is not None and (entry.is_ready.is_set() or entry.is_ready.wait(entry.seconds_left())):
             if entry.error is not None:
                 raise entry.error
             if entry.vector is not None:
@@ -145,8 +145,8 @@ _all_query_vectors: weakref.WeakSet[QueryVectors] = weakref.WeakSet()
 
 def _unlock_query_vectors() -> None:
     """In a forked child, a thread that no longer exists may hold the locks."""
-    for each in _all_query_vectors:
-        each.unlock()
+    for query_vectors in _all_query_vectors:
+        query_vectors.unlock()
 
 
 if hasattr(os, "register_at_fork"):  # absent on platforms without fork

@@ -72,27 +72,27 @@ class ScriptedLLM(BaseLLM):
         Raises:
             ModelError: the script has no reply for this call.
         """
-        seconds, reply = self._next(prompt, schema)
+        seconds, reply = self._next_reply(prompt, schema)
         time.sleep(seconds)
         return self._answer(prompt, reply)
 
     async def acomplete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
         """Async version of `complete`; delays can be cancelled."""
-        seconds, reply = self._next(prompt, schema)
+        seconds, reply = self._next_reply(prompt, schema)
         await anyio.sleep(seconds)
         return self._answer(prompt, reply)
 
-    def _next(self, prompt: str, schema: Schema | None) -> tuple[float, Any]:
+    def _next_reply(self, prompt: str, schema: Schema | None) -> tuple[float, Any]:
         with self._lock:
             position = len(self.calls)
             self.calls.append(Call(prompt, schema if self._supports_schema else None))
-        reply: Any = self._scripted(prompt, position)
+        reply: Any = self._scripted_reply(prompt, position)
         seconds = 0.0
         while isinstance(reply, Delay):
             seconds, reply = seconds + reply.seconds, reply.reply
         return seconds, reply
 
-    def _scripted(self, prompt: str, position: int) -> Reply:
+    def _scripted_reply(self, prompt: str, position: int) -> Reply:
         if self._function is not None:
             return self._function(prompt)
         if self._rules is not None:

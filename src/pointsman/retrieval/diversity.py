@@ -52,8 +52,8 @@ def jaccard(first: frozenset[Any], second: frozenset[Any]) -> float:
     >>> jaccard(frozenset("abc"), frozenset("bcd"))
     0.5
     """
-    both = len(first & second)
-    return both / (len(first) + len(second) - both) if both else 0.0
+    intersection = len(first & second)
+    return intersection / (len(first) + len(second) - intersection) if intersection else 0.0
 
 
 def near_duplicates(texts: Sequence[str], threshold: float, size: int = SHINGLE) -> dict[int, tuple[int, float]]:
@@ -72,17 +72,17 @@ def near_duplicates(texts: Sequence[str], threshold: float, size: int = SHINGLE)
     """
     originals: list[tuple[int, frozenset[Any]]] = []
     duplicates: dict[int, tuple[int, float]] = {}
-    for place, text in enumerate(texts):
-        own = shingles(text, size)
+    for index, text in enumerate(texts):
+        own_shingles = shingles(text, size)
         best = (0.0, -1)
-        for other, other_shingles in originals:
-            small, large = sorted((len(own), len(other_shingles)))
+        for original, other_shingles in originals:
+            small, large = sorted((len(own_shingles), len(other_shingles)))
             if small >= threshold * large:  # otherwise no overlap could suffice
-                best = max(best, (jaccard(own, other_shingles), -1 - other))  # ties: the better ranked
+                best = max(best, (jaccard(own_shingles, other_shingles), -1 - original))  # ties: the better ranked
         if best[0] >= threshold:
-            duplicates[place] = -1 - best[1], best[0]
+            duplicates[index] = -1 - best[1], best[0]
         else:
-            originals.append((place, own))
+            originals.append((index, own_shingles))
     return duplicates
 
 
@@ -92,14 +92,14 @@ def over_the_limit(keys: Sequence[Hashable], most: int) -> list[int]:
     >>> over_the_limit(["a", "b", "a", None, "a", None, None], 1)
     [2, 4]
     """
-    seen: Counter[Hashable] = Counter()
-    over = []
-    for place, key in enumerate(keys):
+    counts: Counter[Hashable] = Counter()
+    excess = []
+    for index, key in enumerate(keys):
         if key is not None:
-            seen[key] += 1
-            if seen[key] > most:
-                over.append(place)
-    return over
+            counts[key] += 1
+            if counts[key] > most:
+                excess.append(index)
+    return excess
 
 
 def mmr(relevance: ArrayLike, similarity: ArrayLike, weight: float, count: int | None = None) -> list[int]:
@@ -123,9 +123,9 @@ def mmr(relevance: ArrayLike, similarity: ArrayLike, weight: float, count: int |
     """
     import numpy as np
 
-    relevant, alike = np.asarray(relevance, np.float64), np.asarray(similarity, np.float64)
-    if relevant.ndim != 1 or alike.shape != 2 * relevant.shape:
-        raise InputError(f"similarity is a square beside relevance, not {alike.shape} beside {relevant.shape}")
+    relevant, similarities = np.asarray(relevance, np.float64), np.asarray(similarity, np.float64)
+    if relevant.ndim != 1 or similarities.shape != 2 * relevant.shape:
+        raise InputError(f"similarity is a square beside relevance, not {similarities.shape} beside {relevant.shape}")
     _check_share("weight of MMR", weight, zero=True)
     free = np.ones(len(relevant), bool)
     nearest = np.zeros(len(relevant))
@@ -133,7 +133,7 @@ def mmr(relevance: ArrayLike, similarity: ArrayLike, weight: float, count: int |
     while len(order) < len(relevant) and (count is None or len(order) < count):
         worth = np.where(free, weight * relevant - (1 - weight) * nearest, -np.inf)
         best = int(worth.argmax())
-        nearest = np.maximum(nearest, alike[best]) if order else alike[best]
+        nearest = np.maximum(nearest, similarities[best]) if order else similarities[best]
         free[best] = False
         order.append(best)
     return order
@@ -169,9 +169,9 @@ class Diversifier(BaseRefiner):
         source: Source = "source",
         vectors: Callable[[Sequence[Hit]], ArrayLike] | None = None,
     ) -> None:
-        for name, most in (("max_per_source", max_per_source), ("max_per_dataset", max_per_dataset)):
-            if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
-                raise InputError(f"{name} is an int from 1 up, or None for no limit, not {most!r:.80}")
+        for name, limit in (("max_per_source", max_per_source), ("max_per_dataset", max_per_dataset)):
+            if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+                raise InputError(f"{name} is an int from 1 up, or None for no limit, not {limit!r:.80}")
         if near_duplicates is not None:
             _check_share("near_duplicates", near_duplicates, zero=False)
         if mmr_lambda is not None:
@@ -191,32 +191,33 @@ class Diversifier(BaseRefiner):
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the workflow makes the cut)
         """Return the remaining hits, best first; with MMR in their new order."""
-        hits, dropped, notes = list(ranked.hits), dict[HitKey, str](), []
+        hits, reasons_by_key, notes = list(ranked.hits), dict[HitKey, str](), []
         if self.near_duplicates is not None:
             duplicates = near_duplicates([_text(hit) for hit in hits], self.near_duplicates)
             reasons = {
-                place: f"near duplicate of {hits[other].id} ({resemblance:.2f})"
-                for place, (other, resemblance) in duplicates.items()
+                index: f"near duplicate of {hits[original].id} ({resemblance:.2f})"
+                for index, (original, resemblance) in duplicates.items()
             }
-            hits = _without(hits, reasons, dropped)
+            hits = _without(hits, reasons, reasons_by_key)
             notes.append(f"{len(reasons)} near duplicates dropped")
-        for kind, most, source in (
+        for kind, limit, source in (
             ("source", self.max_per_source, self._source),
             ("dataset", self.max_per_dataset, _dataset),
         ):
-            if most is not None:
+            if limit is not None:
                 keys = [source(hit) for hit in hits]
                 reasons = {
-                    place: f"{kind} {keys[place]!r:.80} has its {most} already" for place in over_the_limit(keys, most)
+                    index: f"{kind} {keys[index]!r:.80} has its {limit} already"
+                    for index in over_the_limit(keys, limit)
                 }
-                hits = _without(hits, reasons, dropped)
-                notes.append(f"{len(reasons)} beyond {most} per {kind} dropped")
+                hits = _without(hits, reasons, reasons_by_key)
+                notes.append(f"{len(reasons)} beyond {limit} per {kind} dropped")
         if self.mmr_lambda is not None and len(hits) > 1:
             order = mmr(_relevance(hits), self._similarity(hits), self.mmr_lambda)
-            moved = sum(place != was for place, was in enumerate(order))
-            hits = [hits[place] for place in order]
-            notes.append(f"{moved} hits moved by MMR (λ = {self.mmr_lambda:g})")
-        return replace(ranked, hits=tuple(hits), detail="; ".join(notes), dropped={**ranked.dropped, **dropped})
+            count_moved = sum(index != was for index, was in enumerate(order))
+            hits = [hits[index] for index in order]
+            notes.append(f"{count_moved} hits moved by MMR (λ = {self.mmr_lambda:g})")
+        return replace(ranked, hits=tuple(hits), detail="; ".join(notes), dropped={**ranked.dropped, **reasons_by_key})
 
     def _similarity(self, hits: Sequence[Hit]) -> NDArray[np.float64]:
         import numpy as np
@@ -230,7 +231,7 @@ class Diversifier(BaseRefiner):
             rows = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=usable)
             return np.asarray(rows @ rows.T)  # a hit without a vector resembles no other
         words = [shingles(_text(hit), 1) for hit in hits]
-        return np.array([[jaccard(row, other) for other in words] for row in words])
+        return np.array([[jaccard(row, column) for column in words] for row in words])
 
 
 def _relevance(hits: Sequence[Hit]) -> NDArray[np.float64]:
@@ -246,8 +247,8 @@ def _relevance(hits: Sequence[Hit]) -> NDArray[np.float64]:
 
 def _without(hits: Sequence[Hit], reasons: dict[int, str], dropped: dict[HitKey, str]) -> list[Hit]:
     """Return the hits that stay, and note those that are dropped."""
-    dropped.update((hits[place].key, reason) for place, reason in reasons.items())
-    return [hit for place, hit in enumerate(hits) if place not in reasons]
+    dropped.update((hits[index].key, reason) for index, reason in reasons.items())
+    return [hit for index, hit in enumerate(hits) if index not in reasons]
 
 
 def _text(hit: Hit) -> str:

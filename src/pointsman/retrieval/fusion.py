@@ -95,11 +95,11 @@ def min_max(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = Non
     [('b', 1.5), ('a', 1.0), ('c', 0.0)]
     """
 
-    def stretched(scores: list[float]) -> list[float]:
+    def stretch(scores: list[float]) -> list[float]:
         low, high = min(scores), max(scores)
         return [1.0 if high == low else (score - low) / (high - low) for score in scores]
 
-    return _summed(_read(lists, weights), stretched)
+    return _summed(_read(lists, weights), stretch)
 
 
 def z_score(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None) -> list[tuple[Key, float]]:
@@ -113,11 +113,11 @@ def z_score(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = Non
     [('a', 0.0), ('b', 0.0), ('c', -2.0)]
     """
 
-    def standardised(scores: list[float]) -> list[float]:
+    def standardise(scores: list[float]) -> list[float]:
         mean, deviation = _moments(scores)
         return [(score - mean) / deviation if deviation else 0.0 for score in scores]
 
-    return _summed(_read(lists, weights), standardised, absent=min)
+    return _summed(_read(lists, weights), standardise, absent=min)
 
 
 def distribution_based(
@@ -133,13 +133,13 @@ def distribution_based(
     [('b', 0.8333333333333334), ('a', 0.6666666666666666)]
     """
 
-    def clamped(scores: list[float]) -> list[float]:
+    def clamp(scores: list[float]) -> list[float]:
         mean, deviation = _moments(scores)
         if not deviation:
             return [0.5] * len(scores)
         return [min(1.0, max(0.0, 0.5 + (score - mean) / (6 * deviation))) for score in scores]
 
-    return _summed(_read(lists, weights), clamped)
+    return _summed(_read(lists, weights), clamp)
 
 
 def round_robin(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None) -> list[tuple[Key, float]]:
@@ -188,11 +188,11 @@ class CosineSpread:
 
         Sources without vectors (None) are ignored; returns None if there are no others.
         """
-        measured = [spread for spread in spreads if spread is not None]
-        if not measured:
+        known_spreads = [spread for spread in spreads if spread is not None]
+        if not known_spreads:
             return None
-        count = len(measured)
-        return cls(sum(s.mean for s in measured) / count, sum(s.sigma for s in measured) / count or 1.0)
+        count = len(known_spreads)
+        return cls(sum(s.mean for s in known_spreads) / count, sum(s.sigma for s in known_spreads) / count or 1.0)
 
 
 def calibrated_sum(
@@ -353,8 +353,8 @@ def _sound(ranking: Any, method: FusionMethod, known: set[Any]) -> list[tuple[An
         raise InputError(f"the fusion {name} returns pairs of key and score, best first: {error}") from None
     if len({key for key, _ in pairs}) < len(pairs) or not all(math.isfinite(score) for _, score in pairs):
         raise InputError(f"the fusion {name} returns each key once, with a finite score")
-    if (other := next((key for key, _ in pairs if key not in known), None)) is not None:
-        raise InputError(f"the fusion {name} returned {other!r:.80}, which is a key of none of the lists")
+    if (unknown_key := next((key for key, _ in pairs if key not in known), None)) is not None:
+        raise InputError(f"the fusion {name} returned {unknown_key!r:.80}, which is a key of none of the lists")
     return pairs
 
 
@@ -445,7 +445,7 @@ def _summed(
     return _ordered(
         [keys for _, keys, _ in rankings],
         contributions,
-        total=(lambda parts: math.fsum(chain(parts, floors))) if absent else math.fsum,
+        total=(lambda summands: math.fsum(chain(summands, floors))) if absent else math.fsum,
     )
 
 
@@ -458,16 +458,16 @@ def _ordered(
     total: Callable[[Iterable[float]], float] = math.fsum,
 ) -> list[tuple[Key, float]]:
     """The union by total; the sort is stable, so ties keep the order of the lists read side by side."""
-    parts: dict[Key, list[float]] = dict.fromkeys(chain.from_iterable(zip_longest(*lists, fillvalue=_NOBODY)))  # type: ignore[assignment]  # filled below
-    parts.pop(_NOBODY, None)
+    scores_of_key: dict[Key, list[float]] = dict.fromkeys(chain.from_iterable(zip_longest(*lists, fillvalue=_NOBODY)))  # type: ignore[assignment]  # filled below
+    scores_of_key.pop(_NOBODY, None)
     for keys, values in zip(lists, contributions, strict=True):
         for key, value in zip(keys, values, strict=True):
-            key_parts = parts[key]
+            key_parts = scores_of_key[key]
             if key_parts is None:
-                parts[key] = [value]
+                scores_of_key[key] = [value]
             else:
                 key_parts.append(value)
-    return sorted(((key, total(votes)) for key, votes in parts.items()), key=_score, reverse=True)
+    return sorted(((key, total(votes)) for key, votes in scores_of_key.items()), key=_score, reverse=True)
 
 
 def _added(lists: Sequence[Sequence[Key]], contributions: Sequence[Sequence[float]]) -> list[tuple[Key, float]]:

@@ -44,11 +44,11 @@ def export(context: RetrievalContext, top_k: int) -> None:
 
 def _export(trace: Any, context: RetrievalContext, top_k: int) -> None:
     tracer = trace.get_tracer("pointsman", __version__)
-    ended = time_ns()
-    began = ended - int(context.trace.milliseconds * 1e6)
+    end_time = time_ns()
+    start_time = end_time - int(context.trace.milliseconds * 1e6)
     plan = context.plan
     datasets = ", ".join(plan.datasets)
-    whole = tracer.start_span(
+    root_span = tracer.start_span(
         f"retrieval {datasets}".rstrip(),
         kind=trace.SpanKind.CLIENT,
         attributes={
@@ -56,9 +56,9 @@ def _export(trace: Any, context: RetrievalContext, top_k: int) -> None:
             "gen_ai.data_source.id": datasets,
             "gen_ai.request.top_k": top_k,
         },
-        start_time=began,
+        start_time=start_time,
     )
-    if not whole.is_recording():
+    if not root_span.is_recording():
         return
     attributes: dict[str, Any] = {
         "gen_ai.retrieval.documents": json.dumps(
@@ -71,13 +71,13 @@ def _export(trace: Any, context: RetrievalContext, top_k: int) -> None:
     }
     if os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").lower() == "true":
         attributes["gen_ai.retrieval.query.text"] = context.query.text
-    whole.set_attributes(attributes)
-    inside = trace.set_span_in_context(whole)
+    root_span.set_attributes(attributes)
+    parent_context = trace.set_span_in_context(root_span)
     for span in context.trace.spans:
-        start = began + int(span.started * 1e6)
+        start = start_time + int(span.started * 1e6)
         stage = tracer.start_span(
             f"pointsman.{span.stage}",
-            context=inside,
+            context=parent_context,
             attributes={
                 "pointsman.detail": span.detail,
                 **({} if span.count is None else {"pointsman.count": span.count}),
@@ -88,7 +88,7 @@ def _export(trace: Any, context: RetrievalContext, top_k: int) -> None:
         if span.error is not None:
             stage.set_status(trace.StatusCode.ERROR, span.error)
         stage.end(start + int(span.milliseconds * 1e6))
-    whole.end(ended)
+    root_span.end(end_time)
 
 
 @cache

@@ -33,22 +33,22 @@ class ChoiceIndex:
         lengths = np.array([sum(counts.values()) for counts in terms], np.float64)
         mean = lengths.mean() if lengths.any() else 1.0
         norms = _K1 * (1 - _B + _B * lengths / mean)
-        where: dict[str, list[int]] = {}
+        choices_of_term: dict[str, list[int]] = {}
         for choice, counts in enumerate(terms):
             for term in counts:
-                where.setdefault(term, []).append(choice)
+                choices_of_term.setdefault(term, []).append(choice)
         self._postings: dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]] = {}
-        for term, choices in where.items():
-            places = np.array(choices, np.intp)
+        for term, choices in choices_of_term.items():
+            indices = np.array(choices, np.intp)
             counts_ = np.array([terms[choice][term] for choice in choices], np.float64)
-            idf = np.log(1 + (self._size - len(places) + 0.5) / (len(places) + 0.5))
-            self._postings[term] = places, idf * counts_ / (counts_ + norms[places])
+            idf = np.log(1 + (self._size - len(indices) + 0.5) / (len(indices) + 0.5))
+            self._postings[term] = indices, idf * counts_ / (counts_ + norms[indices])
 
     def scores(self, tokens: Iterable[str]) -> NDArray[np.float64]:
         """Return one score per choice, shape ``(choices,)``; 0 if no token occurs."""
         scores = np.zeros(self._size)
         for token, count in Counter(tokens).items():
             if posting := self._postings.get(token):
-                places, weights = posting
-                scores[places] += count * weights
+                indices, weights = posting
+                scores[indices] += count * weights
         return scores

@@ -70,23 +70,23 @@ class ChoiceSet:
         self._described = centred(rows, self.mean)
         blocks, starts, owners, row = [], [], [], 0
         terms: list[Counter[str]] = []
-        for place, choice in enumerate(choices):
+        for index, choice in enumerate(choices):
             counts = Counter(DEFAULT_ANALYZER.tokens(f"{choice.name} {choice.description}"))
-            own = []
+            vectors_of_choice = []
             if examples := examples_of(choice):
                 example_vectors = centred(vectors.of(examples, "query"), query_mean.at(self.mean))
-                own.append(centroids(example_vectors, most_centroids))
+                vectors_of_choice.append(centroids(example_vectors, most_centroids))
                 for example in examples:
                     counts.update(DEFAULT_ANALYZER.query_tokens(example))
             if (labelled_centroids := labelled.centroids.get(choice.name)) is not None:
-                own.append(labelled_centroids)
+                vectors_of_choice.append(labelled_centroids)
             counts.update(labelled.terms.get(choice.name, {}))
             terms.append(counts)
-            if own:
-                blocks += own
+            if vectors_of_choice:
+                blocks += vectors_of_choice
                 starts.append(row)
-                owners.append(place)
-                row += sum(map(len, own))
+                owners.append(index)
+                row += sum(map(len, vectors_of_choice))
         self._index = ChoiceIndex(terms)
         self._examples = np.concatenate(blocks) if blocks else None
         self._starts = np.array(starts, np.intp)
@@ -108,10 +108,10 @@ class ChoiceSet:
         words = self._index.scores(tokens)
         mean, deviation = _moments(words)
         features[0] = (words - mean) / deviation
-        described = cosines(self._described, query)
-        highest = float(described.max())
-        mean, deviation = _moments(described)
-        features[1] = (described - mean) / deviation
+        description_scores = cosines(self._described, query)
+        highest = float(description_scores.max())
+        mean, deviation = _moments(description_scores)
+        features[1] = (description_scores - mean) / deviation
         if self._examples is not None:
             nearest = np.maximum.reduceat(cosines(self._examples, query), self._starts)
             highest = max(highest, float(nearest.max()))
@@ -123,6 +123,6 @@ class ChoiceSet:
 def _moments(scores: NDArray[np.floating]) -> tuple[float, float]:
     """Return mean and standard deviation; the latter is infinite if scores differ only by rounding."""
     mean = float(scores.mean())
-    away = scores - mean
-    deviation = math.sqrt(float(away @ away) / len(away))
+    differences = scores - mean
+    deviation = math.sqrt(float(differences @ differences) / len(differences))
     return mean, deviation if deviation > _ROUNDING else math.inf

@@ -168,9 +168,9 @@ class _Reader:
             if character in _LIST_END:
                 self.position += 1
                 return values
-            before = self.position
+            start = self.position
             values.append(self.value(depth))
-            if self.position == before:
+            if self.position == start:
                 raise _NonsenseError
 
     def key(self, character: str) -> str | None:
@@ -206,23 +206,23 @@ class _Reader:
     def string(self, quote: str) -> str | Cut:
         """Read a string; a quote that no JSON syntax follows is part of it."""
         stops, closers = _STOPS[quote], _QUOTES[quote]
-        pieces: list[str] = []
+        texts: list[str] = []
         start = self.position + 1
         while stop := stops.search(self.text, start):
-            pieces.append(self.text[start : stop.start()])
+            texts.append(self.text[start : stop.start()])
             start = stop.end()
             if stop[0] in closers:
                 self.position = start
                 character = self.skip()
                 if not character or character in _AFTER_STRING:
-                    return repair("".join(pieces))  # escapes may form surrogate pairs
-                pieces.append(stop[0])
+                    return repair("".join(texts))  # escapes may form surrogate pairs
+                texts.append(stop[0])
                 continue
-            piece, start = self.escape(start)
-            pieces.append(piece)
-        pieces.append(self.text[start:])
+            text, start = self.escape(start)
+            texts.append(text)
+        texts.append(self.text[start:])
         self.position, self.cut = len(self.text), True
-        return Cut("".join(pieces))
+        return Cut("".join(texts))
 
     def escape(self, start: int) -> tuple[str, int]:
         character = self.text[start : start + 1]
@@ -248,12 +248,12 @@ def literal(raw: str) -> Any:
     >>> literal("2.0"), literal("True"), literal("option 2"), literal("9" * 5000) > 10**17
     (2, True, 'option 2', True)
     """
-    lowered = raw.lower()
-    if lowered in _LITERALS:
-        return _LITERALS[lowered]
+    lower = raw.lower()
+    if lower in _LITERALS:
+        return _LITERALS[lower]
     if _INTEGER.fullmatch(raw):
         digits = raw.split(".", 1)[0]
         if len(digits) > _LONGEST_NUMBER:
             digits = ("-" if raw[0] == "-" else "") + "9" * _LONGEST_NUMBER
         return int(digits)
-    return float(raw) if _FLOAT.fullmatch(lowered) else raw
+    return float(raw) if _FLOAT.fullmatch(lower) else raw

@@ -29,23 +29,27 @@ class Names:
         self._folded: dict[str, list[int]] = {}
         self._bare: dict[str, list[int]] = {}
         for number, name in enumerate(names, 1):
-            folded = fold(name).strip()
-            for table, key in ((self._written, name), (self._folded, folded), (self._bare, _bare(folded))):
+            folded_name = fold(name).strip()
+            for table, key in ((self._written, name), (self._folded, folded_name), (self._bare, _bare(folded_name))):
                 if key:
                     table.setdefault(key, []).append(number)
 
     def lookup(self, text: str) -> int | None:
         """Return the 1-based number of the choice with this name; `AMBIGUOUS` if several share it."""
-        folded = fold(text).strip()
-        for table, key in ((self._written, text.strip()), (self._folded, folded), (self._bare, _bare(folded))):
+        folded_text = fold(text).strip()
+        for table, key in (
+            (self._written, text.strip()),
+            (self._folded, folded_text),
+            (self._bare, _bare(folded_text)),
+        ):
             if numbers := table.get(key):
                 return numbers[0] if len(numbers) == 1 else AMBIGUOUS
         return None
 
     def extends(self, text: str) -> bool:
         """Whether a longer name starts with this text."""
-        folded = fold(text)
-        return any(name.startswith(folded) and name != folded for name in self._folded)
+        folded_text = fold(text)
+        return any(name.startswith(folded_text) and name != folded_text for name in self._folded)
 
     def mark(self, text: str) -> str:
         """Replace the names in a text by marked numbers, the longest first; a number in the text is never a name."""
@@ -64,11 +68,11 @@ def _bare(name: str) -> str:
 
 def _pattern(name: str) -> re.Pattern[str]:
     """Return a pattern for a name as a whole word with interchangeable separators, and its quotes."""
-    parts = [re.escape(part) for part in re.split(r"[\s_-]+", name) if part]
-    body = r"[\s_-]{1,3}".join(parts) or re.escape(name)
-    before = r"(?<![a-z0-9_а-я-])" if re.match(r"[a-z0-9_а-я]", name[0]) else ""
-    after = r"(?![a-z0-9_а-я]|-[a-zа-я])" if re.match(r"[a-z0-9_а-я]", name[-1]) else ""
-    return re.compile(f"[{_QUOTES}]*{before}{body}{after}[{_QUOTES}]*")
+    words = [re.escape(word) for word in re.split(r"[\s_-]+", name) if word]
+    body = r"[\s_-]{1,3}".join(words) or re.escape(name)
+    left_edge = r"(?<![a-z0-9_а-я-])" if re.match(r"[a-z0-9_а-я]", name[0]) else ""
+    right_edge = r"(?![a-z0-9_а-я]|-[a-zа-я])" if re.match(r"[a-z0-9_а-я]", name[-1]) else ""
+    return re.compile(f"[{_QUOTES}]*{left_edge}{body}{right_edge}[{_QUOTES}]*")
 
 
 class Verdict(StrEnum):
@@ -236,19 +240,19 @@ def read_prose(text: str, names: Names) -> Reading:
     if len(text) < 1000 and (number := names.lookup(text.strip().strip(_QUOTES + ".,;:!?。，；：！？()（）[]【】 "))):
         return _reading((number,))
     text = normalize(text).lower().replace("ё", "е").replace(_MARK, " ").replace(_END, " ").strip()
-    marked = re.sub(r"([:：])[\s*]*\n\s*", r"\1 ", _mark(text, names))
-    listed = [(int(number), _numbers(line)[:1]) for number, line in _LIST_LINE.findall(marked)]
-    if len(listed) > 1 or (listed and listed[0][1] and _LIST_LINE.fullmatch(marked)):
+    text_with_marks = re.sub(r"([:：])[\s*]*\n\s*", r"\1 ", _mark(text, names))
+    list_lines = [(int(number), _numbers(line)[:1]) for number, line in _LIST_LINE.findall(text_with_marks)]
+    if len(list_lines) > 1 or (list_lines and list_lines[0][1] and _LIST_LINE.fullmatch(text_with_marks)):
         # Lines of a numbered list repeat the options; only if there is nothing else are they the answer.
-        marked = _LIST_LINE.sub("", marked)
-        if not marked.strip():
-            return _read_list(listed, names)
-    if numbers := _whole(text, marked):
+        text_with_marks = _LIST_LINE.sub("", text_with_marks)
+        if not text_with_marks.strip():
+            return _read_list(list_lines, names)
+    if numbers := _whole(text, text_with_marks):
         return _reading(numbers)
-    claims, final, last = _claims(marked)
+    claims, final, last = _claims(text_with_marks)
     if final:
         return _reading(final)
-    return _settle(claims, marked, marked[last:]) if claims else _unclaimed(marked)
+    return _settle(claims, text_with_marks, text_with_marks[last:]) if claims else _unclaimed(text_with_marks)
 
 
 def _whole(text: str, marked: str) -> tuple[int, ...]:
@@ -266,8 +270,8 @@ def _whole(text: str, marked: str) -> tuple[int, ...]:
 
 def _settle(claims: Sequence[tuple[int, ...]], marked: str, after: str) -> Reading:
     """Return what the claims agree on, unless the text takes it back."""
-    changed = _CORRECTION.search(after) and set(_numbers(after)) - set(claims[-1])
-    if len(set(claims)) > 1 or changed or _NONE_FITS.search(marked) or _REFUSES.search(marked):
+    is_corrected = _CORRECTION.search(after) and set(_numbers(after)) - set(claims[-1])
+    if len(set(claims)) > 1 or is_corrected or _NONE_FITS.search(marked) or _REFUSES.search(marked):
         return Reading(Verdict.AMBIGUOUS)
     return _reading(claims[0])
 
@@ -289,11 +293,14 @@ def _reading(numbers: Sequence[int]) -> Reading:
 
 def _read_list(listed: Sequence[tuple[int, tuple[int, ...]]], names: Names) -> Reading:
     """Read a numbered list: its numbers, if the names beside them agree; the names, if it only counts them."""
-    numbers, named = [number for number, _ in listed], [mention for _, mentions in listed for mention in mentions]
-    if named == numbers and len(numbers) < names.count:
+    numbers, mentions_in_list = (
+        [number for number, _ in listed],
+        [mention for _, mentions in listed for mention in mentions],
+    )
+    if mentions_in_list == numbers and len(numbers) < names.count:
         return _reading(numbers)
-    if len(named) == len(numbers) > 1 and named != numbers == list(range(1, len(numbers) + 1)):
-        return _reading(named)
+    if len(mentions_in_list) == len(numbers) > 1 and mentions_in_list != numbers == list(range(1, len(numbers) + 1)):
+        return _reading(mentions_in_list)
     return Reading(Verdict.AMBIGUOUS)
 
 
@@ -307,8 +314,8 @@ def _mark(text: str, names: Names) -> str:
     text = names.mark(text)
     for pattern in _REFERENCES:
         text = pattern.sub(lambda match: f" {_MARK}{_value(next(filter(None, match.groups())))}{_END} ", text)
-    same = rf"({_MARK}(-?\d+){_END}) *[(\[（] *(?:{_MARK}\2{_END}|\2(?!\d)) *[)\]）]"
-    return re.sub(same, r"\1", text)
+    repetition = rf"({_MARK}(-?\d+){_END}) *[(\[（] *(?:{_MARK}\2{_END}|\2(?!\d)) *[)\]）]"
+    return re.sub(repetition, r"\1", text)
 
 
 def _value(word: str) -> int:
@@ -326,9 +333,9 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _mentions(sentence: str) -> list[int]:
     """Return the marked references of a sentence, and the plain numbers of "1 or 2"."""
-    marked = [int(number) for number in re.findall(rf"{_MARK}(-?\d+){_END}", sentence)]
+    numbers = [int(number) for number in re.findall(rf"{_MARK}(-?\d+){_END}", sentence)]
     alternatives = re.search(rf"{_ITEM}(?:\s*(?:or|или|либо|或|还是|,)\s*{_ITEM})+", sentence)
-    return marked + (list(_numbers(alternatives[0])) if alternatives else [])
+    return numbers + (list(_numbers(alternatives[0])) if alternatives else [])
 
 
 def _claims(marked: str) -> tuple[list[tuple[int, ...]], tuple[int, ...] | None, int]:

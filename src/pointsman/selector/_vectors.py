@@ -93,8 +93,8 @@ def examples_of(choice: ToolMetadata) -> tuple[str, ...]:
 def unit_or_zero(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scale rows to length one; zero rows stay zero, so that their cosine to anything is 0."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    scaled: NDArray[np.float32] = np.where(lengths > _NOTHING, rows / np.maximum(lengths, _NOTHING), np.float32(0))
-    return scaled
+    unit: NDArray[np.float32] = np.where(lengths > _NOTHING, rows / np.maximum(lengths, _NOTHING), np.float32(0))
+    return unit
 
 
 def embed_texts(embedder: Embedder, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
@@ -278,10 +278,10 @@ def centroids(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:
     centres = rows[indexes]
     belongs = np.full(len(rows), -1)
     for _ in range(20):
-        moved = (rows @ centres.T).argmax(axis=1)
-        if (moved == belongs).all():
+        centre_of_row = (rows @ centres.T).argmax(axis=1)
+        if (centre_of_row == belongs).all():
             break
-        belongs = moved
+        belongs = centre_of_row
         sums = np.zeros_like(centres)
         np.add.at(sums, belongs, rows)
         centres = np.where(sums.any(axis=1, keepdims=True), unit_or_zero(sums), centres)
@@ -292,7 +292,7 @@ def best_first(scores: NDArray[np.floating], count: int) -> list[int]:
     """Return the indices of the ``count`` highest scores, best first; ties keep their order."""
     if count == 1:
         return [int(scores.argmax())]
-    return [int(place) for place in np.argsort(-scores, kind="stable")[:count]]
+    return [int(index) for index in np.argsort(-scores, kind="stable")[:count]]
 
 
 def softmax_share(scores: NDArray[np.floating], scale: float) -> float:

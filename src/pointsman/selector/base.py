@@ -151,20 +151,20 @@ ASelect = Callable[..., Coroutine[Any, Any, SelectorResult]]
 
 def _checked(select: Select) -> Select:
     @functools.wraps(select)
-    def checked(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
+    def wrapper(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
         metadata, easy = _easy(self, choices)
         return easy or _sound(self, metadata, select(self, metadata, Query.of(query)))
 
-    return checked
+    return wrapper
 
 
 def _achecked(aselect: ASelect) -> ASelect:
     @functools.wraps(aselect)
-    async def checked(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
+    async def wrapper(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
         metadata, easy = _easy(self, choices)
         return easy or _sound(self, metadata, await aselect(self, metadata, Query.of(query)))
 
-    return checked
+    return wrapper
 
 
 def _easy(selector: BaseSelector, choices: Choices) -> tuple[tuple[ToolMetadata, ...], SelectorResult | None]:

@@ -52,10 +52,10 @@ class HybridSelector(BaseSelector):
         Raises:
             InputError: a part has no ``scores``, a weight is negative or not finite, or both are 0.
         """
-        for part in (embedding_selector, rule_selector):
-            if not isinstance(part, ScoresChoices):
+        for selector in (embedding_selector, rule_selector):
+            if not isinstance(selector, ScoresChoices):
                 raise InputError(
-                    f"{type(part).__name__} has no scores(choices, query), which HybridSelector adds up; "
+                    f"{type(selector).__name__} has no scores(choices, query), which HybridSelector adds up; "
                     "EnsembleSelector lets any selectors vote"
                 )
         self.embedding_selector = embedding_selector
@@ -75,11 +75,11 @@ class HybridSelector(BaseSelector):
         embedding, rule = self._raw(choices, query)
         sums = self._sums(embedding, rule)
         # If all parts with a weight agree, so do the sums, except for rounding.
-        parts = ((embedding, self.embedding_weight), (rule, self.rule_weight))
-        bests = {_first_highest(scores) for scores, weight in parts if weight}
+        weighted_scores = ((embedding, self.embedding_weight), (rule, self.rule_weight))
+        bests = {_first_highest(scores) for scores, weight in weighted_scores if weight}
         best = bests.pop() if len(bests) == 1 else _first_highest(sums)
-        others = max((value for place, value in enumerate(sums) if place != best), default=0.0)
-        confidence = max(0.0, sums[best] - others) / (self.embedding_weight + self.rule_weight)
+        second_best = max((value for index, value in enumerate(sums) if index != best), default=0.0)
+        confidence = max(0.0, sums[best] - second_best) / (self.embedding_weight + self.rule_weight)
         reason = (
             f"Hybrid score: {sums[best]:.4f} "
             f"(embedding: {embedding[best]:.4f}, weight {self.embedding_weight:g}; "
@@ -89,8 +89,8 @@ class HybridSelector(BaseSelector):
 
     def _raw(self, choices: Choices, query: Query | str) -> tuple[list[float], list[float]]:
         embedding, rule = (
-            _finite(part, part.scores(choices, query), len(choices))
-            for part in (self.embedding_selector, self.rule_selector)
+            _finite(selector, selector.scores(choices, query), len(choices))
+            for selector in (self.embedding_selector, self.rule_selector)
         )
         return embedding, rule
 
@@ -168,7 +168,7 @@ class EnsembleSelector(BaseSelector):
         return self._count([outcomes[place] for place in range(len(self._voters))])
 
     def _count(self, outcomes: Sequence[SelectorResult | Exception]) -> SelectorResult:
-        decided, undecided, errors, troubles = [], [], [], []
+        decisions, fallbacks, errors, troubles = [], [], [], []
         for (selector, weight), outcome in zip(self._voters, outcomes, strict=True):
             name = type(selector).__name__
             if isinstance(outcome, Exception):
@@ -176,29 +176,29 @@ class EnsembleSelector(BaseSelector):
                 troubles.append(f"{name}: {type(outcome).__name__}: {outcome}")
                 log.warning("%s failed and has no vote: %s: %s", name, type(outcome).__name__, outcome)
             elif outcome.fallback is not None:
-                undecided.append((outcome, weight))
+                fallbacks.append((outcome, weight))
                 troubles.append(f"{name}: {outcome.fallback.why}")
             else:
-                decided.append((outcome, weight))
+                decisions.append((outcome, weight))
         if len(errors) == len(outcomes):
             raise ModelError(f"all {len(errors)} selectors failed: {'; '.join(troubles)}") from ExceptionGroup(
                 "selectors of an ensemble", errors
             )
-        votes = decided or undecided
+        votes = decisions or fallbacks
         fallback = Fallback("; ".join(troubles), f"the votes of {len(votes)} of {len(self.selectors)} selectors")
         return self._winner(votes, fallback if troubles else None)
 
     def _winner(self, results: list[tuple[SelectorResult, float]], fallback: Fallback | None) -> SelectorResult:
         votes: dict[int, list[float]] = {}
         scores: dict[int, list[float]] = {}
-        abstained = math.fsum(weight for result, weight in results if result.abstained)
+        weight_of_abstentions = math.fsum(weight for result, weight in results if result.abstained)
         for result, weight in results:
             for selection in result.selections:
                 votes.setdefault(selection.index, []).append(weight)
                 scores.setdefault(selection.index, []).append(_finite_or_zero(selection.score))
         total = math.fsum(weight for _, weight in results)
-        if not votes or abstained > max(map(math.fsum, votes.values())):
-            return SelectorResult((), abstained / total, fallback)
+        if not votes or weight_of_abstentions > max(map(math.fsum, votes.values())):
+            return SelectorResult((), weight_of_abstentions / total, fallback)
         best = max(sorted(votes), key=lambda index: (math.fsum(votes[index]), math.fsum(scores[index])))
         reason = f"Voted by {len(votes[best])}/{len(self.selectors)} selectors"
         selection = SingleSelection(best, reason, math.fsum(votes[best]))

@@ -123,7 +123,7 @@ class DescriptionSelector(BaseSelector):
             if self.allow_abstain:
                 return SelectorResult(())
             fallback = Fallback(f"confidence {confidence:.2f} is below the threshold of {self.threshold}", "best")
-        return SelectorResult([self._selection(place, sums, features) for place in best], confidence, fallback)
+        return SelectorResult([self._selection(index, sums, features) for index in best], confidence, fallback)
 
     def fit(
         self, queries: Sequence[str], labels: Sequence[Label], choices: Choices, *, folds: int = 5
@@ -151,8 +151,8 @@ class DescriptionSelector(BaseSelector):
         """
         from pointsman.selector.fitted import learn
 
-        fitted = learn(self, queries, labels, known_choices(choices), folds)
-        return DescriptionSelector(self.embedder, self.top_k, fitted=fitted, **self.options)
+        weights = learn(self, queries, labels, known_choices(choices), folds)
+        return DescriptionSelector(self.embedder, self.top_k, fitted=weights, **self.options)
 
     def save(self, path: str | Path) -> None:
         """Write the result of `fit` as JSON.
@@ -211,7 +211,7 @@ class DescriptionSelector(BaseSelector):
         return self.fitted.confidence(sums, highest)
 
     def _selection(self, place: int, sums: NDArray[np.float64], features: NDArray[np.float64]) -> SingleSelection:
-        words, meaning, examples = (float(part) for part in self._weights * features[:, place])
+        words, meaning, examples = (float(value) for value in self._weights * features[:, place])
         score = float(sums[place])
         reason = f"Description score: {score:.2f} (words {words:+.2f}, meaning {meaning:+.2f}"
         return SingleSelection(

@@ -132,17 +132,19 @@ class EmbeddingSelector(BaseSelector):
         best = best_first(scores, self.top_k)
         fallback = None
         if self.threshold is not None:
-            passing = [place for place in best if scores[place] >= self.threshold]
+            passing = [index for index in best if scores[index] >= self.threshold]
             if not passing:
                 if self.allow_abstain:
                     return SelectorResult(())
-                why = f"the best cosine similarity, {scores[best[0]]:.4f}, is below the threshold of {self.threshold}"
-                passing, fallback = best[:1], Fallback(why, "best")
+                reason = (
+                    f"the best cosine similarity, {scores[best[0]]:.4f}, is below the threshold of {self.threshold}"
+                )
+                passing, fallback = best[:1], Fallback(reason, "best")
             best = passing
         selections = []
-        for place in best:
-            score = float(scores[place])
-            selections.append(SingleSelection(place, f"Cosine similarity: {score:.4f}", score))
+        for index in best:
+            score = float(scores[index])
+            selections.append(SingleSelection(index, f"Cosine similarity: {score:.4f}", score))
         return SelectorResult(selections, softmax_share(scores, self._scale), fallback)
 
     def _cosines(self, choices: tuple[ToolMetadata, ...], text: str) -> NDArray[np.float32]:
@@ -164,11 +166,11 @@ class EmbeddingSelector(BaseSelector):
         descriptions = self._vectors.of([choice.description or choice.name for choice in choices], "document")
         centre = self._centre and len(choices) > 1  # the mean of one choice is itself: centring would leave nothing
         mean = descriptions.mean(axis=0) if centre else np.zeros_like(descriptions[0])
-        described = centred(descriptions, mean) if centre else descriptions
+        description_rows = centred(descriptions, mean) if centre else descriptions
         if not any(choice.metadata for choice in choices):
-            return _Rows(described, None, mean)
+            return _Rows(description_rows, None, mean)
         blocks, starts, row = [], [], 0
-        for choice, description in zip(choices, described, strict=True):
+        for choice, description in zip(choices, description_rows, strict=True):
             rows = [description[np.newaxis]]
             if examples := examples_of(choice):
                 vectors = self._vectors.of(examples, "query")

@@ -167,17 +167,17 @@ class Fitted:
         threshold = data.get("threshold")
         means, terms = {}, {}
         for name, choice in _object(data.get("choices"), "choices").items():
-            where = f"choice {name!r:.80}"
-            choice = _object(choice, where)  # noqa: PLW2901
+            location = f"choice {name!r:.80}"
+            choice = _object(choice, location)  # noqa: PLW2901
             rows = choice.get("centroids")
             if not isinstance(rows, list) or not rows:
-                raise InputError(f"{where}: centroids are a list of at least one vector")
-            means[name] = np.stack([_vector(row, f"{where}: a centroid", len(mean)) for row in rows])
+                raise InputError(f"{location}: centroids are a list of at least one vector")
+            means[name] = np.stack([_vector(row, f"{location}: a centroid", len(mean)) for row in rows])
             terms[name] = {
-                term: _count(count, f"{where}: the term {term!r:.80}")
-                for term, count in _object(choice.get("terms"), f"{where}: terms").items()
+                term: _count(count, f"{location}: the term {term!r:.80}")
+                for term, count in _object(choice.get("terms"), f"{location}: terms").items()
             }
-        values = [_number(weights.get(part), f"the weight of {part}") for part in PARTS]
+        values = [_number(weights.get(feature), f"the weight of {feature}") for feature in PARTS]
         if min(values) < 0:
             raise InputError(f"a weight is a number from 0 up, not {min(values)}")
         calibration = data.get("calibration")
@@ -270,58 +270,58 @@ def learn(
     training = _Labels(queries, right, vectors, fold)
     mean = learned_mean(vectors, own_mean)
     plain = selector.unfitted(own_mean)
-    shifted = selector.unfitted(mean)
-    measured = np.linspace(0, len(queries) - 1, min(len(queries), _MEASURED)).astype(np.intp)
+    centred = selector.unfitted(mean)
+    measured_rows = np.linspace(0, len(queries) - 1, min(len(queries), _MEASURED)).astype(np.intp)
     start = SCALE * np.array(WEIGHTS)
 
     samples = {
-        "unfitted": _held_out(plain, choices, training, measured, None),
-        "weighted": _held_out(shifted, choices, training, measured, None),
-        "with_examples": _held_out(shifted, choices, training, measured, mean),
+        "unfitted": _held_out(plain, choices, training, measured_rows, None),
+        "weighted": _held_out(centred, choices, training, measured_rows, None),
+        "with_examples": _held_out(centred, choices, training, measured_rows, mean),
     }
-    labelled = np.array([bool(right[place]) for place in measured])
+    has_label = np.array([bool(right[index]) for index in measured_rows])
     sums = {}
-    for way, sample in samples.items():
-        if way == "unfitted":
-            sums[way] = _weighted(sample, np.tile(start, (len(measured), 1)))
+    for form, sample in samples.items():
+        if form == "unfitted":
+            sums[form] = _weighted(sample, np.tile(start, (len(measured_rows), 1)))
         else:
-            sums[way] = _weighted(sample, _weights_by_fold(sample, training.fold[measured], start))
-    hits = {way: _is_right(total, samples[way])[labelled] for way, total in sums.items()}
-    used = "unfitted"
-    if labelled.sum() >= _FEWEST:
-        for way in ("weighted", "with_examples"):
-            used = way if _beats(hits[way], hits[used]) else used
-    sample, total = samples[used], sums[used]
-    weights = start if used == "unfitted" else _fit_weights(sample, start)
+            sums[form] = _weighted(sample, _weights_by_fold(sample, training.fold[measured_rows], start))
+    hits = {form: _is_right(total, samples[form])[has_label] for form, total in sums.items()}
+    best_form = "unfitted"
+    if has_label.sum() >= _FEWEST:
+        for form in ("weighted", "with_examples"):
+            best_form = form if _beats(hits[form], hits[best_form]) else best_form
+    sample, total = samples[best_form], sums[best_form]
+    weights = start if best_form == "unfitted" else _fit_weights(sample, start)
     evidence = np.column_stack([np.ones(len(total)), _lead(total), sample.highest])
-    correct = _is_right(total, sample) & labelled
+    correct = _is_right(total, sample) & has_label
     calibration = None
-    if len(measured) < _FEWEST_TO_CALIBRATE:
+    if len(measured_rows) < _FEWEST_TO_CALIBRATE:
         held_out_confidence = np.array([softmax_share(row, 1.0) for row in total])
     else:
-        held_out_confidence = _confidence_by_fold(evidence, correct, training.fold[measured])
+        held_out_confidence = _confidence_by_fold(evidence, correct, training.fold[measured_rows])
         slopes = _fit_logistic(evidence, correct)
         calibration = float(slopes[0]), float(slopes[1]), float(slopes[2])
-    rates = {way: float(hit.mean()) if len(hit) else 0.0 for way, hit in hits.items()}
+    rates = {form: float(hit.mean()) if len(hit) else 0.0 for form, hit in hits.items()}
     report = FitReport(
         labels=len(queries),
         none=sum(not answer for answer in right),
-        held_out=len(measured),
+        held_out=len(measured_rows),
         unfitted=rates["unfitted"],
         weighted=rates["weighted"],
         with_examples=rates["with_examples"],
-        used=used,
-        accuracy=rates[used],
+        used=best_form,
+        accuracy=rates[best_form],
         calibration_error=calibration_error(held_out_confidence, correct),
     )
     return Fitted(
         embedder=name,
         weights=(float(weights[0]), float(weights[1]), float(weights[2])),
-        query_mean=own_mean if used == "unfitted" else mean,
+        query_mean=own_mean if best_form == "unfitted" else mean,
         calibration=calibration,
-        threshold=_threshold(held_out_confidence, correct, labelled),
+        threshold=_threshold(held_out_confidence, correct, has_label),
         labelled=_examples(training, choices, np.ones(len(queries), bool), mean, selector.options["centroids"])
-        if used == "with_examples"
+        if best_form == "with_examples"
         else LabelledExamples(),
         report=report,
     )
@@ -352,24 +352,24 @@ def _checked_labels(
     for query in queries:
         if not isinstance(query, str):
             raise InputError(f"a query to learn from is a str, not {type(query).__name__}: {query!r:.80}")
-    places = {choice.name: place for place, choice in enumerate(choices)}
-    if len(choices) < 2 or len(places) != len(choices):
-        twice = [name for name, count in Counter(choice.name for choice in choices).items() if count > 1]
+    indices = {choice.name: index for index, choice in enumerate(choices)}
+    if len(choices) < 2 or len(indices) != len(choices):
+        duplicates = [name for name, count in Counter(choice.name for choice in choices).items() if count > 1]
         raise InputError(
-            f"expected at least two choices with distinct names; given {len(choices)}, twice: {twice!r:.80}"
+            f"expected at least two choices with distinct names; given {len(choices)}, twice: {duplicates!r:.80}"
         )
 
-    def place(label: object) -> int:
-        if isinstance(label, str) and label in places:
-            return places[label]
+    def index(label: object) -> int:
+        if isinstance(label, str) and label in indices:
+            return indices[label]
         if isinstance(label, int | np.integer) and not isinstance(label, bool) and 0 <= label < len(choices):
             return int(label)
         raise InputError(f"the label {label!r:.80} is neither the name nor the 0-based index of one of the choices")
 
     answers = []
     for label in labels:
-        several = isinstance(label, Sequence | set | frozenset) and not isinstance(label, str)
-        answers.append(frozenset(() if label is None else map(place, label) if several else (place(label),)))  # type: ignore[arg-type]
+        is_collection = isinstance(label, Sequence | set | frozenset) and not isinstance(label, str)
+        answers.append(frozenset(() if label is None else map(index, label) if is_collection else (index(label),)))  # type: ignore[arg-type]
     return answers
 
 
@@ -417,13 +417,13 @@ def _held_out(
             query = measured[row]
             direction = selector.centred_query(training.vectors[query], choice_set)
             tokens = DEFAULT_ANALYZER.query_tokens(training.texts[query])
-            everything, highest[row] = choice_set.features(direction, tokens)
-            foremost = everything.max(axis=0)
+            all_features, highest[row] = choice_set.features(direction, tokens)
+            foremost = all_features.max(axis=0)
             if answer := training.right[query]:
                 foremost[list(answer)] = np.inf  # right choices are always among those compared
-            places = np.sort(np.argsort(-foremost, kind="stable")[:count])
-            features[row] = everything[:, places]
-            right[row] = [place in answer for place in places]
+            columns = np.sort(np.argsort(-foremost, kind="stable")[:count])
+            features[row] = all_features[:, columns]
+            right[row] = [column in answer for column in columns]
     return _Sample(features, right, highest)
 
 
@@ -454,9 +454,9 @@ def _weights_by_fold(sample: _Sample, fold: NDArray[np.intp], start: NDArray[np.
     """Return, for each query, the weights learned on the queries of the other folds."""
     weights = np.tile(start, (len(fold), 1))
     for number in np.unique(fold):
-        others = fold != number
-        rest = _Sample(sample.features[others], sample.right[others], sample.highest[others])
-        weights[~others] = _fit_weights(rest, start)
+        in_training = fold != number
+        training = _Sample(sample.features[in_training], sample.right[in_training], sample.highest[in_training])
+        weights[~in_training] = _fit_weights(training, start)
     return weights
 
 
@@ -466,8 +466,8 @@ def _fit_weights(sample: _Sample, start: NDArray[np.float64]) -> NDArray[np.floa
     Conditional logit (McFadden, 1974): a choice's probability is its share of the softmax of the weighted sums; the
     prior is Gaussian around ``start``. Uses Newton steps with the information matrix, halved until they improve.
     """
-    labelled = sample.right.any(axis=1)
-    features, right = sample.features[labelled], sample.right[labelled]
+    has_label = sample.right.any(axis=1)
+    features, right = sample.features[has_label], sample.right[has_label]
     if not len(features):
         return start
 
@@ -490,14 +490,14 @@ def _fit_weights(sample: _Sample, start: NDArray[np.float64]) -> NDArray[np.floa
         information = np.einsum("qc,qpc,qrc->pr", share, features, features, optimize=True) - expected.T @ expected
         step = np.linalg.solve(information + _PRIOR * np.eye(3), gradient)
         while np.abs(step).max() > 1e-6:
-            moved = np.maximum(weights + step, 0)
-            better, *shares = worth(moved)
+            candidate = np.maximum(weights + step, 0)
+            better, *shares = worth(candidate)
             if better > value:
                 break
             step /= 2
         else:
             break
-        weights, value, (share, share_of_right) = moved, better, shares
+        weights, value, (share, share_of_right) = candidate, better, shares
     return weights
 
 
@@ -532,10 +532,10 @@ def _confidence_by_fold(
     """Return, for each query, the confidence learned from the queries of the other folds."""
     confidence = np.zeros(len(evidence))
     for number in np.unique(fold):
-        others = fold != number
-        learned_from = others if others.any() else ~others
-        confidence[~others] = _logistic(
-            evidence[~others] @ _fit_logistic(evidence[learned_from], correct[learned_from])
+        in_training = fold != number
+        learned_from = in_training if in_training.any() else ~in_training
+        confidence[~in_training] = _logistic(
+            evidence[~in_training] @ _fit_logistic(evidence[learned_from], correct[learned_from])
         )
     return confidence
 
@@ -555,9 +555,9 @@ def _threshold(
     best = int((abstaining + selecting).argmax())  # number of least confident queries that abstain
     if best == 0:
         return 0.0
-    below = float(confidence[order[best - 1]])
-    above = float(confidence[order[best]]) if best < len(order) else 1.0
-    return round((below + above) / 2, 6)
+    lower = float(confidence[order[best - 1]])
+    upper = float(confidence[order[best]]) if best < len(order) else 1.0
+    return round((lower + upper) / 2, 6)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -141,20 +141,20 @@ class _Attempts:
     def hear(self, answer: Completion) -> None:
         text = answer.text or ("" if answer.data is None else json.dumps(answer.data))
         selector = self.selector
-        parsed = parse_selection(
+        reading = parse_selection(
             text,
             self.choices,
             max_outputs=selector.max_outputs,
             allow_none=selector.allow_abstain,
             prompt=self.prompt,
         )
-        if parsed.defect is None:
-            self.result = _result(parsed)
-            if parsed.repairs:
-                _log.debug("read a model's answer generously: %s", "; ".join(parsed.repairs))
+        if reading.defect is None:
+            self.result = _result(reading)
+            if reading.repairs:
+                _log.debug("read a model's answer generously: %s", "; ".join(reading.repairs))
         else:
-            self.named = parsed.named or self.named
-            self._again(parsed.defect.value, f"{parsed.defect.value}: {parsed.detail}")
+            self.named = reading.named or self.named
+            self._again(reading.defect.value, f"{reading.defect.value}: {reading.detail}")
 
     def failed(self, error: ModelError) -> None:
         self.error = error
@@ -164,9 +164,9 @@ class _Attempts:
         self.left -= 1
         self.why = why
         if self.named and not self.left:
-            most = self.selector.max_outputs
-            note = f"kept the first {most} of the {len(self.named)} choices that the model named"
-            self.result = _result(Parsed(self.named[:most], (note,)))
+            limit = self.selector.max_outputs
+            note = f"kept the first {limit} of the {len(self.named)} choices that the model named"
+            self.result = _result(Parsed(self.named[:limit], (note,)))
             return
         _log.info("a model's answer cannot be followed (%s); %d more attempts", why, self.left)
         # The problem is described in our own words: no part of an answer is sent back as ours.
@@ -231,8 +231,8 @@ def _schema(count: int, selector: LLMSelector) -> Schema:
             nullable = {"anyOf": [single["properties"]["choice"], {"type": "null"}]}  # type: ignore[index]
             return {**single, "properties": {"choice": nullable, "reason": {"type": "string"}}}
         return single
-    least = 0 if selector.allow_abstain else 1
-    items = {"type": "array", "items": single, "minItems": least, "maxItems": min(count, selector.max_outputs)}
+    minimum = 0 if selector.allow_abstain else 1
+    items = {"type": "array", "items": single, "minItems": minimum, "maxItems": min(count, selector.max_outputs)}
     return {
         "type": "object",
         "properties": {"selections": items},

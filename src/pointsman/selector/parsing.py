@@ -119,13 +119,15 @@ def _without_echo(text: str, prompt: str) -> str:
     Raises:
         _DefectError: nothing is left.
     """
-    answer, asked = " ".join(text.strip(" \n`~>\"'").split()), " ".join(prompt.split())
-    if not answer or not asked:
+    answer, question = " ".join(text.strip(" \n`~>\"'").split()), " ".join(prompt.split())
+    if not answer or not question:
         return text
     in_one_line = any(answer in " ".join(line.split()) for line in prompt.splitlines())
-    if asked.startswith(answer) or (answer in asked and not in_one_line):  # one line alone may quote the chosen option
+    if question.startswith(answer) or (
+        answer in question and not in_one_line
+    ):  # one line alone may quote the chosen option
         raise _DefectError(Defect.NO_ANSWER, "it repeats the prompt")
-    return answer.removeprefix(asked) if answer.startswith(asked) else text
+    return answer.removeprefix(question) if answer.startswith(question) else text
 
 
 class _DefectError(Exception):
@@ -180,32 +182,32 @@ class _Reader:
         """Return the named options, unchecked."""
         text = self.answer(text)
         try:
-            pieces = find_values(text)
-            if not pieces and '\\"' in text:
+            values = find_values(text)
+            if not values and '\\"' in text:
                 # JSON inside of a JSON string
-                pieces = find_values(text := text.replace('\\"', '"'))
+                values = find_values(text := text.replace('\\"', '"'))
         except TooMuchError:
             raise _DefectError(Defect.AMBIGUOUS, "it holds more brackets than an answer can have") from None
-        outside = _FENCES.sub("", _without(text, pieces)).strip()
+        prose = _FENCES.sub("", _without(text, values)).strip()
         answers = [
             (value, picks)
-            for value in pieces
-            if (not outside or not _plain_list(value.value)) and (picks := self.container(value)) is not None
+            for value in values
+            if (not prose or not _plain_list(value.value)) and (picks := self.container(value)) is not None
         ]
         if answers:
-            if outside:
+            if prose:
                 self.repairs.append("JSON inside of other text")
             return self.combine(text, answers)
-        if pieces and pieces[-1].cut and not _plain_list(pieces[-1].value):
+        if values and values[-1].cut and not _plain_list(values[-1].value):
             raise _DefectError(Defect.TRUNCATED, "the JSON ends before it names an option")
         return self.prose(text)
 
     def answer(self, text: str) -> str:
         """Return the text without the model's thinking."""
         thoughts = list(_THOUGHT.finditer(text))
-        if thoughts and (after := text[thoughts[-1].end() :].strip()):
+        if thoughts and (answer := text[thoughts[-1].end() :].strip()):
             self.repairs.append("reasoning before the answer")
-            return after
+            return answer
         if thoughts or _THINKING.match(text):
             raise _DefectError(Defect.TRUNCATED, "the reasoning is there, the answer is not")
         if not text.strip():
@@ -214,8 +216,8 @@ class _Reader:
 
     def combine(self, text: str, answers: list[tuple[JsonPiece, _Picks]]) -> _Picks:
         """Combine several pieces of JSON into one answer."""
-        pieces = {tuple(pick.number for pick in picks): picks for _, picks in answers}
-        if len(pieces) == 1:
+        distinct_answers = {tuple(pick.number for pick in picks): picks for _, picks in answers}
+        if len(distinct_answers) == 1:
             return answers[0][1]
         gaps = [text[first.end : second.start] for (first, _), (second, _) in itertools.pairwise(answers)]
         if self.max_outputs > 1 and all(_BETWEEN.fullmatch(gap) for gap in gaps):
@@ -224,7 +226,7 @@ class _Reader:
         if _LAST_WORD.search(gaps[-1]):
             self.repairs.append("the last of several answers, which is called final")
             return answers[-1][1]
-        raise _DefectError(Defect.AMBIGUOUS, f"it gives {len(pieces)} different answers")
+        raise _DefectError(Defect.AMBIGUOUS, f"it gives {len(distinct_answers)} different answers")
 
     def container(self, piece: JsonPiece) -> _Picks | None:
         self.cut_off = piece.cut
@@ -435,11 +437,11 @@ def _selections(picks: _Picks) -> tuple[SingleSelection, ...]:
 
 
 def _without(text: str, values: Iterable[JsonPiece]) -> str:
-    position, pieces = 0, []
+    position, texts = 0, []
     for value in values:
-        pieces.append(text[position : value.start])
+        texts.append(text[position : value.start])
         position = value.end
-    return "".join((*pieces, text[position:]))
+    return "".join((*texts, text[position:]))
 
 
 def _plain_list(value: Any) -> bool:
@@ -459,10 +461,10 @@ def _open_list(value: Any) -> bool:
 
 def _nested(text: str) -> JsonPiece | None:
     try:
-        pieces = find_values(text)
+        values = find_values(text)
     except TooMuchError:
         return None
-    return pieces[0] if len(pieces) == 1 else None
+    return values[0] if len(values) == 1 else None
 
 
 def _words(value: Any) -> str:
@@ -522,13 +524,17 @@ def _role(key: str) -> str:
     """Return the role of a field: ``choice``, ``reason``, ``score``, ``rank``, ``wrapper``, or ``other``."""
     if len(key) > 64:
         return "other"
-    joined = re.sub(r"[\s_-]+", "", fold(key))
-    if joined in _ROLE_OF:
-        return _ROLE_OF[joined]
-    parts = [part.lower().replace("ё", "е") for part in _KEY_PARTS.findall(key)]
+    squeezed_key = re.sub(r"[\s_-]+", "", fold(key))
+    if squeezed_key in _ROLE_OF:
+        return _ROLE_OF[squeezed_key]
+    key_parts = [key_part.lower().replace("ё", "е") for key_part in _KEY_PARTS.findall(key)]
     words: list[str] = []
-    for part in parts:
-        words += (_HAN_PARTS.findall(part) if not _HAN_PARTS.sub("", part) else [part]) if part > "一" else [part]
+    for key_part in key_parts:
+        words += (
+            (_HAN_PARTS.findall(key_part) if not _HAN_PARTS.sub("", key_part) else [key_part])
+            if key_part > "一"
+            else [key_part]
+        )
     if any(word in _CHOICE_WORDS for word in words) and all(word in _CHOICE_WORDS | _QUALIFIERS for word in words):
         return "choice"
     return "other"

@@ -39,8 +39,8 @@ def steps(text: str) -> list[str]:
     >>> steps("Book a table for two. Then tell me the weather in Rome. Thank you.")
     ['Book a table for two.', 'Then tell me the weather in Rome.']
     """
-    parts = [text[start:end].strip() for start, end in sentences(text)]
-    return [part for part in parts if len(DEFAULT_ANALYZER.query_tokens(part)) >= _TOKENS][:MOST]
+    sentence_texts = [text[start:end].strip() for start, end in sentences(text)]
+    return [sentence for sentence in sentence_texts if len(DEFAULT_ANALYZER.query_tokens(sentence)) >= _TOKENS][:MOST]
 
 
 def step_scores(selector: ScoresChoices, choices: Choices, query: Query | str) -> Sequence[float]:
@@ -57,19 +57,19 @@ def step_scores(selector: ScoresChoices, choices: Choices, query: Query | str) -
         InputError: the choices or the query are invalid.
     """
     text = Query.of(query).text
-    whole = np.asarray(selector.scores(choices, query), np.float64)
-    parts = steps(text)
-    if len(parts) < 2:
-        return [float(score) for score in whole]
-    missing = np.zeros(len(whole))  # logarithm of the probability that a choice is right for no step
-    for part in parts:
-        scores = np.asarray(selector.scores(choices, part), np.float64)
-        missing += np.log(np.maximum(1 - _shares(_SCALE * (scores + _WHOLE * whole)), _SURE))
+    query_scores = np.asarray(selector.scores(choices, query), np.float64)
+    step_texts = steps(text)
+    if len(step_texts) < 2:
+        return [float(score) for score in query_scores]
+    missing = np.zeros(len(query_scores))  # logarithm of the probability that a choice is right for no step
+    for step in step_texts:
+        scores = np.asarray(selector.scores(choices, step), np.float64)
+        missing += np.log(np.maximum(1 - _shares(_SCALE * (scores + _WHOLE * query_scores)), _SURE))
     return [float(score) for score in -missing]
 
 
 def _shares(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the softmax of scores."""
     shares = np.exp(scores - scores.max())
-    normalised: NDArray[np.float64] = shares / shares.sum()
-    return normalised
+    probabilities: NDArray[np.float64] = shares / shares.sum()
+    return probabilities

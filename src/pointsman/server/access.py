@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FORWARDED: Final = frozenset(
+_PROXY_HEADERS: Final = frozenset(
     {
         "ali-cdn-real-ip",
         "cdn-loop",
@@ -119,7 +119,7 @@ class Access:
         """Return the visible ones of the names, in their order."""
         return [name for name in names if self.sees(name)]
 
-    def chosen(self, names: Sequence[str] | None, existing: Iterable[str]) -> list[str]:
+    def choose(self, names: Sequence[str] | None, existing: Iterable[str]) -> list[str]:
         """Return the datasets to act on: the requested ones without duplicates, or all visible ones.
 
         Args:
@@ -149,7 +149,7 @@ class Access:
     def require_write(self, name: str) -> None:
         """Check that the request may change or create the dataset of this name.
 
-        The result does not depend on whether the dataset exists. If it has to exist, call `chosen` first, so that a
+        The result does not depend on whether the dataset exists. If it has to exist, call `choose` first, so that a
         dataset outside the key's scope is reported as not found rather than forbidden.
 
         Raises:
@@ -182,7 +182,7 @@ def is_forwarding(name: bytes) -> bool:
     (True, False)
     """
     text = name.decode("latin-1").replace("_", "-")
-    return text in _FORWARDED or text.startswith(_FORWARDED_PREFIXES)
+    return text in _PROXY_HEADERS or text.startswith(_FORWARDED_PREFIXES)
 
 
 def authenticate(
@@ -206,15 +206,15 @@ def authenticate(
     """
     bearers: list[bytes] = []
     plain: list[bytes] = []
-    forwarded = False
+    is_forwarded = False
     for name, value in getattr(headers, "raw", headers):
         if name == b"authorization":
             scheme, _, text = value.partition(b" ")
             bearers.append(text.strip(b" ") if scheme.lower() == b"bearer" else b"")
         elif name == b"x-api-key":
             plain.append(value)
-        elif not forwarded:
-            forwarded = is_forwarding(name)
+        elif not is_forwarded:
+            is_forwarded = is_forwarding(name)
     credentials = {*bearers, *plain}
     try:
         if len(credentials) == 1 and len(bearers) <= 1 and len(plain) <= 1:
@@ -222,12 +222,12 @@ def authenticate(
             key = keys.check(text.decode("latin-1")) if len(text) <= _LONGEST else None
             if key is not None:
                 return Access.of(key)
-        if loopback and not forwarded and ((keyless and not credentials) or keys.empty()):
+        if loopback and not is_forwarded and ((keyless and not credentials) or keys.empty()):
             return Access.open()
     except StoreError as error:
         log.error("all requests are refused: %s", error)  # noqa: TRY400  (a request has no use for a traceback)
         raise Problem("unavailable", "keys cannot be checked; see the log") from error
-    raise _unauthorized()
+    raise _no_key()
 
 
 def access_of(scope: Mapping[str, Any]) -> Access:
@@ -238,7 +238,7 @@ def access_of(scope: Mapping[str, Any]) -> Access:
     """
     access = scope.get("state", {}).get("access")
     if not isinstance(access, Access):
-        raise _unauthorized()
+        raise _no_key()
     return access
 
 
@@ -252,7 +252,7 @@ async def check_again(scope: Mapping[str, Any]) -> None:
     await scope["state"]["authenticated"]()
 
 
-def _unauthorized() -> Problem:
+def _no_key() -> Problem:
     return Problem(
         "unauthorized",
         "a valid key is required, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'",

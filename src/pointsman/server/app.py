@@ -32,14 +32,14 @@ from pointsman.server.checks import secure
 from pointsman.server.configure import configure
 from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Limits
-from pointsman.server.metrics import Metrics, Observed
+from pointsman.server.metrics import Measuring, Metrics
 from pointsman.server.problems import Problem
 from pointsman.server.rates import Gate
 from pointsman.server.reload import Reloader
 from pointsman.server.routes import console, datasets, operation, protocols, retrieval, search
 from pointsman.server.schemas import DocumentsRequest, ProblemDocument, Progress
 from pointsman.server.state import State
-from pointsman.server.strict import unknown
+from pointsman.server.strict import unknown_name
 from pointsman.settings import Settings
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ABOUT = """Decides where and how to look for each question, looks there, and says why.
+_DESCRIPTION = """Decides where and how to look for each question, looks there, and says why.
 
 Send a key as `Authorization: Bearer KEY` or `X-API-Key: KEY` if the workspace has keys. Errors are problem documents
 (RFC 9457); every response has `X-Request-Id`.
@@ -92,18 +92,20 @@ def create_app(
     limits = limits or Limits()
     keys = keys or keys_of(workspace.backend)
     state = State(workspace, keys, limits, Gate(limits), Metrics(worker=worker))
-    state.metrics.queued.set_function(lambda: state.gate.waiting)
+    state.metrics.queue_length.set_function(lambda: state.gate.waiting)
     app = describe(FastAPI(lifespan=_lifespan(state, settings_file), **OPTIONS))
     app.state.pointsman = state
     inner = Heads(app)
-    secured = secure(inner, keys=keys, limits=limits, loopback=loopback, keyless=keyless, hosts=hosts, origins=origins)
-    return Observed(secured, state.metrics, logging.getLogger("pointsman.access"))
+    secure_app = secure(
+        inner, keys=keys, limits=limits, loopback=loopback, keyless=keyless, hosts=hosts, origins=origins
+    )
+    return Measuring(secure_app, state.metrics, logging.getLogger("pointsman.access"))
 
 
 OPTIONS: Final[dict[str, Any]] = {
     "title": "Pointsman",
     "version": __version__,
-    "description": _ABOUT,
+    "description": _DESCRIPTION,
     "openapi_url": "/api/openapi.json",
     "docs_url": None,  # those pages load scripts from other sites
     "redoc_url": None,
@@ -120,10 +122,10 @@ def describe(app: FastAPI) -> FastAPI:
     for router in _ROUTERS:
         app.include_router(router)
     app.include_router(console.router)
-    for ours in (Exception, PointsmanError, Problem, RequestValidationError, ValidationError):
-        app.add_exception_handler(ours, _problem)
-    for theirs in (HTTPException, StarletteHTTPException):
-        app.add_exception_handler(theirs, _http_problem)
+    for error_class in (Exception, PointsmanError, Problem, RequestValidationError, ValidationError):
+        app.add_exception_handler(error_class, _problem)
+    for http_error_class in (HTTPException, StarletteHTTPException):
+        app.add_exception_handler(http_error_class, _http_problem)
     original = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -239,10 +241,10 @@ async def _problem(request: Request, error: Exception) -> Response:
 
 def _complaint(fault: Mapping[str, Any], fields: Sequence[str]) -> str:
     """Return what is wrong with one part of a request whose body may have these fields."""
-    place = [str(part) for part in fault["loc"][1:]]
-    if fault["type"] == "extra_forbidden" and len(place) == 1 and fields:
-        return unknown("field", place[0], fields)
-    return f"{'.'.join(place) or 'the body'}: {fault['msg']}"
+    location = [str(step) for step in fault["loc"][1:]]
+    if fault["type"] == "extra_forbidden" and len(location) == 1 and fields:
+        return unknown_name("field", location[0], fields)
+    return f"{'.'.join(location) or 'the body'}: {fault['msg']}"
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

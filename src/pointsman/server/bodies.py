@@ -48,20 +48,20 @@ class Bodies:
             return
         reading = RequestReader(receive)
         try:
-            kind = self._announced(scope)
+            kind = self._announcement(scope)
             if kind == NDJSON:
-                receive, send = self._counted(reading), lingering(reading, send)
+                receive, send = self._count_bytes(reading), lingering(reading, send)
             else:
-                whole = b"" if kind is None else await self._whole(reading)  # an unannounced body is not read
-                if whole is None:
+                body = b"" if kind is None else await self._read_body(reading)  # an unannounced body is not read
+                if body is None:
                     return  # the client has gone
-                receive = _replayed(whole, receive)
+                receive = _replay(body, receive)
         except Problem as problem:
             await refuse(problem, scope, reading, send)
             return
         await self._app(scope, receive, send)
 
-    def _announced(self, scope: Scope) -> str | None:
+    def _announcement(self, scope: Scope) -> str | None:
         """Return the media type of the body announced by the headers; None if there is no body."""
         lengths, codings, types, encodings = _values(scope, b"content-length", b"transfer-encoding", *_OF_TYPE)
         if not lengths and not codings:
@@ -73,39 +73,39 @@ class Bodies:
         if scope["method"] in _BODY_METHODS:
             streams = scope["method"] == "POST" and _INGEST.fullmatch(path_of(scope)) is not None
             kind = _type(types, encodings, streams=streams)
-        most = self._limits.max_ingest_bytes if kind == NDJSON else self._limits.max_body_bytes
-        if most is not None and length is not None and length > most:
-            raise _too_large(most)
+        limit = self._limits.max_ingest_bytes if kind == NDJSON else self._limits.max_body_bytes
+        if limit is not None and length is not None and length > limit:
+            raise _too_large(limit)
         return kind
 
-    async def _whole(self, receive: Receive) -> bytes | None:
+    async def _read_body(self, receive: Receive) -> bytes | None:
         """Return the body; None if the client has gone."""
-        most, parts, size = self._limits.max_body_bytes, [], 0
+        limit, chunks, size = self._limits.max_body_bytes, [], 0
         try:
             async with asyncio.timeout(self._limits.body_seconds):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
-                    part = message.get("body", b"")
-                    size += len(part)
-                    if size > most:
-                        raise _too_large(most)
-                    parts.append(part)
+                    chunk = message.get("body", b"")
+                    size += len(chunk)
+                    if size > limit:
+                        raise _too_large(limit)
+                    chunks.append(chunk)
                     if not message.get("more_body", False):
-                        return b"".join(parts)
+                        return b"".join(chunks)
         except TimeoutError as error:
             raise self._too_slow() from error
 
-    def _counted(self, receive: Receive) -> Receive:
-        most, size = self._limits.max_ingest_bytes, 0
-        longest, began = self._limits.stream_seconds, time.monotonic()
+    def _count_bytes(self, receive: Receive) -> Receive:
+        limit, size = self._limits.max_ingest_bytes, 0
+        longest, start = self._limits.stream_seconds, time.monotonic()
         patience = self._limits.body_seconds  # left for the line that is arriving
 
         async def counting() -> Message:
             nonlocal size, patience
-            asked = time.monotonic()
-            if longest is not None and asked - began > longest:
+            wait_start = time.monotonic()
+            if longest is not None and wait_start - start > longest:
                 raise Problem(
                     "too-large",
                     f"the stream has taken longer than {longest:g} seconds; send the rest in another request",
@@ -117,13 +117,13 @@ class Bodies:
                     message = await receive()
             except TimeoutError as error:
                 raise self._too_slow() from error
-            patience -= time.monotonic() - asked
+            patience -= time.monotonic() - wait_start
             body = message.get("body", b"")
             if b"\n" in body:
                 patience = self._limits.body_seconds
             size += len(body)
-            if most is not None and size > most:
-                raise _too_large(most)
+            if limit is not None and size > limit:
+                raise _too_large(limit)
             return message
 
         return counting
@@ -166,26 +166,26 @@ def _type(types: list[bytes], encodings: list[bytes], *, streams: bool) -> str:
     if any(encoding.strip().lower() != b"identity" for encoding in encodings):
         raise Problem("unsupported-media-type", "send the body without Content-Encoding", headers=CLOSE)
     media_type = types[0].decode("latin-1") if len(types) == 1 else ""
-    kind, mark, more = media_type.partition(";")
+    kind, mark, parameters = media_type.partition(";")
     kind = kind.strip().lower()
-    if (kind == JSON or (streams and kind == NDJSON)) and (not mark or _CHARSET.fullmatch(f";{more.strip()}")):
+    if (kind == JSON or (streams and kind == NDJSON)) and (not mark or _CHARSET.fullmatch(f";{parameters.strip()}")):
         return kind
-    accepted = f"{JSON} or {NDJSON}" if streams else JSON
-    raise Problem("unsupported-media-type", f"a body here is {accepted}, in UTF-8", headers=CLOSE)
+    allowed_types = f"{JSON} or {NDJSON}" if streams else JSON
+    raise Problem("unsupported-media-type", f"a body here is {allowed_types}, in UTF-8", headers=CLOSE)
 
 
-def _too_large(most: int) -> Problem:
-    return Problem("too-large", f"the body is larger than {most:,} bytes", headers=CLOSE, limit=most)
+def _too_large(limit: int) -> Problem:
+    return Problem("too-large", f"the body is larger than {limit:,} bytes", headers=CLOSE, limit=limit)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    exhausted = False
+def _replay(body: bytes, receive: Receive) -> Receive:
+    is_exhausted = False
 
     async def replay() -> Message:
-        nonlocal exhausted
-        if exhausted:
+        nonlocal is_exhausted
+        if is_exhausted:
             return await receive()  # this can only be the message that the client has gone
-        exhausted = True
+        is_exhausted = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay

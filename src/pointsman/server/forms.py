@@ -65,13 +65,13 @@ class Forms:
         hints = get_type_hints(cls, localns=_NAMES)
         fields = {}
         for member in members(cls):
-            described = _of_attributes(cls).get(member, "")
+            description = _of_attributes(cls).get(member, "")
             attribute = getattr(cls, member, None)
             if isinstance(attribute, property):
                 hints[member] = get_type_hints(attribute.fget, localns=_NAMES)["return"]
-                described = (attribute.__doc__ or "").partition("\n")[0]
+                description = (attribute.__doc__ or "").partition("\n")[0]
             kind = instead.get(member) or self._kind(hints[member])
-            fields[member] = (Annotated[kind, Field(description=_markdown(described))] if described else kind, ...)
+            fields[member] = (Annotated[kind, Field(description=_markdown(description))] if description else kind, ...)
         doc = _markdown((inspect.getdoc(cls) or "").partition("\n\n")[0])
         model = create_model(name or cls.__name__, __base__=self._base, __doc__=doc, **cast("Any", fields))
         self.put(cls, model)
@@ -81,13 +81,13 @@ class Forms:
         """Return the type of a member in a model: classes become their models, tuples become lists."""
         if kind in self._models:
             return self._models[kind]
-        origin, parts = get_origin(kind), tuple(map(self._kind, get_args(kind)))
+        origin, arguments = get_origin(kind), tuple(map(self._kind, get_args(kind)))
         if origin in {Union, UnionType}:
-            return Union[parts]  # noqa: UP007  (made from what is known only here)
+            return Union[arguments]  # noqa: UP007  (made from what is known only here)
         if origin is tuple:
-            return list[parts[0]]  # type: ignore[valid-type]
+            return list[arguments[0]]  # type: ignore[valid-type]
         if origin is Mapping:
-            return dict[str, parts[1]]  # type: ignore[valid-type]
+            return dict[str, arguments[1]]  # type: ignore[valid-type]
         if isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "_fields")):
             return self.model(kind)
         return kind
@@ -97,10 +97,10 @@ class Forms:
 def _of_attributes(cls: type) -> Mapping[str, str]:
     """Return the descriptions of attributes in a class's docstring, by name."""
     section = (inspect.getdoc(cls) or "").partition("Attributes:\n")[2]
-    described = {}
+    descriptions = {}
     for names, text in _ATTRIBUTE.findall(section):
-        described.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
-    return described
+        descriptions.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
+    return descriptions
 
 
 def _markdown(text: str) -> str:

@@ -63,8 +63,8 @@ class SecurityHeaders:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", ()))
-                there = {name.lower() for name, _ in headers}
-                headers += [pair for name, pair in policy.items() if name not in there]
+                header_names = {name.lower() for name, _ in headers}
+                headers += [pair for name, pair in policy.items() if name not in header_names]
                 message = {**message, "headers": headers}
             await send(message)
 
@@ -90,11 +90,11 @@ class RequestHead:
         query: bytes = scope.get("query_string", b"")
         limits = self._limits
         if len(raw) + len(query) > limits.max_url_bytes:
-            most = limits.max_url_bytes
-            return Problem("too-large", f"the address is longer than {most:,} bytes", headers=CLOSE, limit=most)
+            limit = limits.max_url_bytes
+            return Problem("too-large", f"the address is longer than {limit:,} bytes", headers=CLOSE, limit=limit)
         if sum(len(name) + len(value) for name, value in scope["headers"]) > limits.max_header_bytes:
-            most = limits.max_header_bytes
-            return Problem("too-large", f"the headers are longer than {most:,} bytes", headers=CLOSE, limit=most)
+            limit = limits.max_header_bytes
+            return Problem("too-large", f"the headers are longer than {limit:,} bytes", headers=CLOSE, limit=limit)
         if not all(character.isprintable() or category(character) == "Zs" for character in scope["path"]):
             return Problem("malformed", "the path has unprintable characters")
         if not (_is_text(raw) and _is_text(query)):

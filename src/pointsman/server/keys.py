@@ -82,13 +82,13 @@ class ApiKey:
     name: str
     datasets: tuple[str, ...]
     scopes: tuple[str, ...]
-    created: datetime
+    creation_time: datetime
     expires: datetime | None = None
-    revoked: datetime | None = None
+    revocation_time: datetime | None = None
 
-    def valid(self, now: datetime) -> bool:
+    def valid(self, time: datetime) -> bool:
         """Whether the key is valid at this time."""
-        return self.revoked is None and (self.expires is None or now < self.expires)
+        return self.revocation_time is None and (self.expires is None or time < self.expires)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class KeyStore:
         self.path = Path(path)
         self._lock = self.path.with_suffix(".lock")
         self._clock = clock
-        self._known: _KeyState | None = None
+        self._state: _KeyState | None = None
 
     def create(
         self,
@@ -185,8 +185,8 @@ class KeyStore:
             entry = entries.get(key_id)
             if entry is None:
                 raise UnknownNameError("key", key_id, tuple(entries))
-            if entry.key.revoked is None:
-                entry = entries[key_id] = replace(entry, key=replace(entry.key, revoked=self._clock()))
+            if entry.key.revocation_time is None:
+                entry = entries[key_id] = replace(entry, key=replace(entry.key, revocation_time=self._clock()))
             return entry.key
 
         return self._change(mark)
@@ -210,8 +210,8 @@ class KeyStore:
         entries = self._read().entries
         match = _KEY_TEXT.fullmatch(text)
         entry = entries.get(match[1]) if match else None
-        same = hmac.compare_digest(_hash(text), _NO_HASH if entry is None else entry.sha256)
-        return entry.key if same and entry is not None and entry.key.valid(self._clock()) else None
+        is_match = hmac.compare_digest(_hash(text), _NO_HASH if entry is None else entry.sha256)
+        return entry.key if is_match and entry is not None and entry.key.valid(self._clock()) else None
 
     def empty(self) -> bool:
         """Whether this workspace has never had a key.
@@ -230,8 +230,8 @@ class KeyStore:
         Raises:
             CorruptStoreError: the file is damaged or unreadable.
         """
-        now = self._clock()
-        return any(entry.key.valid(now) for entry in self._read().entries.values())
+        time = self._clock()
+        return any(entry.key.valid(time) for entry in self._read().entries.values())
 
     def list(self) -> list[ApiKey]:
         """Return all keys, including expired and revoked ones, in order of creation.
@@ -242,7 +242,7 @@ class KeyStore:
         return [entry.key for entry in self._read().entries.values()]
 
     def _read(self) -> _KeyState:
-        state = self._known
+        state = self._state
         try:
             stamp: _Stamp = file_stamp(self.path)
         except OSError as error:
@@ -250,7 +250,7 @@ class KeyStore:
                 f"{self.path} cannot be read ({error.strerror}); all requests are refused"
             ) from error
         if state is None or state.stamp != stamp:
-            state = self._known = self._reread(state)
+            state = self._state = self._reread(state)
         if state.failure is not None:
             raise state.failure()
         return state
@@ -259,8 +259,8 @@ class KeyStore:
         """Return the file's state; a damaged one is remembered, so that it is not parsed again for every request."""
         try:
             with open_regular(self.path) as file:
-                about = os.fstat(file.fileno())  # of this file, even if another one has replaced it meanwhile
-                stamp = about.st_ino, about.st_mtime_ns, about.st_size
+                stat = os.fstat(file.fileno())  # of this file, even if another one has replaced it meanwhile
+                stamp = stat.st_ino, stat.st_mtime_ns, stat.st_size
                 return _state_of(stamp, file.read(_LARGEST_FILE + 1), str(self.path))
         except FileNotFoundError:
             if state is None or state.stamp == "absent":
@@ -277,10 +277,10 @@ class KeyStore:
         make_directory(self.path.parent)
         try:
             with FileLock(self._lock, timeout=_PATIENCE, mode=0o600):
-                before = self._read().entries
-                entries = dict(before)
+                old_entries = self._read().entries
+                entries = dict(old_entries)
                 result = work(entries)
-                if entries != before:
+                if entries != old_entries:
                     self._write(entries)
                 return result
         except Timeout as error:
@@ -310,21 +310,21 @@ class RecordKeys(KeyStore):
     def __init__(self, backend: Backend, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._backend, self._clock = backend, clock
         self._guard = threading.Lock()
-        self._looked = -math.inf
-        self._known: _KeyState | None = None
+        self._time_of_read = -math.inf
+        self._state: _KeyState | None = None
 
     @property
     def fresh(self) -> bool:
         """See `KeyStore`."""
-        return self._known is not None and monotonic() - self._looked < _FRESH
+        return self._state is not None and monotonic() - self._time_of_read < _FRESH
 
     def refresh(self) -> None:
         """See `KeyStore`; concurrent callers wait for the first one's read and share its result."""
         with self._guard:
             if not self.fresh:
-                began = monotonic()  # a revocation during the read is seen by the next one
-                self._known = self._looked_up(self._known)
-                self._looked = began if self._known.failure is None else monotonic()
+                start = monotonic()  # a revocation during the read is seen by the next one
+                self._state = self._looked_up(self._state)
+                self._time_of_read = start if self._state.failure is None else monotonic()
 
     def empty(self) -> bool:
         """Whether there has never been a key; see `KeyStore`."""
@@ -332,7 +332,7 @@ class RecordKeys(KeyStore):
 
     def _read(self) -> _KeyState:
         self.refresh()
-        state = self._known
+        state = self._state
         assert state is not None, "refresh sets it"
         if state.failure is not None:
             raise state.failure()
@@ -340,36 +340,40 @@ class RecordKeys(KeyStore):
 
     def _looked_up(self, state: _KeyState | None) -> _KeyState:
         stamp: _Stamp = "absent" if state is None else state.stamp
-        where = f"{self._backend.url}: the record of keys"
+        location = f"{self._backend.url}: the record of keys"
         try:
             record = self._backend.record(KIND)
         except StoreError as error:
             return _KeyState(stamp, {}, partial(type(error), str(error)))
         if record is not None:
-            same = state is not None and state.failure is None and state.stamp == record.version
-            return state if same and state is not None else _state_of(record.version, record.value.encode(), where)
+            is_unchanged = state is not None and state.failure is None and state.stamp == record.version
+            return (
+                state
+                if is_unchanged and state is not None
+                else _state_of(record.version, record.value.encode(), location)
+            )
         if stamp == "absent":
             return _KeyState("absent", {})
-        message = f"{where} is missing; all requests are refused; restore it, or start over with a new key"
+        message = f"{location} is missing; all requests are refused; restore it, or start over with a new key"
         return _KeyState(stamp, {}, partial(CorruptStoreError, message))
 
     def _change(self, work: Callable[[dict[str, _Entry]], T]) -> T:
         for _ in range(_ATTEMPTS):
             record = self._backend.record(KIND)
-            before: Mapping[str, _Entry] = {}
+            old_entries: Mapping[str, _Entry] = {}
             if record is not None:
                 state = _state_of(record.version, record.value.encode(), f"{self._backend.url}: the record of keys")
                 if state.failure is not None:
                     raise state.failure()
-                before = state.entries
-            entries = dict(before)
+                old_entries = state.entries
+            entries = dict(old_entries)
             result = work(entries)
-            if entries != before:
+            if entries != old_entries:
                 try:
                     self._backend.put_record(KIND, "", _text(entries), NEW if record is None else record.version)
                 except ConflictError:
                     continue
-                self._looked = -math.inf
+                self._time_of_read = -math.inf
             return result
         raise LockedError(f"{self._backend.url}: other processes keep changing the keys; try again")
 
@@ -379,14 +383,14 @@ def keys_of(backend: Backend) -> KeyStore:
     return KeyStore(backend.path / FILE) if isinstance(backend, LocalBackend) else RecordKeys(backend)
 
 
-def _state_of(stamp: _Stamp, data: bytes, where: str) -> _KeyState:
+def _state_of(stamp: _Stamp, data: bytes, location: str) -> _KeyState:
     """Parse stored keys; damage is remembered in the state."""
     try:
-        return _KeyState(stamp, _parsed(data))
+        return _KeyState(stamp, _parse(data))
     except FormatVersionError as error:
-        return _KeyState(stamp, {}, partial(FormatVersionError, f"{where} {error}"))
+        return _KeyState(stamp, {}, partial(FormatVersionError, f"{location} {error}"))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError, InputError) as error:
-        message = f"{where} is damaged ({type(error).__name__}: {error}); all requests are refused"
+        message = f"{location} is damaged ({type(error).__name__}: {error}); all requests are refused"
         return _KeyState(stamp, {}, partial(CorruptStoreError, f"{message}; restore it from a backup"))
 
 
@@ -415,13 +419,13 @@ def _to_json(entry: _Entry) -> dict[str, Any]:
         "sha256": entry.sha256,
         "datasets": key.datasets,
         "scopes": key.scopes,
-        "created": key.created.isoformat(),
+        "created": key.creation_time.isoformat(),
         "expires": key.expires and key.expires.isoformat(),
-        "revoked": key.revoked and key.revoked.isoformat(),
+        "revoked": key.revocation_time and key.revocation_time.isoformat(),
     }
 
 
-def _parsed(data: bytes) -> dict[str, _Entry]:
+def _parse(data: bytes) -> dict[str, _Entry]:
     """Parse a file's bytes; anything that is not exactly as we write it is an error."""
     if len(data) > _LARGEST_FILE:
         raise ValueError(f"more than {_LARGEST_FILE} bytes")
@@ -443,17 +447,19 @@ def _parsed(data: bytes) -> dict[str, _Entry]:
     for entry in value["keys"]:
         if not _ID.fullmatch(entry["id"]) or not _SHA256.fullmatch(entry["sha256"]) or entry["id"] in entries:
             raise ValueError("an invalid id or hash, or a duplicate id")
-        created, expires, revoked = (entry[name] and _time(entry[name]) for name in ("created", "expires", "revoked"))
-        if created is None or isinstance(entry["datasets"], str) or isinstance(entry["scopes"], str):
+        creation_time, expires, revocation_time = (
+            entry[name] and _time(entry[name]) for name in ("created", "expires", "revoked")
+        )
+        if creation_time is None or isinstance(entry["datasets"], str) or isinstance(entry["scopes"], str):
             raise ValueError(f"key {entry['id']} lacks something")
         key = ApiKey(
             entry["id"],
             _name(entry["name"]),
             _datasets(entry["datasets"]),
             _scopes(entry["scopes"]),
-            created,
+            creation_time,
             expires,
-            revoked,
+            revocation_time,
         )
         entries[key.id] = _Entry(key, entry["sha256"])
     return entries
@@ -490,10 +496,10 @@ def _datasets(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _scopes(scopes: Sequence[str]) -> tuple[str, ...]:
-    requested = {scopes} if isinstance(scopes, str) else set(scopes)
-    if not requested or not requested.issubset(SCOPES):
+    scope_names = {scopes} if isinstance(scopes, str) else set(scopes)
+    if not scope_names or not scope_names.issubset(SCOPES):
         raise InputError(f"a key's scopes are of {SCOPES} and at least one, not {scopes!r:.80}")
-    return tuple(scope for scope in SCOPES if scope in requested)
+    return tuple(scope for scope in SCOPES if scope in scope_names)
 
 
 def _expires(expires: datetime | None) -> datetime | None:

@@ -9,7 +9,7 @@ from typing import Final
 from pointsman.errors import InputError
 
 _TIMES: Final = ("head_seconds", "idle_seconds", "body_seconds", "write_seconds", "stream_seconds")
-_LEAST: Final = {
+_MINIMUMS: Final = {
     **dict.fromkeys(_TIMES, 0.01),
     "queue": 0,
     "queue_seconds": 0,
@@ -83,8 +83,8 @@ class Limits:
             value = getattr(self, field.name)
             if value is None and field.name in _OPTIONAL:
                 continue
-            least = _LEAST.get(field.name, 1)
+            minimum = _MINIMUMS.get(field.name, 1)
             types = (int, float) if field.name.endswith("_seconds") else (int,)
-            if isinstance(value, bool) or not isinstance(value, types) or not least <= value < math.inf:
-                what = "a number" if float in types else "a whole number"
-                raise InputError(f"{field.name} is {what} from {least} up, not {value!r:.80}")
+            if isinstance(value, bool) or not isinstance(value, types) or not minimum <= value < math.inf:
+                expectation = "a number" if float in types else "a whole number"
+                raise InputError(f"{field.name} is {expectation} from {minimum} up, not {value!r:.80}")

@@ -2,7 +2,7 @@
 
 Queries, documents, headers and keys are not logged. An exception is logged with its type and stack, without the values
 of variables. Its message may quote what was sent, so it is logged only if the error is one of ours or the system's, or
-at level ``debug``. `redacted` is applied to each line as a second line of defence.
+at level ``debug``. `redact` is applied to each line as a second line of defence.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ request_id: ContextVar[str | None] = ContextVar("pointsman_request_id", default=
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
-_OURS: Final = ("pointsman",)
+_OWN_LOGGERS: Final = ("pointsman",)
 _SERVERS: Final = ("uvicorn", "uvicorn.error", "uvicorn.asgi", "asyncio")
 _LONGEST: Final = 2000  # characters of a log message, and of an exception's message
 _MOST_FRAMES: Final = 30
 _MOST_CAUSES: Final = 8
-_HIDDEN: Final = "[hidden]"
+_MASK: Final = "[hidden]"
 
 _SECRETS: Final = re.compile(
     r"(?P<key>ptm_[0-9a-fA-F]{8})_[\w\-]+"
@@ -44,54 +44,56 @@ _SECRETS: Final = re.compile(
 _SUSPICIOUS: Final = re.compile(r"ptm_|bearer|basic|authoriz|cookie|api.?key|token|secret|passw|sk-|@", re.IGNORECASE)
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Remove what looks like a key, a token, or a password in a URL from a text.
 
     Example:
         >>> redacted("Authorization: Bearer abcdefgh12345678, api_key=abcdef")
         'Authorization: [hidden], api_key=[hidden]'
     """
-    return _SECRETS.sub(_hidden, text) if _SUSPICIOUS.search(text) else text
+    return _SECRETS.sub(_mask, text) if _SUSPICIOUS.search(text) else text
 
 
-def _hidden(match: re.Match[str]) -> str:
+def _mask(match: re.Match[str]) -> str:
     if match["key"]:
-        return f"{match['key']}_{_HIDDEN}"
+        return f"{match['key']}_{_MASK}"
     if match["scheme"]:
-        return f"{match['scheme']} {_HIDDEN}"
+        return f"{match['scheme']} {_MASK}"
     if match["name"]:
-        return f"{match['name']}{match['quote']}{_HIDDEN}"
+        return f"{match['name']}{match['quote']}{_MASK}"
     if match["address"]:
-        return f"{match['address']}{_HIDDEN}@"
-    return _HIDDEN
+        return f"{match['address']}{_MASK}@"
+    return _MASK
 
 
-def trace_text(error: BaseException, *, whole: bool = False) -> str:
+def trace_text(error: BaseException, *, with_causes: bool = False) -> str:
     """Format an exception as its type, what may be logged of its message, its stack and its causes; without secrets.
 
     Args:
         error: the exception.
-        whole: include the messages of all exceptions, not only those of ours and the system's.
+        with_causes: include the messages of all exceptions, not only those of ours and the system's.
     """
     lines: list[str] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     current: BaseException | None = error
-    while current is not None and id(current) not in seen and len(seen) < _MOST_CAUSES:
-        if seen:
+    while current is not None and id(current) not in visited and len(visited) < _MOST_CAUSES:
+        if visited:
             lines.append("which came from:")
-        seen.add(id(current))
-        lines.append(_headline(current, whole=whole))
+        visited.add(id(current))
+        lines.append(_headline(current, with_causes=with_causes))
         if isinstance(current, BaseExceptionGroup):
-            lines += [f"  of which {_headline(part, whole=whole)}" for part in current.exceptions[:_MOST_CAUSES]]
+            lines += [
+                f"  of which {_headline(cause, with_causes=with_causes)}" for cause in current.exceptions[:_MOST_CAUSES]
+            ]
         frames = traceback.extract_tb(current.__traceback__)[-_MOST_FRAMES:]
         lines += [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
-    return redacted("\n".join(lines))
+    return redact("\n".join(lines))
 
 
-def _headline(error: BaseException, *, whole: bool) -> str:
+def _headline(error: BaseException, *, with_causes: bool) -> str:
     kind = type(error).__qualname__
-    if not (whole or isinstance(error, (PointsmanError, OSError, sqlite3.Error))):
+    if not (with_causes or isinstance(error, (PointsmanError, OSError, sqlite3.Error))):
         return kind
     return f"{kind}: {str(error)[:_LONGEST]}" if str(error) else kind
 
@@ -103,12 +105,12 @@ class Lines(logging.Formatter):
 
     Args:
         as_json: whether to write JSON instead of ``time level: message``, with the local time.
-        whole: whether to include the messages of all exceptions.
+        with_causes: whether to include the messages of all exceptions.
     """
 
-    def __init__(self, *, as_json: bool = True, whole: bool = False) -> None:
+    def __init__(self, *, as_json: bool = True, with_causes: bool = False) -> None:
         super().__init__()
-        self._json, self._whole = as_json, whole
+        self._json, self._with_causes = as_json, with_causes
         self._second = (0, "")  # the formatted time, cached for each second
 
     def format(self, record: logging.LogRecord) -> str:
@@ -119,19 +121,19 @@ class Lines(logging.Formatter):
             message = f"{record.msg} ({error})"
         exception = None
         if record.exc_info and record.exc_info[1] is not None:
-            exception = trace_text(record.exc_info[1], whole=self._whole)
+            exception = trace_text(record.exc_info[1], with_causes=self._with_causes)
         fields: dict[str, Any] = getattr(record, "fields", None) or {}
-        about = fields.get("request_id") or request_id.get()
+        id_ = fields.get("request_id") or request_id.get()
         if not self._json:
-            return self._plain(record, redacted(message), about, fields, exception)
+            return self._plain(record, redact(message), id_, fields, exception)
         line: dict[str, Any] = {
             "time": self._time(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": redacted(message[:_LONGEST]),
+            "message": redact(message[:_LONGEST]),
         }
-        if about:
-            line["request_id"] = about
+        if id_:
+            line["request_id"] = id_
         if fields:
             line.update(fields)
         if exception:
@@ -139,33 +141,38 @@ class Lines(logging.Formatter):
         return line_of(line)
 
     def _plain(
-        self, record: logging.LogRecord, message: str, about: str | None, fields: dict[str, Any], exception: str | None
+        self,
+        record: logging.LogRecord,
+        message: str,
+        request: str | None,
+        fields: dict[str, Any],
+        exception: str | None,
     ) -> str:
         new = {name: value for name, value in fields.items() if name != "request_id" and str(value) not in message}
         told_fields = " ".join(f"{name}={value}" for name, value in new.items())
         clock = strftime("%H:%M:%S", localtime(record.created))
         level = "" if record.levelno == logging.INFO else record.levelname.lower() + ":"
-        parts = (clock, level, message, told_fields, about)
-        line = " ".join(_one_line(part) for part in parts if part)
+        columns = (clock, level, message, told_fields, request)
+        line = " ".join(_one_line(field) for field in columns if field)
         return f"{line}\n{printable(exception)}" if exception else line
 
-    def _time(self, created: float) -> str:
+    def _time(self, creation_time: float) -> str:
         second, text = self._second
-        if second != int(created):
-            second = int(created)
+        if second != int(creation_time):
+            second = int(creation_time)
             text = strftime("%Y-%m-%dT%H:%M:%S", gmtime(second))
             self._second = (second, text)
-        return f"{text}.{int((created - second) * 1000):03d}Z"
+        return f"{text}.{int((creation_time - second) * 1000):03d}Z"
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_UNESCAPED: Final = re.compile(f"[{UNSAFE}]")  # JSON escapes some of them by itself
+_UNSAFE_CHARACTERS: Final = re.compile(f"[{UNSAFE}]")  # JSON escapes some of them by itself
 
 
 def line_of(value: object) -> str:
     """Encode a value as one line of JSON, escaping everything that controls a terminal or ends a line."""
-    return _UNESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", _encode(value))
+    return _UNSAFE_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", _encode(value))
 
 
 def _one_line(text: str) -> str:
@@ -198,14 +205,14 @@ def configure_logging(level: str = "info", json: bool = True) -> None:
     if level not in LEVELS:
         raise ValueError(f"a log level is one of {', '.join(LEVELS)}, not {level!r:.40}")
     handler = _Handler()
-    handler.setFormatter(Lines(as_json=json, whole=level == "debug"))
+    handler.setFormatter(Lines(as_json=json, with_causes=level == "debug"))
     root = logging.getLogger()
     for old in list(root.handlers):
         if isinstance(old, _Handler) or type(old) is logging.StreamHandler:  # not those of a test or host program
             root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
-    for name in _OURS:
+    for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(level.upper())
     for name in _SERVERS:
         server = logging.getLogger(name)

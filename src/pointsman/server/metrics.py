@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from pointsman.types import AddResult, RetrievalContext
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_OTHER: Final = "other"
-_UNMATCHED: Final = "unmatched"
+_OTHER_METHOD: Final = "other"
+_NO_ROUTE: Final = "unmatched"
 _MOST_VALUES: Final = 64  # of a label whose values come from foreign code
 _QUIET: Final = frozenset({"/health", "/ready", "/metrics"})  # polled every few seconds by machines
 _GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9._\-]{1,64}")
@@ -54,7 +54,7 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 _STAGE_SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 30)
 _HITS: Final = (0, 1, 2, 5, 10, 20, 50, 100, 1000)
 _CLOSED_BY_CLIENT: Final = 499  # nginx's status for a client that closed the connection
-_FAILED: Final = (
+_INTERNAL_ERROR: Final = (
     b'{"type":"/problems/internal","title":"Internal error","status":500,'
     b'"detail":"the log has it under this request id","instance":"%s"}'
 )
@@ -81,8 +81,8 @@ class Metrics:
             registry=registry,
         )
         self.in_flight = Gauge("pointsman_requests_in_flight", "HTTP requests being answered.", registry=registry)
-        self.queued = Gauge("pointsman_requests_queued", "HTTP requests waiting in the queue.", registry=registry)
-        self._rejected = Counter("pointsman_requests_rejected", "HTTP requests rejected with 429.", registry=registry)
+        self.queue_length = Gauge("pointsman_requests_queued", "HTTP requests waiting in the queue.", registry=registry)
+        self._rejections = Counter("pointsman_requests_rejected", "HTTP requests rejected with 429.", registry=registry)
         self._searches = Counter(
             "pointsman_searches", "Searches by the strategy that was used.", ["strategy"], registry=registry
         )
@@ -98,7 +98,7 @@ class Metrics:
             registry=registry,
         )
         self._hits = Histogram("pointsman_search_hits", "Hits of a search.", buckets=_HITS, registry=registry)
-        self._written = Counter(
+        self._writes = Counter(
             "pointsman_documents_written", "Documents written, by outcome.", ["outcome"], registry=registry
         )
         self._deleted = Counter("pointsman_documents_deleted", "Documents deleted.", registry=registry)
@@ -110,7 +110,7 @@ class Metrics:
         self._by_strategy: dict[str, Counter] = {}
         self._by_stage: dict[str, Histogram] = {}
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+    def record_answer(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request.
 
         Args:
@@ -129,9 +129,9 @@ class Metrics:
             histogram = self._by_route[route] = self._seconds.labels(route)
         histogram.observe(seconds)
         if status == 429:
-            self._rejected.inc()
+            self._rejections.inc()
 
-    def searched(self, context: RetrievalContext) -> None:
+    def record_search(self, context: RetrievalContext) -> None:
         """Count a search: its strategy, stages and outcome."""
         _child(self._by_strategy, self._searches, context.plan.strategy).inc()
         if context.refused is not None:
@@ -142,10 +142,10 @@ class Metrics:
         for span in context.trace.spans:
             _child(self._by_stage, self._stages, span.stage).observe(span.milliseconds / 1000)
 
-    def written(self, result: AddResult) -> None:
+    def record_write(self, result: AddResult) -> None:
         """Count written documents."""
         for outcome in ("added", "updated", "unchanged"):
-            self._written.labels(outcome).inc(getattr(result, outcome))
+            self._writes.labels(outcome).inc(getattr(result, outcome))
 
     def deleted(self, count: int) -> None:
         """Count deleted documents."""
@@ -158,10 +158,10 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Yield all series, without creation times, which would double their number."""
-        more = {} if self._worker is None else {"worker": self._worker}
+        worker_label = {} if self._worker is None else {"worker": self._worker}
         for metric in self.registry.collect():
             metric.samples = [
-                sample._replace(labels={**sample.labels, **more})
+                sample._replace(labels={**sample.labels, **worker_label})
                 for sample in metric.samples
                 if not sample.name.endswith("_created")
             ]
@@ -173,12 +173,12 @@ def _child(series: dict[str, Any], metric: Any, value: str) -> Any:
     child = series.get(value)
     if child is None:
         if len(series) >= _MOST_VALUES:
-            value = _OTHER
+            value = _OTHER_METHOD
         child = series[value] = metric.labels(value)
     return child
 
 
-class Observed:
+class Measuring:
     """The outermost layer of an ASGI app: gives each request an id, counts it, logs it, and catches unhandled errors.
 
     The id is the request's ``X-Request-Id`` if it is usable, else a new one; it is stored in ``scope["state"]`` as
@@ -208,7 +208,7 @@ class Observed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = perf_counter()
+        start = perf_counter()
         request = _Request(_request_id(scope), send)
         scope.setdefault("state", {})["request_id"] = request.id
         token = current_request.set(request.id)
@@ -228,10 +228,10 @@ class Observed:
                         raise  # half of an answer has been sent: the server has to cut the connection
         finally:
             self._metrics.in_flight.dec()
-            seconds = perf_counter() - began
-            method = scope["method"] if scope["method"] in _METHODS else _OTHER
+            seconds = perf_counter() - start
+            method = scope["method"] if scope["method"] in _METHODS else _OTHER_METHOD
             route = _route(scope, self._mounts)
-            self._metrics.answered(method, route, status, seconds)
+            self._metrics.record_answer(method, route, status, seconds)
             if self._log is not None:
                 self._note(scope, request, method, route, status, seconds)
             current_request.reset(token)
@@ -265,11 +265,11 @@ class Observed:
 class _Request:
     """One request: adds its id to the response headers and counts what is sent."""
 
-    __slots__ = ("_send", "bytes", "finished", "id", "status")
+    __slots__ = ("_send", "bytes", "id", "is_finished", "status")
 
     def __init__(self, id_: str, send: Send) -> None:
         self.id, self._send = id_, send
-        self.status, self.bytes, self.finished = 0, 0, False
+        self.status, self.bytes, self.is_finished = 0, 0, False
 
     async def send(self, message: Message) -> None:
         """Pass a message on."""
@@ -279,14 +279,14 @@ class _Request:
             message = {**message, "headers": [*headers, (b"x-request-id", self.id.encode())]}
         elif message["type"] == "http.response.body":
             self.bytes += len(message.get("body", b""))
-            self.finished = not message.get("more_body", False)
+            self.is_finished = not message.get("more_body", False)
         await self._send(message)
 
     async def fail(self) -> bool:
         """Answer with an internal error if nothing has been sent yet; return whether the answer is complete."""
         if self.status:
-            return self.finished
-        body = _FAILED % self.id.encode()
+            return self.is_finished
+        body = _INTERNAL_ERROR % self.id.encode()
         headers = [
             (b"content-type", b"application/problem+json"),
             (b"content-length", str(len(body)).encode()),
@@ -314,7 +314,7 @@ def _route(scope: Scope, mounts: Sequence[str]) -> str:
     for prefix in mounts:
         if path == prefix or path.startswith(f"{prefix}/"):
             return prefix
-    return _UNMATCHED
+    return _NO_ROUTE
 
 
 # ── OpenTelemetry ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -324,7 +324,7 @@ def _route(scope: Scope, mounts: Sequence[str]) -> str:
 def _span(scope: Scope, request: _Request) -> Iterator[None]:
     """Wrap the handling of the request in a span, if a tracing provider is set up."""
     tracing = _tracing()
-    if tracing is None or not tracing.collected():
+    if tracing is None or not tracing.is_collecting():
         yield
         return
     with tracing.span(scope, request):
@@ -339,7 +339,7 @@ class _Tracing:
 
         self._context, self._propagate, self._trace = context, propagate, trace
 
-    def collected(self) -> bool:
+    def is_collecting(self) -> bool:
         """Whether a provider is set; without one, the API would only cost time."""
         return not isinstance(self._trace.get_tracer_provider(), self._trace.ProxyTracerProvider)
 
@@ -365,7 +365,7 @@ class _Tracing:
         finally:
             self._context.detach(token)
             route = _route(scope, ())
-            if route != _UNMATCHED:
+            if route != _NO_ROUTE:
                 span.update_name(f"{method} {route}")
                 span.set_attribute("http.route", route)
             if request.status:

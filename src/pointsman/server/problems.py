@@ -179,14 +179,14 @@ def _no_dataset(name: str, choices: str = "") -> Problem:
 
 def unknown_name(slug: str, error: UnknownNameError) -> Problem:
     """Return the problem for an unknown name of another kind."""
-    known: dict[str, Any] = {"known": sorted(set(error.known))} if error.looked else {}
-    return Problem(slug, str(error), kind=error.kind, name=error.name, **known)
+    known_names: dict[str, Any] = {"known": sorted(set(error.known))} if error.looked else {}
+    return Problem(slug, str(error), kind=error.kind, name=error.name, **known_names)
 
 
 def _unforeseen(error: Any) -> Problem:
     log.error("an unexpected error", exc_info=error)
-    more = "see the log under the id of this request"
-    return Problem("internal", more)
+    detail = "see the log under the id of this request"
+    return Problem("internal", detail)
 
 
 def _of_damage(error: Any) -> Problem:
@@ -203,9 +203,9 @@ def _of_input(error: Any) -> Problem:
 
 
 def _of_lock(error: Any) -> Problem:
-    replaced = isinstance(error, ReplacedError)
-    what = "another process has just deleted or recreated" if replaced else "another process is writing to"
-    return Problem("locked", f"{what} this dataset; try again", headers={"Retry-After": "1"})
+    is_replaced = isinstance(error, ReplacedError)
+    cause = "another process has just deleted or recreated" if is_replaced else "another process is writing to"
+    return Problem("locked", f"{cause} this dataset; try again", headers={"Retry-After": "1"})
 
 
 def _of_store(error: Any) -> Problem:
@@ -220,9 +220,9 @@ def _of_full_disk(error: Any) -> Problem:
 
 def _of_search(error: Any) -> Problem:
     log.error("a search failed in every branch: %s", error)
-    failed = {name: type(cause).__name__ for name, cause in error.causes.items()}
+    failures = {name: type(cause).__name__ for name, cause in error.causes.items()}
     message = "nothing could be searched; see the log"
-    return Problem("unavailable", message, headers={"Retry-After": "1"}, failed=failed)
+    return Problem("unavailable", message, headers={"Retry-After": "1"}, failed=failures)
 
 
 def _of_model(error: Any) -> Problem:

@@ -47,28 +47,28 @@ class Connections:
         self.limits = limits
         self._open: dict[Protocol, str] = {}  # with their addresses, oldest first
         self._by_address: Counter[str] = Counter()
-        self._said = -_SAY_AGAIN
+        self._time_of_warning = -_SAY_AGAIN
 
     def __len__(self) -> int:
         """Return the number of open connections."""
         return len(self._open)
 
     @property
-    def most(self) -> int:
+    def limit(self) -> int:
         """Return how many there may be."""
         return self.limits.max_connections or max(2, descriptor_limit() // 2)
 
     def admit(self, connection: Protocol, address: str) -> bool:
         """Count a new connection; returns whether it may stay."""
-        most = self.most
-        if self._by_address[address] >= max(1, most // 2):
-            admitted = self._make_way(address)
+        limit = self.limit
+        if self._by_address[address] >= max(1, limit // 2):
+            is_admitted = self._make_way(address)
         else:
-            admitted = len(self._open) < most or self._make_way(None)
-        if admitted:
+            is_admitted = len(self._open) < limit or self._make_way(None)
+        if is_admitted:
             self._open[connection] = address
             self._by_address[address] += 1
-        return admitted
+        return is_admitted
 
     def remove(self, connection: Protocol) -> None:
         """Stop counting a connection."""
@@ -79,8 +79,8 @@ class Connections:
                 del self._by_address[address]
 
     def _make_way(self, address: str | None) -> bool:
-        if monotonic() - self._said >= _SAY_AGAIN:
-            self._said = monotonic()
+        if monotonic() - self._time_of_warning >= _SAY_AGAIN:
+            self._time_of_warning = monotonic()
             log.warning("%d connections are open, the most allowed; those that wait longest make way", len(self._open))
         for connection, its_address in self._open.items():
             if address in {None, its_address} and not connection.answering:
@@ -202,13 +202,15 @@ class Protocol(H11Protocol):
         request_id = uuid.uuid4().hex
         problem = Problem("malformed", "this is not a valid HTTP request")
         body = problem.body(request_id)
-        own = {
+        response_headers = {
             "Content-Type": MEDIA_TYPE,
             "Content-Length": str(len(body)),
             "X-Request-Id": request_id,
             "Connection": "close",
         }
-        headers = [(name.lower().encode(), value.encode()) for name, value in {**API_HEADERS, **own}.items()]
+        headers = [
+            (name.lower().encode(), value.encode()) for name, value in {**API_HEADERS, **response_headers}.items()
+        ]
         events: tuple[Any, ...] = (
             h11.Response(status_code=problem.status, headers=headers, reason=b"Bad Request"),
             h11.Data(data=body),

@@ -34,7 +34,7 @@ class RateLimit:
     def __init__(self, limits: Limits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = limits.requests_per_minute / 60
         self._burst = float(limits.burst or max(1, limits.requests_per_minute // 6))
-        self._most = limits.max_clients
+        self._max_clients = limits.max_clients
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when they were counted
 
@@ -60,12 +60,12 @@ class RateLimit:
         """Return the seconds until the next request is allowed; 0 if it is allowed now."""
         if not self._rate:
             return 0.0
-        now = self._clock()
-        tokens, since = self._buckets.pop(client, (self._burst, now))
-        tokens = min(self._burst, tokens + (now - since) * self._rate)
+        time = self._clock()
+        tokens, refill_time = self._buckets.pop(client, (self._burst, time))
+        tokens = min(self._burst, tokens + (time - refill_time) * self._rate)
         wait = 0.0 if tokens >= 1 else (1 - tokens) / self._rate
-        self._buckets[client] = (tokens if wait else tokens - 1, now)  # at the end: the least recently seen come first
-        if len(self._buckets) > self._most:
+        self._buckets[client] = (tokens if wait else tokens - 1, time)  # at the end: the least recently seen come first
+        if len(self._buckets) > self._max_clients:
             self._buckets.popitem(last=False)
         return wait
 
@@ -100,19 +100,19 @@ class Guard:
         await self._app(scope, receive, send)
 
     async def _enter(self, scope: Scope) -> None:
-        async def authenticated() -> Access:
+        async def check_key() -> Access:
             if not self._keys.fresh:
                 await in_thread(self._keys.refresh)
             return authenticate(scope["headers"], self._keys, loopback=self._loopback, keyless=self._keyless)
 
         address = address_of(scope.get("client"))
         try:
-            access = await authenticated()
+            access = await check_key()
         except Problem:
             self._rate.take(address)  # guessing keys uses up the guesser's requests, not those of a key
             raise
         self._rate.take(access.key_id or address)
-        scope.setdefault("state", {}).update(access=access, key_id=access.key_id, authenticated=authenticated)
+        scope.setdefault("state", {}).update(access=access, key_id=access.key_id, authenticated=check_key)
 
 
 def address_of(client: tuple[str, int] | None) -> str:

@@ -43,26 +43,26 @@ class RequestReader:
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self.ended = False
+        self.is_ended = False
 
     async def __call__(self) -> Message:
         """Return the next part."""
         try:
             message = await self._receive()
         except Problem:  # it cannot be read
-            self.ended = True
+            self.is_ended = True
             raise
-        self.ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
+        self.is_ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
         return message
 
     async def pass_over(self) -> None:
         """Read and discard what is still arriving, within bounds."""
-        most = _LINGER_BYTES
+        remaining = _LINGER_BYTES
         try:
             async with asyncio.timeout(_LINGER_SECONDS):
-                while not self.ended and most > 0:
+                while not self.is_ended and remaining > 0:
                     async with asyncio.timeout(_LINGER_PAUSE):
-                        most -= len((await self()).get("body", b""))
+                        remaining -= len((await self()).get("body", b""))
         except (TimeoutError, Problem):
             return
 
@@ -75,7 +75,7 @@ def lingering(reading: RequestReader, send: Send) -> Send:
     """
 
     async def sending(message: Message) -> None:
-        if message["type"] == "http.response.body" and not message.get("more_body", False) and not reading.ended:
+        if message["type"] == "http.response.body" and not message.get("more_body", False) and not reading.is_ended:
             await send({**message, "more_body": True})
             await reading.pass_over()
             message = {"type": "http.response.body", "body": b"", "more_body": False}

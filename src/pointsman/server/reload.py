@@ -50,7 +50,7 @@ class Current:
     """
 
     settings: Settings
-    since: datetime
+    start_time: datetime
     problem: str | None = None
 
 
@@ -83,15 +83,15 @@ class Reloader:
         self.current = Current(settings, datetime.now(UTC))
         self._problems: dict[str, str] = {}
         self._guard = threading.Lock()
-        self._looked = monotonic()
+        self._time_of_check = monotonic()
         self.store_away = False
-        self._policy, self._fitted = workspace.workflow.policy, workspace.workflow.fitted
+        self._policy, self._calibrations = workspace.workflow.policy, workspace.workflow.fitted
         self._stamps: tuple[object, str, str] = (file_stamp(self._file), NEW, NEW)
         self._stamps = (self._stamps[0], self._version(POLICY), self._version(CALIBRATION))
 
     def poll(self) -> Current:
         """Return the current values, after a check of the files if the last one is a second ago; takes microseconds."""
-        if monotonic() - self._looked >= INTERVAL:
+        if monotonic() - self._time_of_check >= INTERVAL:
             self.check()
         return self.current
 
@@ -102,24 +102,24 @@ class Reloader:
             Whether anything was applied.
         """
         with self._guard:
-            self._looked = monotonic()
+            self._time_of_check = monotonic()
             settings, policy, calibrations = self._stamps
             # Stamps are taken before reading: what changes in between is read again next time.
             self._stamps = (file_stamp(self._file), self._version(POLICY), self._version(CALIBRATION))
-            changed = False
+            is_changed = False
             if force or self._stamps[0] != settings:
-                changed |= self._attempt("settings", self._take_settings)
+                is_changed |= self._attempt("settings", self._take_settings)
             # Between two checks, this process may have stored a policy that another one has deleted since.
             if force or self._stamps[1] != policy or self._workspace.workflow.policy is not self._policy:
-                changed |= self._attempt(POLICY, self._take_policy)
+                is_changed |= self._attempt(POLICY, self._take_policy)
                 self._policy = self._workspace.workflow.policy
-            if force or self._stamps[2] != calibrations or self._workspace.workflow.fitted is not self._fitted:
-                changed |= self._attempt(CALIBRATION, self._take_calibrations)
-                self._fitted = self._workspace.workflow.fitted
+            if force or self._stamps[2] != calibrations or self._workspace.workflow.fitted is not self._calibrations:
+                is_changed |= self._attempt(CALIBRATION, self._take_calibrations)
+                self._calibrations = self._workspace.workflow.fitted
             problem = "; ".join(self._problems.values()) or None
             if problem != self.current.problem:
                 self.current = replace(self.current, problem=problem)
-            return changed
+            return is_changed
 
     async def run(self) -> None:
         """Check repeatedly until cancelled; for a background task."""
@@ -152,15 +152,15 @@ class Reloader:
         finally:
             loop.remove_signal_handler(signal.SIGHUP)
 
-    def _attempt(self, what: str, take: Callable[[], bool]) -> bool:
+    def _attempt(self, subject: str, take: Callable[[], bool]) -> bool:
         try:
-            changed = take()
+            is_changed = take()
         except (PointsmanError, OSError, ValueError) as error:
-            self._problems[what] = f"{what}: {error}"
-            log.error("the new %s cannot be used, the old ones are kept: %s", what, error)  # noqa: TRY400  (a file's fault)
+            self._problems[subject] = f"{subject}: {error}"
+            log.error("the new %s cannot be used, the old ones are kept: %s", subject, error)  # noqa: TRY400  (a file's fault)
             return False
-        self._problems.pop(what, None)
-        return changed
+        self._problems.pop(subject, None)
+        return is_changed
 
     def _version(self, kind: str) -> str:
         """Return what identifies the version of a record; the last one known while the store is unavailable."""
@@ -176,9 +176,9 @@ class Reloader:
         self.store_away = False
         return NEW if record is None else record.version
 
-    def _is_away(self, why: str) -> None:
+    def _is_away(self, reason: str) -> None:
         if not self.store_away:
-            log.error("not ready: %s", why)
+            log.error("not ready: %s", reason)
         self.store_away = True
 
     def _take_settings(self) -> bool:
@@ -204,9 +204,9 @@ class Reloader:
         return True
 
     def _take_calibrations(self) -> bool:
-        fitted, workflow = self._workspace.stored_calibrations(), self._workspace.workflow
-        if fitted == workflow.fitted:
+        calibrations, workflow = self._workspace.stored_calibrations(), self._workspace.workflow
+        if calibrations == workflow.fitted:
             return False
-        self._workspace.workflow = replace(workflow, fitted=fitted)
-        log.info("the calibrations have changed: %s", ", ".join(fitted) or "none")
+        self._workspace.workflow = replace(workflow, fitted=calibrations)
+        log.info("the calibrations have changed: %s", ", ".join(calibrations) or "none")
         return True

@@ -107,7 +107,7 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
         announce(redacted(options.workspace), address(listening), on_listening)
         if options.workers == 1:
             server = uvicorn.Server(
-                configured(application(options), limits=_limits(options), log_level=options.log_level)
+                configure(application(options), limits=_limits(options), log_level=options.log_level)
             )
             server.run(sockets=[listening])
             return
@@ -117,7 +117,7 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
         os.environ[_VARIABLE] = json.dumps(asdict(options))
         level, workers = options.log_level, options.workers
         limits = _limits(options)
-        config = configured(
+        config = configure(
             f"{__name__}:from_environment", limits=limits, factory=True, workers=workers, log_level=level
         )
         Multiprocess(config, sockets=[listening]).run()
@@ -127,7 +127,7 @@ GRACE: Final = 30
 """Seconds for requests to complete after the service was told to stop."""
 
 
-def configured(app: ASGIApp | str, *, limits: Limits | None = None, grace: int = GRACE, **more: Any) -> uvicorn.Config:
+def configure(app: ASGIApp | str, *, limits: Limits | None = None, grace: int = GRACE, **more: Any) -> uvicorn.Config:
     """Return uvicorn's configuration for an application: strict, and without a server header.
 
     The soft limit of file descriptors is raised, since every connection and every open dataset takes some.

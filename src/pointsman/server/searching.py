@@ -48,7 +48,7 @@ class Search:
     datasets: Sequence[Dataset]
     chosen_again: Callable[[], Sequence[Dataset]]
     seconds: float
-    hurried: bool
+    is_hurried: bool
 
     def run(self) -> RetrievalContext:
         """Search for the only query.
@@ -89,13 +89,13 @@ class Search:
         try:
             yield
         except RetrievalError as error:
-            if self.hurried and all(isinstance(cause, TimeoutError) for cause in error.causes.values()):
+            if self.is_hurried and all(isinstance(cause, TimeoutError) for cause in error.causes.values()):
                 detail = f"no answer within the {self.request.timeout:g} seconds asked for; allow more time"
                 raise Problem("invalid-input", detail) from error
             raise
 
 
-def prepared(state: State, access: Access, texts: Sequence[str], options: SearchOptions) -> Search:
+def prepare(state: State, access: Access, texts: Sequence[str], options: SearchOptions) -> Search:
     """Return the search described by a request.
 
     Raises:
@@ -109,8 +109,8 @@ def prepared(state: State, access: Access, texts: Sequence[str], options: Search
         check_text(state, message.text, "a message of the history")
     total = sum(map(len, texts)) + sum(len(message.text) for message in options.history)
     if total > limits.max_request_chars:
-        most = limits.max_request_chars
-        raise Problem("invalid-input", f"queries and messages have {total:,} characters, the limit is {most:,}")
+        limit = limits.max_request_chars
+        raise Problem("invalid-input", f"queries and messages have {total:,} characters, the limit is {limit:,}")
     values = {name: getattr(options, name) for name in OPTIONS}
     k, names, timeout = (values.pop(name) for name in ("k", "datasets", "timeout"))
     if k > limits.max_k:
@@ -118,16 +118,16 @@ def prepared(state: State, access: Access, texts: Sequence[str], options: Search
     history = tuple(Message(message.role, message.text) for message in options.history)
     usual = workspace.workflow.timeout
     longest = limits.search_seconds if usual is None else min(usual, limits.search_seconds)
-    hurried = timeout is not None and timeout < longest
-    if not hurried:
+    is_hurried = timeout is not None and timeout < longest
+    if not is_hurried:
         timeout = None if longest == usual else longest
     queries = [Query(text, history=history) for text in texts]
     request = SearchRequest.of(queries, k, {**values, "timeout": timeout})
     choose = partial(state.datasets, access, names)
-    return Search(workspace, request, choose(), choose, limits.search_seconds, hurried)
+    return Search(workspace, request, choose(), choose, limits.search_seconds, is_hurried)
 
 
-def described(state: State, access: Access) -> list[dict[str, Any]]:
+def describe(state: State, access: Access) -> list[dict[str, Any]]:
     """Describe every strategy, and what it lacks in the datasets visible to the key."""
     engine, datasets = state.workspace.engine, state.datasets(access)
 
@@ -136,7 +136,10 @@ def described(state: State, access: Access) -> list[dict[str, Any]]:
 
     names = dict.fromkeys([*_LISTS, *METHODS, *STRATEGIES.names()])
     whys = {name: lack(name) for name in names}
-    return [{"name": name, "about": _about(name), "usable": why is None, "why_not": why} for name, why in whys.items()]
+    return [
+        {"name": name, "about": _description(name), "usable": reason is None, "why_not": reason}
+        for name, reason in whys.items()
+    ]
 
 
 _LISTS = {
@@ -147,7 +150,7 @@ _LISTS = {
 }
 
 
-def _about(name: str) -> str:
+def _description(name: str) -> str:
     """Return what a strategy does: the first line of its docstring."""
     if name in _LISTS:
         return _LISTS[name]

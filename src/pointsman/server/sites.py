@@ -35,9 +35,9 @@ class TrustedHosts:
     def __init__(self, app: ASGIApp, hosts: Collection[str] = ()) -> None:
         self._app = app
         names = {_host_name(host) for host in hosts}
-        self._any = "*" in names
+        self._allows_all = "*" in names
         self._exact = _LOOPBACK | {name for name in names if not name.startswith("*")}
-        self._under = tuple(name[1:] for name in names if name.startswith("*."))
+        self._suffixes = tuple(name[1:] for name in names if name.startswith("*."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it; probes pass, as they use the address and learn nothing."""
@@ -55,7 +55,7 @@ class TrustedHosts:
         if match is None:
             return False
         name = match[1].removesuffix(".")
-        return self._any or name in self._exact or name.endswith(self._under)
+        return self._allows_all or name in self._exact or name.endswith(self._suffixes)
 
 
 def _host_name(host: str) -> str:
@@ -97,13 +97,13 @@ class CrossSite:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
-        if scope["type"] != "http" or self._own(scope):
+        if scope["type"] != "http" or self._is_own_site(scope):
             await self._app(scope, receive, send)
             return
         problem = Problem("forbidden", "pages of other sites may not do this", headers=CLOSE)
         await refuse(problem, scope, receive, send)
 
-    def _own(self, scope: Scope) -> bool:
+    def _is_own_site(self, scope: Scope) -> bool:
         origins: list[bytes] = []
         site = mode = host = b""
         for name, value in scope["headers"]:
@@ -119,20 +119,20 @@ class CrossSite:
             return True
         if len(origins) > 1:
             return False
-        if origins and self._allowed(origins[0].decode("latin-1").lower(), host.decode("latin-1").lower()):
+        if origins and self._allows(origins[0].decode("latin-1").lower(), host.decode("latin-1").lower()):
             return True
         if scope["method"] not in SAFE_METHODS:
             return site in {b"same-origin", b"none"}  # pages cannot set this header; a proxy may have changed the host
         # Another site cannot read an answer; it has no reason to load anything but a page that the user navigates to.
         return site != b"cross-site" or mode == b"navigate" or path_of(scope) in PROBES
 
-    def _allowed(self, origin: str, host: str) -> bool:
+    def _allows(self, origin: str, host: str) -> bool:
         match = _ORIGIN.fullmatch(origin)
         if match is None:
             return False  # also "null", sent by a page that hides its origin
         scheme, name, port = match[1], match[2], match[3] or _PORTS[match[1]]
-        here = HOST.fullmatch(host)
-        if here is not None and here[1] == name and (host[len(name) + 1 :] or _PORTS[scheme]) == port:
+        host_match = HOST.fullmatch(host)
+        if host_match is not None and host_match[1] == name and (host[len(name) + 1 :] or _PORTS[scheme]) == port:
             return True
         return (scheme, name, port) in self._origins
 

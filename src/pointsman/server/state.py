@@ -68,7 +68,7 @@ class State:
         Raises:
             Problem: a dataset does not exist or is not visible to the key.
         """
-        selection = access.chosen(names, self.workspace.names())
+        selection = access.choose(names, self.workspace.names())
         if names is None:
             return existing(self.workspace.source, selection)
         return [self.workspace.source(name) for name in selection]
@@ -121,14 +121,14 @@ async def _run_in(executor: Executor | None, call: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(executor, lambda: context.run(call))
 
 
-def check_text(state: State, text: str, what: str = "query") -> None:
+def check_text(state: State, text: str, subject: str = "query") -> None:
     """Check the length of a query.
 
     Raises:
         Problem: it exceeds the limit.
     """
     if len(text) > state.limits.max_query_chars:
-        detail = f"{what} has {len(text)} characters, the limit is {state.limits.max_query_chars}"
+        detail = f"{subject} has {len(text)} characters, the limit is {state.limits.max_query_chars}"
         raise Problem("invalid-input", detail)
 
 

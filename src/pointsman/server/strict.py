@@ -33,21 +33,21 @@ class _StrictRequest(Request):
         return await read_json(await self.body())
 
 
-def _check_names(names: Iterable[str], known: list[str]) -> None:
+def _check_names(names: Iterable[str], known_names: list[str]) -> None:
     """Check the names of query parameters; a misspelt filter would otherwise select everything.
 
     Raises:
         Problem: ``invalid-input``: one is unknown.
     """
     for name in names:
-        if name not in known:
-            raise Problem("invalid-input", unknown("query parameter", name, known))
+        if name not in known_names:
+            raise Problem("invalid-input", unknown_name("query parameter", name, known_names))
 
 
-def unknown(kind: str, name: str, known: Sequence[str]) -> str:
+def unknown_name(kind: str, name: str, known_names: Sequence[str]) -> str:
     """Return the complaint about an unknown name, with the nearest known one."""
-    nearest = difflib.get_close_matches(name[:100], known, 1, 0.6)
-    choices = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(known) or 'none'}"
+    nearest = difflib.get_close_matches(name[:100], known_names, 1, 0.6)
+    choices = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(known_names) or 'none'}"
     return f"there is no {kind} {name!r:.80} here; {choices}"
 
 
@@ -57,12 +57,12 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         """Return the handler, which is given a strict request."""
         handler = super().get_route_handler()
-        ours = self.path_format.startswith("/api/")  # foreign clients and probes may send more
-        known = [parameter.alias for parameter in self.dependant.query_params]
+        is_own_path = self.path_format.startswith("/api/")  # foreign clients and probes may send more
+        parameter_names = [parameter.alias for parameter in self.dependant.query_params]
 
         async def handle(request: Request) -> Response:
-            if ours:
-                _check_names(request.query_params, known)
+            if is_own_path:
+                _check_names(request.query_params, parameter_names)
             return await handler(_StrictRequest(request.scope, request.receive))
 
         return handle

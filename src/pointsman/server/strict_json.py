@@ -46,10 +46,10 @@ def parse_json(body: bytes) -> object:
     return value
 
 
-def _deeper(value: object, most: int) -> bool:
-    """Whether a value is nested more than ``most`` levels deep."""
+def _deeper(value: object, depth: int) -> bool:
+    """Whether a value is nested more than ``depth`` levels deep."""
     level = [value] if isinstance(value, (dict, list)) else []
-    for _ in range(most):
+    for _ in range(depth):
         inner = (item.values() if isinstance(item, dict) else item for item in level)
         level = [child for children in inner for child in children if isinstance(child, (dict, list))]
         if not level:
@@ -65,8 +65,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Problem("invalid-input", f"the name {twice!r:.80} occurs twice in one object of the JSON")
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise Problem("invalid-input", f"the name {duplicate!r:.80} occurs twice in one object of the JSON")
     return result
 
 
@@ -119,6 +119,6 @@ async def _with_end(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     yield b"\n"  # the last line may lack its line end
 
 
-def _check_line(line: bytearray, number: int, most: int) -> None:
-    if len(line) > most:
-        raise Problem("too-large", f"line {number} is longer than {most:,} bytes", line=number, limit=most)
+def _check_line(line: bytearray, number: int, max_bytes: int) -> None:
+    if len(line) > max_bytes:
+        raise Problem("too-large", f"line {number} is longer than {max_bytes:,} bytes", line=number, limit=max_bytes)

@@ -103,15 +103,17 @@ class BaseRetrievalStrategy(BaseRetriever):
             if isinstance(source, Source):
                 source.lists_for(self.method)
             elif self.method in SCALES:
-                what = type(source).__name__
-                raise InputError(f"{kind} searches the lists of datasets; {what} is none, use HybridStrategy for it")
+                type_name = type(source).__name__
+                raise InputError(
+                    f"{kind} searches the lists of datasets; {type_name} is none, use HybridStrategy for it"
+                )
         self.adds = self.transformer()
         self.reshapes = tuple(self.refiners())
-        own = Registry[Any]("strategy")
-        own.register(_ITSELF, lambda *_, **__: self)
+        registry = Registry[Any]("strategy")
+        registry.register(_ITSELF, lambda *_, **__: self)
         stages = Stages(reranker=reranker, timeout=timeout)
         settings = Settings(enable_reranker_by_default=reranker is not None)
-        self._engine = Engine(settings, stages, registry=own)
+        self._engine = Engine(settings, stages, registry=registry)
 
     def lack(self, sources: Sequence[Any]) -> str | None:
         """What this strategy, with its options, needs of these sources and none has; None if nothing is missing."""
@@ -184,7 +186,7 @@ class BaseRetrievalStrategy(BaseRetriever):
         if isinstance(hits, Hits):
             return hits
         # A subclass's `search` may return a plain list, and documents: those count by their places.
-        return Hits(Hit(hit, 1 / place) if isinstance(hit, Document) else hit for place, hit in enumerate(hits, 1))
+        return Hits(Hit(hit, 1 / rank) if isinstance(hit, Document) else hit for rank, hit in enumerate(hits, 1))
 
     def _request(self, query: str | Query, k: int) -> SearchRequest:
         return SearchRequest.of(query, k, {"strategy": _ITSELF, "refuse": False})

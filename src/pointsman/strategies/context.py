@@ -127,10 +127,12 @@ class ContextualCompressionStrategy(BaseRetrievalStrategy):
         last = ExtractiveCompressor(self._embedder, max_chars=self.max_length)
         first: BaseRefiner = ExtractiveCompressor(self._embedder, max_chars=FACTOR * self.max_length)
         if self.llm is not None:
-            most = FACTOR * self.max_length
-            first = LLMCompressor(self.llm, self._mode, max_chars=most, fallback=last, retries=0, call_timeout=None)
-        again = [] if self.reranker is None else [OfExcerpts(self.reranker)]
-        return [Wider(first, budget=self.budget), *again, last]
+            max_chars = FACTOR * self.max_length
+            first = LLMCompressor(
+                self.llm, self._mode, max_chars=max_chars, fallback=last, retries=0, call_timeout=None
+            )
+        rerankers = [] if self.reranker is None else [OfExcerpts(self.reranker)]
+        return [Wider(first, budget=self.budget), *rerankers, last]
 
 
 class AutoMerger(ParentExpander):
@@ -151,18 +153,18 @@ class AutoMerger(ParentExpander):
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
         """See `ParentExpander`; a parent that was itself found appears once."""
-        refined = super().refine(query, ranked, top_k)
+        result = super().refine(query, ranked, top_k)
         first: dict[HitKey, Hit] = {}
-        for hit in refined.hits:
+        for hit in result.hits:
             first.setdefault(hit.key, hit)
-        return replace(refined, hits=tuple(first.values()))
+        return replace(result, hits=tuple(first.values()))
 
     def _groups(self, hits: Sequence[Hit], look: _Look) -> list[_Group]:
         groups = []
         for group in super()._groups(hits, look):
             count, best = len(group.members), hits[group.members[0]]
-            among = look.safely(best, lambda best=best: self._passages(best, look)) or 0  # type: ignore[misc]
-            if count >= self.least and count >= self.share * among:
+            passage_count = look.safely(best, lambda best=best: self._passages(best, look)) or 0  # type: ignore[misc]
+            if count >= self.least and count >= self.share * passage_count:
                 groups.append(group)
             else:
                 look.note("whose parent has too few of its passages found")

@@ -48,8 +48,8 @@ class PassageWriter(BaseTransformer):
     def transform(self, query: str | Query) -> Transformed:
         """The query with the variants; without variants, and marked, if the model's answer is unusable."""
         query = Query.of(query)
-        if (passed := _passed_over(query)) is not None:
-            return passed
+        if (skip := _passed_over(query)) is not None:
+            return skip
         template, prompt = _prompt(query)
         answer: Completion | ModelError
         try:
@@ -61,8 +61,8 @@ class PassageWriter(BaseTransformer):
     async def atransform(self, query: str | Query) -> Transformed:
         """Async version of `transform`."""
         query = Query.of(query)
-        if (passed := _passed_over(query)) is not None:
-            return passed
+        if (skip := _passed_over(query)) is not None:
+            return skip
         template, prompt = _prompt(query)
         answer: Completion | ModelError
         try:
@@ -89,8 +89,8 @@ def _passed_over(query: Query) -> Transformed | None:
     if not query.text.strip():
         return Transformed(query, detail="the query is empty")
     if len(query.text) > _LONGEST_QUERY:
-        why = f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
-        return Transformed(query, degraded=(why,))
+        reason = f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
+        return Transformed(query, degraded=(reason,))
     return None
 
 

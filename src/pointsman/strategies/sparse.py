@@ -82,13 +82,13 @@ class SparseIndex:
         """
         postings = self._current()
         tokens, weights = _vector(self._encoded(self.model.encode_queries, [query.text])[0], self.model.name)
-        allowed = None
+        mask = None
         if query.filters is not None:
             import numpy as np
 
             documents = self.dataset.store.fetch(postings.keys.tolist())
-            allowed = np.array([d is not None and query.filters.matches(d.fields) for d in documents], np.bool_)
-        return postings.top(tokens, weights, k, allowed)
+            mask = np.array([d is not None and query.filters.matches(d.fields) for d in documents], np.bool_)
+        return postings.top(tokens, weights, k, mask)
 
     def _current(self) -> _Postings:
         store = self.dataset.store
@@ -129,13 +129,13 @@ class SparseIndex:
 
         from pointsman.store.local.files import replacing
 
-        about = json.dumps([_FORMAT, self.model.name, identity, self._sequence])
+        header = json.dumps([_FORMAT, self.model.name, identity, self._sequence])
         keys = list(self._vectors)
         rows = [self._vectors[key] for key in keys]
         with replacing(path) as file:
             np.savez(
                 file,
-                about=np.array(about),
+                about=np.array(header),
                 keys=np.array(keys, np.int64),
                 lengths=np.array([len(tokens) for tokens, _ in rows], np.int64),
                 tokens=np.concatenate([tokens for tokens, _ in rows]) if rows else np.empty(0, np.int64),
@@ -175,10 +175,10 @@ class _Postings:
         import numpy as np
 
         self.keys = np.array(sorted(vectors), np.int64)
-        parts = [vectors[key] for key in self.keys.tolist()]
-        tokens = np.concatenate([part for part, _ in parts]) if parts else np.empty(0, np.int64)
-        weights = np.concatenate([part for _, part in parts]) if parts else np.empty(0, np.float32)
-        rows = np.repeat(np.arange(len(parts)), [len(part) for part, _ in parts])
+        vectors_by_row = [vectors[key] for key in self.keys.tolist()]
+        tokens = np.concatenate([ids for ids, _ in vectors_by_row]) if vectors_by_row else np.empty(0, np.int64)
+        weights = np.concatenate([ids for _, ids in vectors_by_row]) if vectors_by_row else np.empty(0, np.float32)
+        rows = np.repeat(np.arange(len(vectors_by_row)), [len(ids) for ids, _ in vectors_by_row])
         order = np.argsort(tokens, kind="stable")
         self._tokens, starts = np.unique(tokens[order], return_index=True)
         self._ends = np.append(starts, len(tokens))
@@ -190,11 +190,11 @@ class _Postings:
         import numpy as np
 
         scores = np.zeros(len(self.keys), np.float32)
-        places = np.searchsorted(self._tokens, tokens)
-        for token, place, weight in zip(tokens.tolist(), places.tolist(), weights.tolist(), strict=True):
-            if place < len(self._tokens) and self._tokens[place] == token:
-                part = slice(self._ends[place], self._ends[place + 1])
-                scores[self._rows[part]] += weight * self._weights[part]  # a document occurs once per token
+        indices = np.searchsorted(self._tokens, tokens)
+        for token, index, weight in zip(tokens.tolist(), indices.tolist(), weights.tolist(), strict=True):
+            if index < len(self._tokens) and self._tokens[index] == token:
+                postings = slice(self._ends[index], self._ends[index + 1])
+                scores[self._rows[postings]] += weight * self._weights[postings]  # a document occurs once per token
         if allowed is not None:
             scores[~allowed] = 0.0
         rows = np.flatnonzero(scores)
@@ -256,8 +256,8 @@ class SparseRetriever(BaseRetriever):
         if self._index is not None:
             ranking = self._index.search(query, check_top_k(top_k))
         else:
-            look = Look(query.text, None, check_top_k(top_k), query.filters)
-            ranking = [(key, score or 0.0) for key, score in store.search([look])[0].rankings.get(WORDS, ())]
+            query_of_store = Look(query.text, None, check_top_k(top_k), query.filters)
+            ranking = [(key, score or 0.0) for key, score in store.search([query_of_store])[0].rankings.get(WORDS, ())]
         documents = store.fetch([key for key, _ in ranking])
         return [
             Hit(document, score, self.dataset.name, (Provenance("sparse", rank, score),))

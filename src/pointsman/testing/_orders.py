@@ -66,8 +66,8 @@ def answer_of(step: Step, state: State) -> tuple[State, str]:
     if state is None:
         return None, "missing"
     values, replace = arguments
-    merged = {**({} if replace else json.loads(state[1])), **values}
-    result = state[0], _json({key: value for key, value in merged.items() if value is not None}), state[2]
+    metadata = {**({} if replace else json.loads(state[1])), **values}
+    result = state[0], _json({key: value for key, value in metadata.items() if value is not None}), state[2]
     return result, "unchanged" if result == state else "updated"
 
 
@@ -78,35 +78,35 @@ def read_answer(state: State) -> str:
 
 def _written(kind: str, content: tuple[str, str], state: State) -> tuple[State, str]:
     """Return what writing text and metadata leaves, and its answer."""
-    same = state is not None and state[:2] == content
-    embedded = state is not None and state[2]
-    if kind == "embed" and not same:
+    has_content = state is not None and state[:2] == content
+    has_vector = state is not None and state[2]
+    if kind == "embed" and not has_content:
         return state, "skipped"
-    unchanged = same and (kind == "bare" or embedded)
-    answer = "added" if state is None else "unchanged" if unchanged else "updated"
-    return (state if unchanged else (*content, kind != "bare")), answer
+    is_unchanged = has_content and (kind == "bare" or has_vector)
+    answer = "added" if state is None else "unchanged" if is_unchanged else "updated"
+    return (state if is_unchanged else (*content, kind != "bare")), answer
 
 
 def is_some_order(before: State, steps: Sequence[Done], after: State) -> bool:
     """Whether the steps, in some order that respects which ended before which began, gave these answers and state."""
-    seen: set[tuple[int, State]] = set()
-    steps = [done for done in steps if done.answer != NEVER]
+    visited: set[tuple[int, State]] = set()
+    steps = [step for step in steps if step.answer != NEVER]
     stack: list[tuple[int, State]] = [(0, before)]
     while stack:
-        taken, state = stack.pop()
-        left = [number for number in range(len(steps)) if not taken >> number & 1]
-        if not left:
+        taken_steps, state = stack.pop()
+        remaining = [number for number in range(len(steps)) if not taken_steps >> number & 1]
+        if not remaining:
             if state == after:
                 return True
             continue
-        first_end = min(steps[number].ended for number in left)
-        for number in left:
+        first_end = min(steps[number].ended for number in remaining)
+        for number in remaining:
             if steps[number].began > first_end:
                 continue  # another one was over before it began
             following, answer = answer_of(steps[number].step, state)
-            position = taken | 1 << number, following
-            if answer == steps[number].answer and position not in seen:
-                seen.add(position)
+            position = taken_steps | 1 << number, following
+            if answer == steps[number].answer and position not in visited:
+                visited.add(position)
                 stack.append(position)
     return False
 
@@ -121,29 +121,29 @@ def random_step(chance: random.Random, label: str) -> Step:
         case "embed":
             return (kind,)  # of what is stored
         case "set":
-            cleared = {key: None for key in ("a", "b", "title") if chance.random() < 0.2}
-            return kind, {**metadata, **cleared, label[:2]: label}, chance.random() < 0.1
+            removals = {key: None for key in ("a", "b", "title") if chance.random() < 0.2}
+            return kind, {**metadata, **removals, label[:2]: label}, chance.random() < 0.1
         case _:
             return (kind,)
 
 
 def run_script(script: Sequence[Step], do: Callable[[Step], str], read: Callable[[], Document | None]) -> list[Done]:
     """Do the steps one after the other; what ``embed`` is to embed is read first, as a step of its own."""
-    done: list[Done] = []
+    operations: list[Done] = []
     for step in script:
         document: Document | None = None
-        began = time.monotonic()
+        start = time.monotonic()
         if step[0] in {"read", "embed"}:
             document = read()
             answer = read_answer(state_of(document, embedded=False))
-            done.append(Done(("read",), answer, began, time.monotonic()))
+            operations.append(Done(("read",), answer, start, time.monotonic()))
         if step[0] == "embed" and document is not None:
             step = "embed", document.text, dict(document.metadata)  # noqa: PLW2901
-            began = time.monotonic()
+            start = time.monotonic()
         elif step[0] in {"read", "embed"}:
             continue
-        done.append(Done(step, do(step), began, time.monotonic()))
-    return done
+        operations.append(Done(step, do(step), start, time.monotonic()))
+    return operations
 
 
 def run_at_once(
@@ -151,7 +151,7 @@ def run_at_once(
 ) -> list[Done]:
     """Do the scripts in as many threads; return all steps."""
     groups = at_once([lambda script=script: run_script(script, do, read) for script in scripts])  # type: ignore[misc]
-    return [done for group in groups for done in group]
+    return [operation for group in groups for operation in group]
 
 
 def word_of(result: AddResult) -> str:
@@ -169,5 +169,7 @@ def or_missing(call: Callable[[], AddResult]) -> str:
 
 def described(before: State, steps: Sequence[Done], after: State) -> str:
     """Return a history in words, in the order of the calls."""
-    lines = [f"{done.step} -> {done.answer}" for done in sorted(steps, key=lambda done: done.began)]
+    lines = [
+        f"{operation.step} -> {operation.answer}" for operation in sorted(steps, key=lambda operation: operation.began)
+    ]
     return f"from {before}: {'; '.join(lines)}; left {after}"

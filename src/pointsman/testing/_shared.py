@@ -108,18 +108,18 @@ def refused(what: str, call: Callable[[], object], kind: type[PointsmanError] = 
 
 def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
     """Make the calls from as many threads, started at the same moment; returns their answers in order."""
-    together = threading.Barrier(len(calls))
+    barrier = threading.Barrier(len(calls))
     answers: dict[int, T] = {}
     errors: list[BaseException] = []
 
-    def run(place: int) -> None:
+    def run(index: int) -> None:
         try:
-            together.wait(SHORT)
-            answers[place] = calls[place]()
+            barrier.wait(SHORT)
+            answers[index] = calls[index]()
         except BaseException as error:  # noqa: BLE001  (passed to the test, whatever it is)
             errors.append(error)
 
-    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(calls))]
+    threads = [threading.Thread(target=run, args=(index,), daemon=True) for index in range(len(calls))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -127,7 +127,7 @@ def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
     if errors:
         raise errors[0]
     assert len(answers) == len(calls), f"{len(calls) - len(answers)} of {len(calls)} threads got no answer: they hang"
-    return [answers[place] for place in range(len(calls))]
+    return [answers[index] for index in range(len(calls))]
 
 
 def is_number(value: object) -> bool:
@@ -188,11 +188,11 @@ class Conformance:
         """Eight threads with two questions get the same answers as one thread."""
         subject, texts = self.make(), (self.query(), OTHER)
         with answering("asking from eight threads at once"):
-            alone = [self._ask(subject, text) for text in texts]
-            answers = at_once([lambda text=texts[place % 2]: self._ask(subject, text) for place in range(8)])  # type: ignore[misc]
-            for place, answer in enumerate(answers):
-                self._sound(subject, answer, texts[place % 2])
-                self._agree(alone[place % 2], answer, "one thread and eight")
+            sequential = [self._ask(subject, text) for text in texts]
+            answers = at_once([lambda text=texts[index % 2]: self._ask(subject, text) for index in range(8)])  # type: ignore[misc]
+            for index, answer in enumerate(answers):
+                self._sound(subject, answer, texts[index % 2])
+                self._agree(sequential[index % 2], answer, "one thread and eight")
 
 
 class TextConformance(Conformance):
@@ -216,15 +216,15 @@ class TwinConformance(TextConformance):
         """The async answer is the same, alone and beside concurrent calls."""
         subject, texts = self.make(), (self.query(), OTHER)
 
-        async def several() -> list[Any]:
-            return await asyncio.gather(*(self._aask(subject, texts[place % 2]) for place in range(6)))
+        async def ask_at_once() -> list[Any]:
+            return await asyncio.gather(*(self._aask(subject, texts[index % 2]) for index in range(6)))
 
         with answering("awaiting"):
-            alone = [self._ask(subject, text) for text in texts]
-            self._agree(alone[0], wait_for(self._aask, subject, texts[0]), "the call and the awaited one")
-            for place, answer in enumerate(wait_for(several)):
-                self._sound(subject, answer, texts[place % 2])
-                self._agree(alone[place % 2], answer, "the call and six that are awaited together")
+            sequential = [self._ask(subject, text) for text in texts]
+            self._agree(sequential[0], wait_for(self._aask, subject, texts[0]), "the call and the awaited one")
+            for index, answer in enumerate(wait_for(ask_at_once)):
+                self._sound(subject, answer, texts[index % 2])
+                self._agree(sequential[index % 2], answer, "the call and six that are awaited together")
 
     def test_works_inside_a_running_event_loop(self) -> None:
         """The synchronous call works while an event loop runs, as in notebooks and servers."""
@@ -254,5 +254,5 @@ def sound_hits(hits: Any, top_k: int, what: str) -> None:
     scores = [hit.score for hit in hits]
     assert scores == sorted(scores, reverse=True), f"{what}: hits come best first, these scores rise: {scores[:10]}"
     keys = [hit.key for hit in hits]
-    twice = {key for key in keys if keys.count(key) > 1}
-    assert not twice, f"{what} returned documents more than once: {sorted(twice, key=str)[:5]}"
+    duplicates = {key for key in keys if keys.count(key) > 1}
+    assert not duplicates, f"{what} returned documents more than once: {sorted(duplicates, key=str)[:5]}"

@@ -76,13 +76,13 @@ class EmbedderConformance(TextConformance):
         subject, texts = self.make(), list(self.texts())
         for name, embed in self._ways(subject).items():
             with answering(name):
-                among = np.asarray(embed(texts))
-                alone = np.concatenate([np.asarray(embed([text])) for text in texts])
+                batch = np.asarray(embed(texts))
+                single = np.concatenate([np.asarray(embed([text])) for text in texts])
                 backward = np.asarray(embed(texts[::-1]))[::-1]
-            for how, other in (("alone", alone), ("in reverse order", backward)):
-                apart = float(np.abs(among - other).max())
-                assert apart <= self.tolerance, (
-                    f"{name}: a text {how} has another vector than among others, by {apart:.2g}; "
+            for batching, rows in (("alone", single), ("in reverse order", backward)):
+                difference = float(np.abs(batch - rows).max())
+                assert difference <= self.tolerance, (
+                    f"{name}: a text {batching} has another vector than among others, by {difference:.2g}; "
                     f"at most {self.tolerance:g} is allowed (the attribute tolerance)"
                 )
 
@@ -98,11 +98,11 @@ class EmbedderConformance(TextConformance):
     def test_texts_are_left_as_they_were(self) -> None:
         """The caller's list is not modified."""
         subject, texts = self.make(), list(self.texts())
-        before = list(texts)
+        original = list(texts)
         for name, embed in self._ways(subject).items():
             with answering(name):
                 embed(texts)
-            assert texts == before, f"{name} changed the list it was given"
+            assert texts == original, f"{name} changed the list it was given"
 
     def test_vectors_are_the_callers(self) -> None:
         """Changing a returned array does not change cached vectors."""
@@ -110,18 +110,18 @@ class EmbedderConformance(TextConformance):
         for name, embed in self._ways(subject).items():
             with answering(name):
                 first = np.array(embed(texts))
-                returned = embed(texts)
-                if isinstance(returned, np.ndarray) and returned.flags.writeable:
-                    returned[:] = 7
-                again = embed(texts)
-            assert np.array_equal(first, again), f"{name}: writing into one answer has changed the next"
+                vectors = embed(texts)
+                if isinstance(vectors, np.ndarray) and vectors.flags.writeable:
+                    vectors[:] = 7
+                second = embed(texts)
+            assert np.array_equal(first, second), f"{name}: writing into one answer has changed the next"
 
     def test_name_and_dimensions_stay(self) -> None:
         """Vectors are cached and compared under the name."""
         subject = self.make()
-        before = (subject.name, subject.dimensions)
+        original = (subject.name, subject.dimensions)
         with answering("embedding"):
             subject.embed_queries(list(self.texts()))
-        assert is_name(before[0]), f"name is a name, not {before[0]!r}"
-        assert isinstance(before[1], int), f"dimensions is an int, not {before[1]!r}"
-        assert (subject.name, subject.dimensions) == before, f"name and dimensions were {before} and have changed"
+        assert is_name(original[0]), f"name is a name, not {original[0]!r}"
+        assert isinstance(original[1], int), f"dimensions is an int, not {original[1]!r}"
+        assert (subject.name, subject.dimensions) == original, f"name and dimensions were {original} and have changed"

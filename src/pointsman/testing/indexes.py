@@ -62,15 +62,15 @@ class DocumentStoreConformance(_StoreConformance):
     def _same(self, actual: Any, expected: Sequence[Document | None]) -> None:
         assert isinstance(actual, list), f"fetch returns a list, not {type(actual).__name__}"
         assert len(actual) == len(expected), f"{len(actual)} documents for {len(expected)} keys"
-        for document, other in zip(actual, expected, strict=True):
-            assert document == other, f"fetch gives {document!r:.200} where {other!r:.200} is stored"
+        for document, stored in zip(actual, expected, strict=True):
+            assert document == stored, f"fetch gives {document!r:.200} where {stored!r:.200} is stored"
 
     def test_the_order_of_the_keys(self) -> None:
         """Keys in any order, and repeated keys."""
         (store, keys), documents = self.make(), list(self.documents())
-        places = [2, 0, 2, len(documents) - 1, 1]
+        indices = [2, 0, 2, len(documents) - 1, 1]
         with answering("fetch"):
-            self._same(store.fetch([keys[place] for place in places]), [documents[place] for place in places])
+            self._same(store.fetch([keys[index] for index in indices]), [documents[index] for index in indices])
 
     def test_every_document_alone(self) -> None:
         """Including odd ones, complete: no character is lost."""
@@ -134,16 +134,18 @@ class _IndexConformance(_StoreConformance):
         """The first of a longer ranking, and never more than requested."""
         index, keys = self.make()
         with answering("search"):
-            every = self._search(index, 100)
-            self._sound_ranking(every, 100, keys, "search(…, 100)")
-            assert len(every) >= 2, f"{len(every)} documents found for {self.query()!r}; override query()"
+            full_ranking = self._search(index, 100)
+            self._sound_ranking(full_ranking, 100, keys, "search(…, 100)")
+            assert len(full_ranking) >= 2, f"{len(full_ranking)} documents found for {self.query()!r}; override query()"
             for k in (1, 2, 3):
                 ranking = self._search(index, k)
                 self._sound_ranking(ranking, k, keys, f"search(…, {k})")
-                assert len(ranking) == min(k, len(every)), f"{k} of {len(every)} were asked for, {len(ranking)} came"
-                for (_, score), (_, other) in zip(ranking, every, strict=False):
-                    assert self._near(score, other), (
-                        f"the best {k} of {len(every)} have other scores than the first {k}"
+                assert len(ranking) == min(k, len(full_ranking)), (
+                    f"{k} of {len(full_ranking)} were asked for, {len(ranking)} came"
+                )
+                for (_, score), (_, full_score) in zip(ranking, full_ranking, strict=False):
+                    assert self._near(score, full_score), (
+                        f"the best {k} of {len(full_ranking)} have other scores than the first {k}"
                     )
 
     def test_search_and_score_agree(self) -> None:
@@ -155,8 +157,10 @@ class _IndexConformance(_StoreConformance):
             backward = index.score(self._wanted(self.query()), list(keys)[::-1])
         assert isinstance(scores, list), f"score returns a list, not {type(scores).__name__}"
         assert len(scores) == len(ranking), f"{len(scores)} scores for {len(ranking)} keys"
-        for (key, score), other in zip(ranking, scores, strict=True):
-            assert self._near(score, other), f"search gives {key!r} the score {score}, and score gives it {other}"
+        for (key, score), single_score in zip(ranking, scores, strict=True):
+            assert self._near(score, single_score), (
+                f"search gives {key!r} the score {score}, and score gives it {single_score}"
+            )
         by_key = dict(zip(list(keys)[::-1], backward, strict=True))
         for key, score in ranking:
             assert self._near(score, by_key[key]), f"scores are not in the order of the keys: {key!r}"
@@ -172,30 +176,30 @@ class _IndexConformance(_StoreConformance):
         """Only those that the filter lets through, as defined by `Filter.matches`."""
         index, keys = self._filtering()
         metadata = dict(zip(keys, (document.metadata for document in self.documents()), strict=True))
-        every = dict(self._search(index, 100))
+        unfiltered = dict(self._search(index, 100))
         for condition in FILTERS:
             with answering(f"searching with the filter {condition}"):
                 ranking = self._search(index, 100, condition)
             self._sound_ranking(ranking, 100, keys, f"a search with the filter {condition}")
-            allowed = {key for key in every if condition.matches(metadata[key])}
-            outside = [key for key, _ in ranking if key not in allowed]
-            assert not outside, f"the filter {condition} does not let {outside} through, and they were found"
-            missing = allowed - {key for key, _ in ranking}
+            matching = {key for key in unfiltered if condition.matches(metadata[key])}
+            violations = [key for key, _ in ranking if key not in matching]
+            assert not violations, f"the filter {condition} does not let {violations} through, and they were found"
+            missing = matching - {key for key, _ in ranking}
             assert not missing, f"the filter {condition} lets {missing} through, and they were not found"
 
     def test_filters_act_before_the_cut(self) -> None:
         """The best of those that are let through, even if all others are better."""
         index, keys = self._filtering()
         metadata = dict(zip(keys, (document.metadata for document in self.documents()), strict=True))
-        every = self._search(index, 100)
+        unfiltered = self._search(index, 100)
         for condition in FILTERS:
-            allowed = [score for key, score in every if condition.matches(metadata[key])]
+            matching = [score for key, score in unfiltered if condition.matches(metadata[key])]
             with answering(f"searching for one with the filter {condition}"):
                 ranking = self._search(index, 1, condition)
-            assert len(ranking) == min(1, len(allowed)), (
-                f"one with the filter {condition} was asked for, {len(allowed)} meet it, {len(ranking)} came"
+            assert len(ranking) == min(1, len(matching)), (
+                f"one with the filter {condition} was asked for, {len(matching)} meet it, {len(ranking)} came"
             )
-            assert not ranking or self._near(ranking[0][1], allowed[0]), (
+            assert not ranking or self._near(ranking[0][1], matching[0]), (
                 f"with the filter {condition} it is not the best"
             )
 
@@ -250,8 +254,8 @@ class KeywordIndexConformance(_IndexConformance, TextConformance):
         with answering("search and score"):
             by_key = dict(index.search(query, 100))
             scores = index.score(query, [*keys, self.unknown_key()])
-            nothing = index.search("qwxzv", 5)
-        assert nothing == [], f"a word that no document has finds {nothing!r:.80}"
+            ranking = index.search("qwxzv", 5)
+        assert ranking == [], f"a word that no document has finds {ranking!r:.80}"
         assert all(score > 0 for score in by_key.values()), f"what was found scores above 0: {by_key}"
         for key, score in zip([*keys, self.unknown_key()], scores, strict=True):
             assert key in by_key or score == 0, f"{key!r} has no word of {query!r} and scores {score}"
@@ -326,7 +330,7 @@ class VectorIndexConformance(_IndexConformance):
         """The branches of a search share it."""
         index, _ = self.make()
         vector = self._wanted(self.query())
-        before = vector.copy()
+        original = vector.copy()
         with answering("search and score"):
             index.score(vector, [key for key, _ in index.search(vector, 3)])
-        assert np.array_equal(vector, before), "the query's vector was changed"
+        assert np.array_equal(vector, original), "the query's vector was changed"

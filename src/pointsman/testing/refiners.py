@@ -80,40 +80,40 @@ class RefinerConformance(TwinConformance):
         assert len(set(keys)) == len(keys), f"hits more than once: {keys}"
         untold = originals - set(keys) - answer.dropped.keys()
         assert not untold, f"hits that are gone without a reason in dropped: {sorted(untold, key=str)[:5]}"
-        both = set(keys) & answer.dropped.keys()
-        assert not both, f"hits that are there and in dropped as well: {sorted(both, key=str)[:5]}"
-        assert all(isinstance(why, str) and why for why in answer.dropped.values()), (
+        overlap = set(keys) & answer.dropped.keys()
+        assert not overlap, f"hits that are there and in dropped as well: {sorted(overlap, key=str)[:5]}"
+        assert all(isinstance(reason, str) and reason for reason in answer.dropped.values()), (
             f"the reasons in dropped are words: {dict(answer.dropped)!r:.200}"
         )
         assert answer.refused is None or not answer.hits, "a ranking that is refused has no hits"
 
     def test_what_came_in_is_left_as_it_was(self) -> None:
         """A stage returns new values and never modifies its input."""
-        ranked, query = deepcopy(self.ranked()), Query(self.query())
-        before = deepcopy(ranked)
+        ranking, query = deepcopy(self.ranked()), Query(self.query())
+        original = deepcopy(ranking)
         with answering("refine"):
-            self.make().refine(query, ranked, 5)
-        assert ranked == before, "refine changed the ranking it was given, or a document in it"
+            self.make().refine(query, ranking, 5)
+        assert ranking == original, "refine changed the ranking it was given, or a document in it"
         assert query == Query(self.query()), f"refine changed the query it was given: {query}"
 
     def test_an_empty_ranking(self) -> None:
         """Nothing in, nothing out; it may be marked as a refusal."""
-        nothing = Ranked((), "none")
+        empty = Ranked((), "none")
         with answering("refining an empty ranking"):
             subject = self.make()
             for answer in (
-                subject.refine(Query(self.query()), nothing, 5),
-                wait_for(subject.arefine, Query(self.query()), nothing, 5),
+                subject.refine(Query(self.query()), empty, 5),
+                wait_for(subject.arefine, Query(self.query()), empty, 5),
             ):
-                self._sound_ranking(answer, nothing)
+                self._sound_ranking(answer, empty)
 
     def test_odd_documents(self) -> None:
         """Texts of documents may be as odd as queries."""
-        documents = [Document(f"odd {place}", text) for place, text in enumerate(ODD_TEXTS.values())]
+        documents = [Document(f"odd {number}", text) for number, text in enumerate(ODD_TEXTS.values())]
         provenance = (Provenance("bm25", 1, 1.0), Provenance("vector", 1, 0.5))
-        ranked = Ranked(tuple(Hit(document, 1.0, "rails", provenance) for document in documents), "calibrated")
+        ranking = Ranked(tuple(Hit(document, 1.0, "rails", provenance) for document in documents), "calibrated")
         with answering("refining odd documents", PointsmanError):
-            self._sound_ranking(self.make().refine(Query(self.query()), ranked, len(documents)), ranked)
+            self._sound_ranking(self.make().refine(Query(self.query()), ranking, len(documents)), ranking)
 
     def test_stage_and_depth(self) -> None:
         """It has a name for traces, and requests at least as many hits as the answer will have."""
@@ -153,7 +153,7 @@ class RerankerConformance(RefinerConformance):
 
     def _sound_ranking(self, answer: Any, ranked: Ranked) -> None:
         super()._sound_ranking(answer, ranked)
-        missing = [hit.id for hit in ranked.hits if hit.key not in {other.key for other in answer.hits}]
+        missing = [hit.id for hit in ranked.hits if hit.key not in {refined.key for refined in answer.hits}]
         assert not missing, f"a reranker keeps every hit, these are gone: {missing[:5]}"
         scores = [hit.score for hit in answer.hits]
         assert scores == sorted(scores, reverse=True), f"hits come best first, these scores rise: {scores[:10]}"
@@ -195,10 +195,10 @@ class RerankerConformance(RefinerConformance):
     def test_documents_are_left_as_they_were(self) -> None:
         """The score goes on a copy."""
         documents = [deepcopy(document) for document in self.documents()]
-        before = deepcopy(documents)
+        original = deepcopy(documents)
         with answering("rerank"):
             self.make().rerank(self.query(), documents, None)
-        assert documents == before, "rerank changed the documents it was given, or their list"
+        assert documents == original, "rerank changed the documents it was given, or their list"
 
     def test_equal_documents_stay_in_order(self) -> None:
         """Equally relevant documents stay in the order given."""
@@ -206,25 +206,26 @@ class RerankerConformance(RefinerConformance):
         documents = [Document(str(number), text) for number in (3, 1, 4, 2, 5)]
         with answering("reranking documents of one text"):
             answer = self.make().rerank(self.query(), documents, None)
-        places = [int(document.id) for document in answer]
+        numbers = [int(document.id) for document in answer]
         by_score: dict[Any, list[int]] = {}
         for document in answer:
             by_score.setdefault(document.metadata["score"], []).append(int(document.id))
         for score, ids in by_score.items():
             expected = [number for number in (3, 1, 4, 2, 5) if number in ids]
-            assert ids == expected, f"documents of the same score ({score}) are out of order: {places}"
+            assert ids == expected, f"documents of the same score ({score}) are out of order: {numbers}"
 
     def test_rerank_awaited_and_with_a_query(self) -> None:
         """The result is the same for every form of the call."""
         subject, text, documents = self.make(), self.query(), self.documents()
         with answering("rerank and arerank"):
-            ways = {
+            answers_by_method = {
                 "rerank": subject.rerank(text, documents, 3),
                 "rerank with a Query": subject.rerank(Query(text), documents, 3),
                 "arerank": wait_for(subject.arerank, text, documents, 3),
             }
         answers = {
-            way: [(document.id, document.metadata["score"]) for document in answer] for way, answer in ways.items()
+            form: [(document.id, document.metadata["score"]) for document in answer]
+            for form, answer in answers_by_method.items()
         }
         if self.deterministic:
             assert len(set(map(str, answers.values()))) == 1, f"different answers: {answers}"
@@ -249,33 +250,33 @@ class RerankerConformance(RefinerConformance):
     def test_a_name_that_stays(self) -> None:
         """Scores are cached and distinguished by it."""
         subject = self.make()
-        before = subject.name
+        original = subject.name
         with answering("rerank"):
             self._rerank(subject)
-        assert is_name(before), f"name is a name, not {before!r}"
-        assert subject.name == before, f"name was {before!r} and is {subject.name!r} now"
+        assert is_name(original), f"name is a name, not {original!r}"
+        assert subject.name == original, f"name was {original!r} and is {subject.name!r} now"
 
     def test_refine_keeps_hits_beyond_its_budget(self) -> None:
         """Hits beyond ``max_candidates`` follow behind the scored ones."""
-        subject, ranked = self.make(), self.ranked()
+        subject, ranking = self.make(), self.ranked()
         with answering("refine with max_candidates=2"), having(subject, max_candidates=2):
-            self._sound_ranking(subject.refine(Query("a budget of two"), ranked, 5), ranked)
+            self._sound_ranking(subject.refine(Query("a budget of two"), ranking, 5), ranking)
 
     def test_several_rankings_as_one_by_one(self) -> None:
         """`refine_many` gives the same results as `refine`."""
-        subject, ranked = self.make(), self.ranked()
+        subject, full_ranking = self.make(), self.ranked()
         queries = [Query(self.query()), Query(OTHER), Query(self.query())]
-        rankings = [ranked, Ranked((), "none"), replace(ranked, hits=ranked.hits[:3])]
+        rankings = [full_ranking, Ranked((), "none"), replace(full_ranking, hits=full_ranking.hits[:3])]
         with answering("refine_many"):
-            together = subject.refine_many(queries, rankings, 5)
-            alone = [subject.refine(query, ranking, 5) for query, ranking in zip(queries, rankings, strict=True)]
-        assert len(together) == len(alone), f"{len(together)} rankings for {len(alone)}"
-        for first, second in zip(together, alone, strict=True):
+            batch = subject.refine_many(queries, rankings, 5)
+            single = [subject.refine(query, ranking, 5) for query, ranking in zip(queries, rankings, strict=True)]
+        assert len(batch) == len(single), f"{len(batch)} rankings for {len(single)}"
+        for first, second in zip(batch, single, strict=True):
             self._agree(first, second, "refine_many and refine")
 
     def test_a_failure_leaves_the_order_and_is_told(self) -> None:
         """`refine` passes the ranking on with the reason in ``degraded``; `rerank` raises a `ModelError`."""
-        subject, ranked = self.make(), self.ranked()
+        subject, ranking = self.make(), self.ranked()
         query = Query("asked while the model fails")
 
         def failing(*_: Any) -> Any:
@@ -286,11 +287,11 @@ class RerankerConformance(RefinerConformance):
 
         with having(subject, score=failing, ascore=afailing):
             with answering("refine with a model that fails"):
-                for way, answer in (
-                    ("refine", subject.refine(query, ranked, 5)),
-                    ("arefine", wait_for(subject.arefine, query, ranked, 5)),
+                for method, answer in (
+                    ("refine", subject.refine(query, ranking, 5)),
+                    ("arefine", wait_for(subject.arefine, query, ranking, 5)),
                 ):
-                    self._stands(way, answer, ranked)
+                    self._stands(method, answer, ranking)
             try:
                 subject.rerank(query, self.documents())
             except ModelError:
@@ -302,26 +303,26 @@ class RerankerConformance(RefinerConformance):
 
     def test_one_that_hangs_is_not_waited_for(self) -> None:
         """After ``timeout`` seconds the order stays, and ``degraded`` says so."""
-        subject, ranked, over = self.make(), self.ranked(), threading.Event()
+        subject, ranking, release = self.make(), self.ranked(), threading.Event()
 
         def hanging(*_: Any) -> Any:
-            over.wait(SHORT)
+            release.wait(SHORT)
             raise LookupError("nobody waits for this")
 
         async def ahanging(*_: Any) -> Any:
             await asyncio.sleep(SHORT)
             raise LookupError("nobody waits for this")
 
-        began = time.monotonic()
+        start = time.monotonic()
         try:
             with (
                 answering("refine with a model that hangs"),
                 having(subject, score=hanging, ascore=ahanging, timeout=0.2),
             ):
-                self._stands("refine", subject.refine(Query("asked while it hangs"), ranked, 5), ranked)
+                self._stands("refine", subject.refine(Query("asked while it hangs"), ranking, 5), ranking)
         finally:
-            over.set()
-        seconds = time.monotonic() - began
+            release.set()
+        seconds = time.monotonic() - start
         assert seconds < SHORT / 2, f"refine waited {seconds:.0f} s for a model that hangs, with a timeout of 0.2 s"
 
     def _stands(self, way: str, answer: Ranked, ranked: Ranked) -> None:
@@ -334,12 +335,12 @@ class RerankerConformance(RefinerConformance):
 @contextmanager
 def having(subject: Any, **attributes: Any) -> Iterator[None]:
     """The object with other attributes for the block."""
-    own = vars(subject)
-    before = {name: own[name] for name in attributes if name in own}
-    own.update(attributes)
+    attributes_of_subject = vars(subject)
+    old_values = {name: attributes_of_subject[name] for name in attributes if name in attributes_of_subject}
+    attributes_of_subject.update(attributes)
     try:
         yield
     finally:
         for name in attributes:
-            own.pop(name, None)
-        own.update(before)
+            attributes_of_subject.pop(name, None)
+        attributes_of_subject.update(old_values)

@@ -79,10 +79,12 @@ class RetrieverConformance(TwinConformance):
         query, filters = Query(self.answerable_query()), self.filters()
         if filters:
             query = replace(query, filters=filters[0])
-        before = (query.text, query.filters, query.history)
+        original = (query.text, query.filters, query.history)
         with answering("asking with a Query"):
             self.make().retrieve(query, 5)
-        assert (query.text, query.filters, query.history) == before, f"retrieve changed the query it was given: {query}"
+        assert (query.text, query.filters, query.history) == original, (
+            f"retrieve changed the query it was given: {query}"
+        )
 
     def test_the_answer_is_the_callers(self) -> None:
         """Emptying a returned list does not change the next answer."""
@@ -113,17 +115,17 @@ class RetrieverConformance(TwinConformance):
             with answering(f"asking with the filter {condition}"):
                 hits = subject.retrieve(Query(text, condition), 100)
             sound_hits(hits, 100, f"a search with the filter {condition}")
-            outside = [hit.id for hit in hits if not condition.matches(hit.document.fields)]
-            assert not outside, f"the filter {condition} does not let {outside[:5]} through, and they were found"
+            violations = [hit.id for hit in hits if not condition.matches(hit.document.fields)]
+            assert not violations, f"the filter {condition} does not let {violations[:5]} through, and they were found"
 
     def test_filters_act_before_the_cut(self) -> None:
         """A matching document is found even if only one hit is requested."""
         subject, text = self.make(), self.answerable_query()
         both_ways = self._both_ways()
         with answering("asking without a filter"):
-            everything = subject.retrieve(text, 100)
+            all_hits = subject.retrieve(text, 100)
         for condition in both_ways:
-            matching = [hit.id for hit in everything if condition.matches(hit.document.fields)]
+            matching = [hit.id for hit in all_hits if condition.matches(hit.document.fields)]
             assert matching, (
                 f"nothing found for {text!r} meets {condition}; give filters() that some meet and others do not"
             )
@@ -136,4 +138,4 @@ class RetrieverConformance(TwinConformance):
     def _both_ways(self) -> list[Filter]:
         if not (filters := self.filters()):
             raise SkipTest("filters() gives none; override it if this retriever honours filters")
-        return [way for condition in filters for way in (condition, ~condition)]
+        return [form for condition in filters for form in (condition, ~condition)]

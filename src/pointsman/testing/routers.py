@@ -67,17 +67,17 @@ class RouterConformance(TwinConformance):
         """`route` returns the datasets of the decision."""
         subject, text = self.make(), self.query()
         with answering("routing"):
-            decided = self._view(subject.decide(text, self.datasets()))
-            routed = [dataset.name for dataset in subject.route(Query(text), self.datasets())]
-            awaited = [dataset.name for dataset in wait_for(subject.aroute, text, self.datasets())]
+            by_decide = self._view(subject.decide(text, self.datasets()))
+            by_route = [dataset.name for dataset in subject.route(Query(text), self.datasets())]
+            by_aroute = [dataset.name for dataset in wait_for(subject.aroute, text, self.datasets())]
         if self.deterministic:
-            assert decided == routed == awaited, f"decide gives {decided}, route {routed}, aroute {awaited}"
+            assert by_decide == by_route == by_aroute, f"decide gives {by_decide}, route {by_route}, aroute {by_aroute}"
 
     def test_the_only_dataset(self) -> None:
         """A single dataset is chosen."""
-        only = list(self.datasets())[:1]
+        datasets = list(self.datasets())[:1]
         with answering("routing to the only dataset"):
-            assert self.make().route(self.query(), only) == only, "the only dataset was not chosen"
+            assert self.make().route(self.query(), datasets) == datasets, "the only dataset was not chosen"
 
     def test_bad_datasets_are_refused(self) -> None:
         """No datasets, or two with the same name."""

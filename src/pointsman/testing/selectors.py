@@ -68,13 +68,13 @@ class SelectorConformance(TwinConformance):
         """Unless it may abstain: then even a single choice may not fit."""
         subject, choice = self.make(), self.choices()[:1]
         abstains = getattr(subject, "allow_abstain", False)
-        before = self.calls(subject)
+        calls_before = self.calls(subject)
         with answering("selecting among one choice"):
             answers = [subject.select(choice, self.query()), wait_for(subject.aselect, choice, self.query())]
         for answer in answers:
             _sound_selection(answer, 1, abstains=abstains)
             assert abstains or list(answer.inds) == [0], f"of one choice it selected {list(answer.inds)}"
-        calls = self.calls(subject) - before
+        calls = self.calls(subject) - calls_before
         assert abstains or not calls, f"its model was asked {calls} times about one choice"
 
     def test_no_choices_are_refused(self) -> None:
@@ -103,10 +103,10 @@ class SelectorConformance(TwinConformance):
     def test_choices_are_left_as_they_were(self) -> None:
         """They are shared by all selections."""
         choices = list(self.choices())
-        before = deepcopy(choices)
+        original = deepcopy(choices)
         with answering("selecting"):
             self.make().select(choices, self.query())
-        assert choices == before, "select changed the choices it was given"
+        assert choices == original, "select changed the choices it was given"
 
     def test_hostile_choices(self) -> None:
         """Whatever names and descriptions say, only existing choices are selected, or a Pointsman error is raised."""

@@ -440,22 +440,27 @@ class StoreConformance(TwinConformance):
             answers = store.search(looks)
         unions = [list({key for ranking in answer.rankings.values() for key, _ in ranking}) for answer in answers]
         with answering("scoring"):
-            scored_again, awaited = store.score(looks, unions), wait_for(store.ascore, looks, unions)
-        for look, answer, keys, *scored in zip(looks, answers, unions, scored_again, awaited, strict=True):
-            assert look.text is not None
+            scored_again, async_scores = store.score(looks, unions), wait_for(store.ascore, looks, unions)
+        for store_query, answer, keys, *results in zip(looks, answers, unions, scored_again, async_scores, strict=True):
+            assert store_query.text is not None
             ids = dict(zip(keys, self._ids(store, keys), strict=True))
-            expected = bm25(documents, look.text)
+            expected = bm25(documents, store_query.text)
             for key in keys:
-                right, cosine = expected.get(ids[key], 0.0), float(matrix[ids[key]] @ look.vector)
-                for result in (*scored, answer.scores):
+                right, cosine = expected.get(ids[key], 0.0), float(matrix[ids[key]] @ store_query.vector)
+                for result in (*results, answer.scores):
                     assert result is answer.scores or all(key in result.get(name, ()) for name in (WORDS, NEAR)), (
                         f"{ids[key]!r} lacks a score: {result!r:.200}"
                     )
-                    words_score, other = result.get(WORDS, {}).get(key, right), result.get(NEAR, {}).get(key, cosine)
+                    words_score, cosine_score = (
+                        result.get(WORDS, {}).get(key, right),
+                        result.get(NEAR, {}).get(key, cosine),
+                    )
                     assert math.isclose(words_score, right, rel_tol=self.tolerance), (
                         f"{ids[key]!r}: {words_score}, not {right}"
                     )
-                    assert abs(other - cosine) < self.cosine_tolerance, f"{ids[key]!r}: cosine {other}, not {cosine}"
+                    assert abs(cosine_score - cosine) < self.cosine_tolerance, (
+                        f"{ids[key]!r}: cosine {cosine_score}, not {cosine}"
+                    )
 
     def test_scores_of_what_has_none(self) -> None:
         """0 and NaN for documents without a word or vector; documents just deleted do no harm."""
@@ -464,48 +469,54 @@ class StoreConformance(TwinConformance):
         self._needs(store, Capability.SCORES_OTHERS)
         self._scale(store, WORDS, Scale.BM25)
         self._scale(store, NEAR, Scale.COSINE)
-        both, bare, deleted = (Document(id_, text) for id_, text in (("1", "lamp"), ("2", "post"), ("3", "lamp")))
+        with_vector, bare, deleted = (
+            Document(id_, text) for id_, text in (("1", "lamp"), ("2", "post"), ("3", "lamp"))
+        )
         with answering("scoring"):
-            self._write(store, [both, deleted])
+            self._write(store, [with_vector, deleted])
             store.write([bare])
-            keys = [store.keys([scores.id])[scores.id] for scores in (both, bare, deleted)]
+            keys = [store.keys([scores.id])[scores.id] for scores in (with_vector, bare, deleted)]
             store.delete(["3"])
-            look = Look("lamp", vector_of("lamp"), 10)
-            scores = store.score([look], [keys])[0]
-            nothing = store.score([look, look], [[], []])
-            answer = store.search([look])[0]
+            query = Look("lamp", vector_of("lamp"), 10)
+            scores = store.score([query], [keys])[0]
+            empty = store.score([query, query], [[], []])
+            answer = store.search([query])[0]
         assert scores[WORDS][keys[0]] > 0, f"a word's score is {scores[WORDS][keys[0]]}"
         assert scores[WORDS][keys[1]] == 0, f"without a word it scores {scores[WORDS][keys[1]]}"
         assert not scores[WORDS].get(keys[2], 0.0), f"what is gone scores {scores[WORDS]}"
         assert abs(scores[NEAR][keys[0]] - 1) < self.cosine_tolerance, f"its own cosine is {scores[NEAR][keys[0]]}"
         assert math.isnan(scores[NEAR][keys[1]]), f"without a vector it has the cosine {scores[NEAR][keys[1]]}"
         assert math.isnan(scores[NEAR].get(keys[2], math.nan)), f"what is gone has a cosine: {scores[NEAR]}"
-        assert [{name: dict(scores) for name, scores in each.items() if scores} for each in nothing] == [{}, {}], (
-            f"{nothing}"
-        )
+        assert [
+            {name: dict(scores) for name, scores in scores_of_look.items() if scores} for scores_of_look in empty
+        ] == [{}, {}], f"{empty}"
         assert [key for key, _ in answer.rankings[WORDS]] == [keys[0]], f"'lamp' finds {answer.rankings}"
         assert [key for key, _ in answer.rankings[NEAR]] == [keys[0]], f"its vector finds {answer.rankings}"
 
     def test_what_was_not_asked_for(self) -> None:
         """A look without a text has no keyword list, one without a vector no vector list; without both, no results."""
         store = self.make()
-        looks = [Look(None), Look(""), Look("?!"), Look("nobodyhasthis"), Look(self.query())]
+        queries = [Look(None), Look(""), Look("?!"), Look("nobodyhasthis"), Look(self.query())]
         if NEAR in store.info.scales:
-            looks += [
+            queries += [
                 Look(None, vector_of("x")),
                 Look("", vector_of("x")),
                 Look(None, np.zeros(DIMENSIONS, np.float32)),
             ]
         with answering("searching"):
-            answers = store.search(looks)
-            nothing = store.search([])
-        assert nothing == [], f"no looks have no answers, not {nothing!r:.80}"
-        for look, answer in zip(looks, answers, strict=True):
-            self._sound_lists(store, answer, 100, f"{look}")
-            words, near = answer.rankings.get(WORDS, ()), answer.rankings.get(NEAR, ())
-            wordless = look.text is None or not DEFAULT_ANALYZER.query_tokens(look.text) or look.text == "nobodyhasthis"
-            assert bool(words) == (not wordless and WORDS in store.info.scales), f"{look} has the words {words}"
-            assert bool(near) == (look.vector is not None and bool(look.vector.any())), f"{look} is near {near}"
+            answers = store.search(queries)
+            empty = store.search([])
+        assert empty == [], f"no looks have no answers, not {empty!r:.80}"
+        for query, answer in zip(queries, answers, strict=True):
+            self._sound_lists(store, answer, 100, f"{query}")
+            words, vector_ranking = answer.rankings.get(WORDS, ()), answer.rankings.get(NEAR, ())
+            wordless = (
+                query.text is None or not DEFAULT_ANALYZER.query_tokens(query.text) or query.text == "nobodyhasthis"
+            )
+            assert bool(words) == (not wordless and WORDS in store.info.scales), f"{query} has the words {words}"
+            assert bool(vector_ranking) == (query.vector is not None and bool(query.vector.any())), (
+                f"{query} is near {vector_ranking}"
+            )
 
     def test_vectors_that_cannot_be_searched_for(self) -> None:
         """Vectors of another length or with non-numbers are rejected."""
@@ -518,19 +529,23 @@ class StoreConformance(TwinConformance):
     def test_many_looks_as_one_by_one(self) -> None:
         """Each look has its own answer, in order."""
         store = self.make()
-        looks = [self._look(store, query, depth) for query in self.queries() for depth in (1, 7)]
+        queries_of_store = [self._look(store, query, depth) for query in self.queries() for depth in (1, 7)]
         if store.info.can(Capability.FILTERS):
-            looks += [
+            queries_of_store += [
                 self._look(store, self.query(), 5, Equals("language", language)) for language in ("en", "zh", "nobody")
             ]
         with answering("searching"):
-            alone = [store.search([look])[0] for look in looks]
-            together = store.pinned().search(looks)
-            awaited = wait_for(store.asearch, looks)
-        for answers in (together, awaited):
-            assert len(answers) == len(looks), f"{len(looks)} looks have {len(answers)} answers"
-            for look, answer_alone, other in zip(looks, alone, answers, strict=True):
-                self._agree(answer_alone, other, f"alone and among others, {look.text!r:.40} at depth {look.depth}")
+            single = [store.search([query_of_store])[0] for query_of_store in queries_of_store]
+            batch = store.pinned().search(queries_of_store)
+            async_batch = wait_for(store.asearch, queries_of_store)
+        for answers in (batch, async_batch):
+            assert len(answers) == len(queries_of_store), f"{len(queries_of_store)} looks have {len(answers)} answers"
+            for query_of_store, answer_alone, answer in zip(queries_of_store, single, answers, strict=True):
+                self._agree(
+                    answer_alone,
+                    answer,
+                    f"alone and among others, {query_of_store.text!r:.40} at depth {query_of_store.depth}",
+                )
 
     # ── filters ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -539,23 +554,28 @@ class StoreConformance(TwinConformance):
         store, documents = self.make(), self.documents()
         self._needs(store, Capability.FILTERS)
         chance = random.Random(self.trees)  # noqa: S311  (for tests, not for secrets)
-        every = [random_filter(chance) for _ in range(self.trees)]
-        trees = [tree for tree in every if self.takes(tree)]
-        for tree in every:
+        all_trees = [random_filter(chance) for _ in range(self.trees)]
+        trees = [tree for tree in all_trees if self.takes(tree)]
+        for tree in all_trees:
             if not self.takes(tree):
                 self._refused_or_right(store, tree, documents)
         ids = dict(zip([document.id for document in documents], documents, strict=True))
         keys = {key: id_ for id_, key in store.keys(list(ids)).items()}
-        near = NEAR in store.info.scales
+        has_vectors = NEAR in store.info.scales
         for start in range(0, len(trees), 50):
-            part = trees[start : start + 50]
-            looks = [
-                Look(None if near else " ".join(_WORDS), vector_of("x") if near else None, len(documents), tree)
-                for tree in part
+            batch = trees[start : start + 50]
+            queries = [
+                Look(
+                    None if has_vectors else " ".join(_WORDS),
+                    vector_of("x") if has_vectors else None,
+                    len(documents),
+                    tree,
+                )
+                for tree in batch
             ]
             with answering("searching with filters"):
-                answers = store.search(looks)
-            for tree, answer in zip(part, answers, strict=True):
+                answers = store.search(queries)
+            for tree, answer in zip(batch, answers, strict=True):
                 ids_found = {keys[key] for ranking in answer.rankings.values() for key, _ in ranking}
                 expected = {id_ for id_, document in ids.items() if tree.matches(document.fields)}
                 assert ids_found == expected, (
@@ -581,11 +601,11 @@ class StoreConformance(TwinConformance):
             expected = sorted(document.id for document in documents if tree.matches(document.fields))
             with answering(f"counting and paging with {tree!s:.300}"):
                 count, pages = store.count(tree), self._pages(store, 40, tree)
-                ids, through = store.ids(filters=tree), list(store.documents(tree))
+                ids, iterated = store.ids(filters=tree), list(store.documents(tree))
             assert count == len(expected), f"{tree!s:.300} is met by {len(expected)}, not by {count}"
             assert sorted(document.id for document in pages) == expected, f"{tree!s:.300}: pages have others"
             assert ids == [document.id for document in pages], f"{tree!s:.300}: the ids are not those of the pages"
-            assert through == pages, f"{tree!s:.300}: the documents are not those of the pages"
+            assert iterated == pages, f"{tree!s:.300}: the documents are not those of the pages"
 
     def test_filters_act_before_the_cut(self) -> None:
         """The best of those that are let through, even if all others are better."""
@@ -593,19 +613,23 @@ class StoreConformance(TwinConformance):
         self._needs(store, Capability.FILTERS)
         for tree in (Equals("rare", True), Equals("language", "ru"), Not(Exists("year"))):
             with answering(f"searching with {tree}"):
-                whole, first = store.search(
+                full, first = store.search(
                     [self._look(store, self.query(), depth, tree) for depth in (len(documents), 1)]
                 )
-            for name, ranking in whole.rankings.items():
+            for name, ranking in full.rankings.items():
                 best = [key for key, score in ranking if score == ranking[0][1]]
                 top = [key for key, _ in first.rankings[name]]
                 assert len(top) == 1, f"one was asked for, {len(top)} came"
                 assert top[0] in best, f"the best for {tree} in {name} is {best}, not {top}"
             if store.info.scales.get(WORDS) is Scale.BM25:  # a filter changes neither frequencies nor lengths
-                found = dict(whole.rankings[WORDS])
-                scores = dict(zip(self._ids(store, list(found)), found.values(), strict=True))
+                scores_by_key = dict(full.rankings[WORDS])
+                scores = dict(zip(self._ids(store, list(scores_by_key)), scores_by_key.values(), strict=True))
                 exact = bm25(documents, self.query())
-                right = {one.id: exact[one.id] for one in documents if one.id in exact and tree.matches(one.fields)}
+                right = {
+                    document.id: exact[document.id]
+                    for document in documents
+                    if document.id in exact and tree.matches(document.fields)
+                }
                 assert scores.keys() == right.keys(), f"by words {tree} lets {sorted(right)} through, not {scores}"
                 for id_, score in scores.items():
                     assert math.isclose(score or 0, right[id_], rel_tol=self.tolerance), (
@@ -617,56 +641,56 @@ class StoreConformance(TwinConformance):
     def test_documents_by_key_and_by_id(self) -> None:
         """In the order given, with repeats, None for unknown ones; documents returned with a search are the same."""
         store, documents = self.make(), list(self.documents())
-        ids = [documents[place].id for place in (3, 0, 3, -1)]
+        ids = [documents[index].id for index in (3, 0, 3, -1)]
         with answering("reading"):
             keys = store.keys([*ids, "nobody"])
             by_key, by_id = store.fetch([keys[id_] for id_ in ids]), store.get([*ids, "nobody"])
-            awaited = wait_for(store.afetch, [keys[id_] for id_ in ids])
-            nothing = (store.fetch([]), store.get([]), dict(store.keys([])))
+            async_documents = wait_for(store.afetch, [keys[id_] for id_ in ids])
+            empty = (store.fetch([]), store.get([]), dict(store.keys([])))
             answer = store.search([self._look(store, self.query(), 10)])[0]
-            along = list(answer.documents)
-            fetched = dict(zip(along, store.fetch(along), strict=True))
-        expected = [documents[place] for place in (3, 0, 3, -1)]
+            keys_of_answer = list(answer.documents)
+            documents_by_key = dict(zip(keys_of_answer, store.fetch(keys_of_answer), strict=True))
+        expected = [documents[index] for index in (3, 0, 3, -1)]
         assert set(keys) == set(ids), f"the keys of {ids} are {keys}"
-        assert (by_key, by_id, awaited) == (expected, [*expected, None], expected), (
+        assert (by_key, by_id, async_documents) == (expected, [*expected, None], expected), (
             f"{by_key!r:.300} are not {expected!r:.300}"
         )
-        assert nothing == ([], [], {}), f"nothing asked for, and {nothing} came"
-        assert dict(answer.documents) == fetched, "what a search brings along is not what is stored"
+        assert empty == ([], [], {}), f"nothing asked for, and {empty} came"
+        assert dict(answer.documents) == documents_by_key, "what a search brings along is not what is stored"
 
     def _pages(self, store: Store, limit: int, filters: Filter | None = None) -> list[Document]:
         documents: list[Document] = []
-        after: str | None = None
+        cursor: str | None = None
         while True:
-            page = store.page(after, limit, filters)
+            page = store.page(cursor, limit, filters)
             assert isinstance(page, Page), f"page gives a Page, not {type(page).__name__}"
             assert len(page.documents) <= limit, f"a page of {limit} has {len(page.documents)} documents"
             documents += page.documents
             if page.next is None:
                 return documents
-            assert page.next != after, f"the page after {after!r} goes on after {page.next!r} for ever"
-            after = page.next
+            assert page.next != cursor, f"the page after {cursor!r} goes on after {page.next!r} for ever"
+            cursor = page.next
 
     def test_pages_make_up_the_whole(self) -> None:
         """In one order, each document once; ids and counts agree."""
         store, documents = self.make(), self.documents()
         with answering("paging"):
-            whole, parts = self._pages(store, 1000), self._pages(store, 7)
+            large_page, small_pages = self._pages(store, 1000), self._pages(store, 7)
             ids, count = store.ids(), store.count()
             of_source = store.ids(source="nobody")
-        assert sorted(whole, key=lambda document: document.id) == sorted(documents, key=lambda document: document.id), (
-            "pages lack documents, or have them twice"
-        )
-        assert parts == whole, "smaller pages have another order"
-        assert ids == [document.id for document in whole], "ids come in another order than documents"
+        assert sorted(large_page, key=lambda document: document.id) == sorted(
+            documents, key=lambda document: document.id
+        ), "pages lack documents, or have them twice"
+        assert small_pages == large_page, "smaller pages have another order"
+        assert ids == [document.id for document in large_page], "ids come in another order than documents"
         assert (count, of_source) == (len(documents), []), f"{count} documents, {of_source} of no source"
 
     def test_a_page_that_nobody_told_of(self) -> None:
         """A page position that no page has returned is rejected, or leads to sound results."""
         store = self.make()
-        for after in ("-1", "nonsense", "\0", "9" * 40, "'; drop table doc; --", "\ud800"):
-            with answering(f"the page after {after!r}", InputError):
-                assert store.page(after, 3).documents is not None, "a page has documents"
+        for cursor in ("-1", "nonsense", "\0", "9" * 40, "'; drop table doc; --", "\ud800"):
+            with answering(f"the page after {cursor!r}", InputError):
+                assert store.page(cursor, 3).documents is not None, "a page has documents"
         with answering("counting"):
             assert store.count() == len(self.documents()), "documents were lost"
 
@@ -677,12 +701,12 @@ class StoreConformance(TwinConformance):
         words = ("signal", "信号灯", "Паровозы", "signal nobodyhasthis", "", "?!", "\ud800", "the")
         tokens = [set(DEFAULT_ANALYZER.tokens(document.searchable)) for document in documents]
         with answering("asking for frequencies"):
-            counts, nothing = store.frequencies(words), store.frequencies([])
+            counts, empty = store.frequencies(words), store.frequencies([])
         for word, count in zip(words, counts, strict=True):
-            parts = DEFAULT_ANALYZER.query_tokens(word)
-            right = min((sum(token in words_of for words_of in tokens) for token in parts), default=0)
+            word_tokens = DEFAULT_ANALYZER.query_tokens(word)
+            right = min((sum(token in words_of for words_of in tokens) for token in word_tokens), default=0)
             assert count == right, f"{word!r} is in {right} documents, not in {count}"
-        assert nothing == [], f"no words have no frequencies, not {nothing}"
+        assert empty == [], f"no words have no frequencies, not {empty}"
 
     def test_vectors_can_be_read(self) -> None:
         """The vectors of given keys, and a sample."""
@@ -691,18 +715,22 @@ class StoreConformance(TwinConformance):
         ids = [document.id for document in documents[4::-1]]
         with answering("reading vectors"):
             keys = store.keys(ids)
-            some, sample = store.vectors([keys[id_] for id_ in ids]), store.vectors(sample=20)
-            nothing = store.vectors([])
-        assert some.shape == (5, DIMENSIONS), f"vectors of 5 keys have the shape {some.shape}"
-        far = np.abs(some - vectors_of(documents[4::-1])).max()
-        assert far < self.cosine_tolerance, f"they are not as written, or not in the order of their keys: {far}"
+            rows, sample = store.vectors([keys[id_] for id_ in ids]), store.vectors(sample=20)
+            empty = store.vectors([])
+        assert rows.shape == (5, DIMENSIONS), f"vectors of 5 keys have the shape {rows.shape}"
+        difference = np.abs(rows - vectors_of(documents[4::-1])).max()
+        assert difference < self.cosine_tolerance, (
+            f"they are not as written, or not in the order of their keys: {difference}"
+        )
         assert sample.shape == (20, DIMENSIONS), f"a sample of 20 has the shape {sample.shape}"
         assert (sample @ vectors_of(documents).T).max(axis=1).min() > 1 - self.cosine_tolerance, "it has foreign ones"
         assert len(np.unique(sample.round(4), axis=0)) > 15, "it has the same ones over and over"
         with answering("asking for a sample of more than there are"):
-            every = store.vectors(sample=10 * len(documents))
-        assert every.shape == (len(documents), DIMENSIONS), f"a sample of more than there are has shape {every.shape}"
-        assert len(nothing) == 0, f"no keys have no vectors, not {len(nothing)}"
+            full_sample = store.vectors(sample=10 * len(documents))
+        assert full_sample.shape == (len(documents), DIMENSIONS), (
+            f"a sample of more than there are has shape {full_sample.shape}"
+        )
+        assert len(empty) == 0, f"no keys have no vectors, not {len(empty)}"
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -727,36 +755,46 @@ class StoreConformance(TwinConformance):
         store = self._empty()
         first, second = Document("1", "signal lamp", {"n": 1}), Document("2", "steam", {"n": 2, "source": "чертёж 7"})
         with answering("writing"):
-            added, again = self._write(store, [first, second]), self._write(store, [first, second])
-            assert (added, again) == (AddResult(added=2), AddResult(unchanged=2)), f"{added}, then {again}"
+            first_result, second_result = self._write(store, [first, second]), self._write(store, [first, second])
+            assert (first_result, second_result) == (AddResult(added=2), AddResult(unchanged=2)), (
+                f"{first_result}, then {second_result}"
+            )
             assert store.ids(source="чертёж 7") == ["2"], f"of that source: {store.ids(source='чертёж 7')}"
             assert self._words(store, "lamp") == ["1"], "a document is not found after it was added"
-            changed = Document("1", "signal bell", {"n": 3})
-            assert store.unchanged([first, changed, Document("3", "x")]) in ([True, False, False], [False] * 3)
+            first_changed = Document("1", "signal bell", {"n": 3})
+            assert store.unchanged([first, first_changed, Document("3", "x")]) in ([True, False, False], [False] * 3)
             third = Document("3", "lamp bell", {"sources": ["чертёж 7"]})
-            result = self._write(store, [changed, second, third])
+            result = self._write(store, [first_changed, second, third])
             assert result == AddResult(added=1, updated=1, unchanged=1), f"adding 1, changing 1: {result}"
-            assert store.get(["1", "3"]) == [changed, third], "they are not as written"
+            assert store.get(["1", "3"]) == [first_changed, third], "they are not as written"
             assert store.ids(source="чертёж 7") == ["2"], "a list that has a source in it is not that source"
             assert self._words(store, "lamp") == ["3"], "a changed document is found by its former words"
             assert self._words(store, "bell") == ["1", "3"], "a changed document is not found by its new words"
             if NEAR in store.info.scales:
-                near = store.search([Look(None, vector_of("signal bell"), 1)])[0].rankings[NEAR]
-                assert self._ids(store, [near[0][0]]) == ["1"], "a changed document has its former vector"
+                vector_ranking = store.search([Look(None, vector_of("signal bell"), 1)])[0].rankings[NEAR]
+                assert self._ids(store, [vector_ranking[0][0]]) == ["1"], "a changed document has its former vector"
                 result = store.write([second], vector_of("whistle")[None], EMBEDDER)
-                near = store.search([Look(None, vector_of("whistle"), 1)])[0].rankings[NEAR]
-                assert self._ids(store, [near[0][0]]) == ["2"], "the same document with another vector keeps its former"
+                vector_ranking = store.search([Look(None, vector_of("whistle"), 1)])[0].rankings[NEAR]
+                assert self._ids(store, [vector_ranking[0][0]]) == ["2"], (
+                    "the same document with another vector keeps its former"
+                )
                 assert result == AddResult(updated=1), f"giving a document another vector is {result}"
-            along = store.search([self._look(store, "bell", 5)])[0].documents.values()
-            assert [*along] == store.get([one.id for one in along]), "a search brings what was stored before"
+            documents = store.search([self._look(store, "bell", 5)])[0].documents.values()
+            assert [*documents] == store.get([document.id for document in documents]), (
+                "a search brings what was stored before"
+            )
             keys = list(store.keys(["1", "3"]).values())
             counts = (store.delete(["1", "nobody"]), store.delete([]), store.delete(), store.delete(["1"]))
             assert counts == (1, 0, 0, 0), f"deleting one tells {counts}"
-            for fetched in (store.fetch(keys), wait_for(store.afetch, keys)):
-                assert fetched == [None, third], f"of a deleted and another document {fetched} are fetched"
+            for documents_by_key in (store.fetch(keys), wait_for(store.afetch, keys)):
+                assert documents_by_key == [None, third], (
+                    f"of a deleted and another document {documents_by_key} are fetched"
+                )
             if NEAR in store.info.scales:
-                near = store.search([Look(None, vector_of("signal bell"), 5)])[0].rankings[NEAR]
-                assert sorted(self._ids(store, [key for key, _ in near])) == ["2", "3"], "what was deleted is near"
+                vector_ranking = store.search([Look(None, vector_of("signal bell"), 5)])[0].rankings[NEAR]
+                assert sorted(self._ids(store, [key for key, _ in vector_ranking])) == ["2", "3"], (
+                    "what was deleted is near"
+                )
             assert (self._words(store, "bell"), store.count()) == (["3"], 2), "what was deleted is found"
             if store.info.can(Capability.FILTERS):
                 assert store.ids(source="чертёж 7", filters=Equals("n", 7)) == [], "a source's ids ignore the filter"
@@ -782,18 +820,20 @@ class StoreConformance(TwinConformance):
         store, documents = self._empty(), [Document(f"n{n}", f"signal {n}", {"n": n}) for n in range(1_100)]
         ids = [document.id for document in documents]
         with answering("writing and reading 1,100 documents"):
-            result, again = self._write(store, documents), self._write(store, documents)
+            result, second_result = self._write(store, documents), self._write(store, documents)
             keys = store.keys(ids)
             lists = store.search([self._look(store, "signal", len(ids))])[0].rankings
-            found = {name: len({key for key, _ in ranking}) for name, ranking in lists.items()}
-            assert (result, again) == (AddResult(added=len(ids)), AddResult(unchanged=len(ids))), f"{result}, {again}"
+            counts = {name: len({key for key, _ in ranking}) for name, ranking in lists.items()}
+            assert (result, second_result) == (AddResult(added=len(ids)), AddResult(unchanged=len(ids))), (
+                f"{result}, {second_result}"
+            )
             assert store.count() == len(ids), f"{store.count()} are counted"
             assert sorted(store.ids()) == sorted(ids), f"there are the ids of {len(store.ids())}"
             assert sorted(document.id for document in store.documents()) == sorted(ids), "documents are missing"
             assert store.get(ids) == documents, "not all can be had by id"
             assert len(keys) == len(ids), f"{len(keys)} have a key"
             assert store.fetch([keys[id_] for id_ in ids]) == documents, "not all can be had by key"
-            assert set(found.values()) == {len(ids)}, f"all have the word and a vector, and the lists have {found}"
+            assert set(counts.values()) == {len(ids)}, f"all have the word and a vector, and the lists have {counts}"
             if store.info.can(Capability.VECTORS):
                 assert len(store.vectors([keys[id_] for id_ in ids])) == len(ids), "not all vectors can be read"
             assert store.delete(ids[50:]) == len(ids) - 50, "deleting many tells another number"
@@ -805,9 +845,19 @@ class StoreConformance(TwinConformance):
         ids = [f"{name} /?#&%+\\'\"\u4fe1\u53f7" for name in ODD_TEXTS]
         texts = [*ODD_TEXTS.values(), "signal " * 150_000, "", "x", "x", "y"]
         ids += ["1 MB", "_id", "nul\0id", "\x01", "ж" * 512]
-        alike = ["a", "A", " a", "a ", "é", "e\u0301", "01", "1", "1.0"]  # different ids, whatever a database thinks
-        ids += alike
-        texts += alike
+        similar_ids = [
+            "a",
+            "A",
+            " a",
+            "a ",
+            "é",
+            "e\u0301",
+            "01",
+            "1",
+            "1.0",
+        ]  # different ids, whatever a database thinks
+        ids += similar_ids
+        texts += similar_ids
         metadata: dict[str, Any] = {
             "a": [1, 2.5, None, True, {"б": [], "": {"c": "\ud800"}}],
             "": "x" * 1000,
@@ -823,12 +873,12 @@ class StoreConformance(TwinConformance):
         with answering("writing odd documents"):
             self._write(store, documents)
             actual = store.get(ids)
-            count, paged = store.count(), self._pages(store, 4)
+            count, documents_of_pages = store.count(), self._pages(store, 4)
             deleted = store.delete(["nul\0id", ids[0]])
         for first, second in zip(actual, expected, strict=True):
             assert first == second, f"{second.id!r:.80} came back as {first!r:.300}, not as {second!r:.300}"
         assert count == len(ids), f"{len(ids)} documents were written, {count} are there"
-        assert sorted(document.id for document in paged) == sorted(ids), "pages lack some of them"
+        assert sorted(document.id for document in documents_of_pages) == sorted(ids), "pages lack some of them"
         assert deleted == 2, f"2 odd ids were deleted, {deleted} by its own count"
 
     def test_sources_are_compared_as_stored(self) -> None:
@@ -862,11 +912,11 @@ class StoreConformance(TwinConformance):
                 refused(f"{metadata!r} as metadata", partial(self._write, store, [Document("2", "lamp", metadata)]))
                 refused(f"{metadata!r} as new metadata", partial(store.set_metadata, {"1": metadata}))
         assert store.get(["1", "2"]) == [good, None], "something refused was written"
-        own = Document(
+        document = Document(
             "3", "lamp", {"start": "2024-01-01", "end": "2024-01-02", "page": "iv", "parent": 7, "title": None}
         )
-        self._write(store, [own])
-        assert store.get(["3"]) == [own], "without a source such keys are the user's own"
+        self._write(store, [document])
+        assert store.get(["3"]) == [document], "without a source such keys are the user's own"
 
     def test_bad_documents_are_refused(self) -> None:
         """And no document of the same call is written."""
@@ -895,8 +945,8 @@ class StoreConformance(TwinConformance):
             "of no shape": (rows[0], EMBEDDER),
             "of another embedder": (rows, "another"),
         }
-        for what, (vectors, embedder) in bad.items():
-            refused(f"a vector {what}", lambda v=vectors, e=embedder: store.write(documents, v, e))  # type: ignore[misc]
+        for problem, (vectors, embedder) in bad.items():
+            refused(f"a vector {problem}", lambda v=vectors, e=embedder: store.write(documents, v, e))  # type: ignore[misc]
         with answering("writing vectors that are not of length 1"):
             assert store.count() == 1, f"{store.ids()} was written with a bad vector"
             store.write(documents, rows * 7, EMBEDDER)
@@ -927,31 +977,42 @@ class StoreConformance(TwinConformance):
         """Documents without a vector are listed; they get one only if they have not changed meanwhile."""
         store = self._empty()
         self._needs(store, Capability.LATER)
-        same, changed, gone, other = (Document(str(n), f"signal {n}") for n in range(4))
+        kept_document, changed_document, deleted_document, other_document = (
+            Document(str(n), f"signal {n}") for n in range(4)
+        )
         with answering("writing vectors after their documents"):
-            store.write([same, changed, gone])
-            self._write(store, [other])
+            store.write([kept_document, changed_document, deleted_document])
+            self._write(store, [other_document])
             counts = [store.statistics().vectors_due]
             store.annotate(**{WORDS_FIRST: "1"})
             counts.append(store.statistics().vectors_due)
             bare, first = store.bare(10), store.bare(2)
-            store.write([Document(changed.id, "lamp")])
-            store.delete([gone.id])
+            store.write([Document(changed_document.id, "lamp")])
+            store.delete([deleted_document.id])
             result = store.write(bare, vectors_of(bare), EMBEDDER, stored_only=True)
-            again = store.write(bare, vectors_of(bare), EMBEDDER, stored_only=True)
-            left, statistics = store.bare(10), store.statistics()
-            texts = [document and document.text for document in store.get([same.id, changed.id, gone.id])]
-            near = store.search([Look(None, vector_of(same.text))])[0].rankings[NEAR]
+            second_result = store.write(bare, vectors_of(bare), EMBEDDER, stored_only=True)
+            documents_without_vector, statistics = store.bare(10), store.statistics()
+            texts = [
+                document and document.text
+                for document in store.get([kept_document.id, changed_document.id, deleted_document.id])
+            ]
+            vector_ranking = store.search([Look(None, vector_of(kept_document.text))])[0].rankings[NEAR]
             words = store.search([Look("signal")])[0].rankings[WORDS]
         assert counts == [0, 3], f"before and after the note {counts} vectors are to come"
         assert ([d.id for d in bare], len(first)) == (["0", "1", "2"], 2), f"without a vector are {bare} and {first}"
         assert (result.added, result.updated) == (0, 1), f"of three vectors one is still wanted, not {result}"
-        assert (again.added, again.updated) == (0, 0), f"written again they are the same, not {again}"
-        assert [d.id for d in left] == [changed.id], f"without a vector are then {left}"
+        assert (second_result.added, second_result.updated) == (0, 0), (
+            f"written again they are the same, not {second_result}"
+        )
+        assert [d.id for d in documents_without_vector] == [changed_document.id], (
+            f"without a vector are then {documents_without_vector}"
+        )
         assert statistics.vectors_due == 1, f"then {statistics.vectors_due} vectors are to come"
         assert statistics.documents == 3, f"and there are {statistics.documents} documents"
-        assert texts == [same.text, "lamp", None], f"the texts are {texts}"
-        assert (len(near), len(words)) == (2, 2), f"{len(near)} are found by vectors and {len(words)} by words"
+        assert texts == [kept_document.text, "lamp", None], f"the texts are {texts}"
+        assert (len(vector_ranking), len(words)) == (2, 2), (
+            f"{len(vector_ranking)} are found by vectors and {len(words)} by words"
+        )
 
     def test_statistics(self) -> None:
         """The sequence number grows only with writes; notes are kept."""
@@ -976,7 +1037,7 @@ class StoreConformance(TwinConformance):
                 numbers.append(statistics.sequence)
             store.annotate(other="new")
             notes = store.statistics().notes
-        rises = [later > earlier for earlier, later in pairwise(numbers)]
+        rises = [following > earlier for earlier, following in pairwise(numbers)]
         assert rises == [True, False, True, False, False, True], f"sequence numbers: {numbers}"
         assert notes in ({"spread": "0.8 0.1", "other": "new"}, {}), f"the notes are {notes}"
 
@@ -985,21 +1046,23 @@ class StoreConformance(TwinConformance):
     def test_writers_at_once(self) -> None:
         """Four threads write, change and delete; all changes are there, and the lists are correct."""
         store = self._empty()
-        parts = [
+        batches = [
             [Document(f"{writer} {n}", f"signal {_WORDS[n]} {_WORDS[writer]}") for n in range(12)]
             for writer in range(4)
         ]
 
         def work(writer: int) -> None:
             for start in range(0, 12, 4):
-                self._write(store, parts[writer][start : start + 4])
+                self._write(store, batches[writer][start : start + 4])
                 self._write(store, [Document("shared", f"signal {_WORDS[writer]} {start}")])
-                store.delete([parts[writer][start].id])
+                store.delete([batches[writer][start].id])
 
         with answering("writing from four threads"):
             at_once([lambda writer=writer: work(writer) for writer in range(4)])  # type: ignore[misc]
             documents = self._pages(store, 100)
-        expected = {document.id for part in parts for number, document in enumerate(part) if number % 4} | {"shared"}
+        expected = {document.id for batch in batches for number, document in enumerate(batch) if number % 4} | {
+            "shared"
+        }
         assert {document.id for document in documents} == expected, "documents are missing, or came back"
         assert len(documents) == len(expected) == store.count(), f"{store.count()} documents, {len(expected)} were left"
         if store.info.scales.get(WORDS) is Scale.BM25:
@@ -1009,13 +1072,15 @@ class StoreConformance(TwinConformance):
         """Adding, replacing, embedding later, changing metadata and titles, deleting, reading: as if one by one."""
         store, chance = self._empty(), random.Random(11)  # noqa: S311  (for tests, not for secrets)
         for number in range(self.rounds):
-            scripts = [[random_step(chance, f"{who}-{number}-{n}") for n in range(3)] for who in range(3)]
+            scripts = [[random_step(chance, f"{writer}-{number}-{n}") for n in range(3)] for writer in range(3)]
             with answering("writing from three threads"):
-                before = self._states(store)
+                states_before = self._states(store)
                 steps = run_at_once(scripts, lambda step: self._do(store, step), lambda: store.get(["1"])[0])
-                after = self._states(store)
-            explained = any(is_some_order(first, steps, last) for first, last in product(before, after))
-            assert explained, f"no order explains it: {described(before[0], steps, after[0])}"
+                states_after = self._states(store)
+            is_explained = any(
+                is_some_order(first, steps, last) for first, last in product(states_before, states_after)
+            )
+            assert is_explained, f"no order explains it: {described(states_before[0], steps, states_after[0])}"
 
     def _do(self, store: Store, step: Step) -> str:
         """Do a step on the document "1", and return its answer."""
@@ -1051,7 +1116,7 @@ class StoreConformance(TwinConformance):
         [document] = store.get(["1"])
         keys = list(store.keys(["1"]).values())
         if NEAR in store.info.scales and not store.info.can(Capability.VECTORS):
-            return [state_of(document, embedded=embedded) for embedded in (False, True)]
+            return [state_of(document, embedded=has_vector) for has_vector in (False, True)]
         rows: Sequence[Any] = list(store.vectors(keys)) if keys and NEAR in store.info.scales else []
         if document is not None and rows:
             assert np.allclose(rows[0], vector_of(document.searchable), atol=1e-5), (
@@ -1067,15 +1132,15 @@ class StoreConformance(TwinConformance):
             Document("2", "lamp", {"a": 1}),
             Document("3", "switch"),
         ]
-        near = NEAR in store.info.scales
+        has_vectors = NEAR in store.info.scales
         with answering("changing metadata"):
             store.write(
                 documents[:2], np.array([vector_of(d.searchable) for d in documents[:2]]), EMBEDDER
-            ) if near else (store.write(documents[:2]))
+            ) if has_vectors else (store.write(documents[:2]))
             store.write(documents[2:])
-            before = store.statistics().sequence
+            sequence_before = store.statistics().sequence
             assert self._set_metadata(store, {"1": {"a": None, "c": "信\0"}, "2": {"a": 1}}) == AddResult(0, 1, 1)
-            assert store.statistics().sequence > before, "the sequence number stays"
+            assert store.statistics().sequence > sequence_before, "the sequence number stays"
             metadata = {"b": [2], "title": "Rail", "c": "信\0"}
             assert store.get(["1", "2"]) == [Document("1", "signal", metadata), documents[1]], "it is not as set"
             if store.info.can(Capability.FILTERS):
@@ -1083,19 +1148,21 @@ class StoreConformance(TwinConformance):
                 assert store.ids(filters=Equals("a", 1)) == ["2"], "filters see what was removed"
             self._set_metadata(store, {"2": {"x": True, "none": None}}, replace=True)
             assert store.get(["2"]) == [Document("2", "lamp", {"x": True})], "other metadata stays"
-            if near and store.info.can(Capability.VECTORS):
+            if has_vectors and store.info.can(Capability.VECTORS):
                 result = store.set_metadata({"1": {"title": "Yard"}, "3": {}})
                 assert result.texts == ("Yard\nsignal",), f"the new text to embed is told as {result.texts}"
                 assert "1" in result.remaining, "a document without its new vector is not said to remain"
                 assert store.get(["1"]) == [Document("1", "signal", metadata)], "it has a title without its vector"
             self._set_metadata(store, {"1": {"title": "Yard"}, "3": {"title": "Points"}})
-            retitled = [
+            expected_documents = [
                 Document("1", "signal", {**metadata, "title": "Yard"}),
                 Document("3", "switch", {"title": "Points"}),
             ]
-            assert [document for document in store.get(["1", "3"]) if document] == retitled, "the titles are not as set"
+            assert [document for document in store.get(["1", "3"]) if document] == expected_documents, (
+                "the titles are not as set"
+            )
             keys = store.keys(["1", "2", "3"])
-            if near and store.info.can(Capability.VECTORS):
+            if has_vectors and store.info.can(Capability.VECTORS):
                 rows = store.vectors([keys["1"], keys["2"], keys["3"]])
                 expected = np.array([vector_of("Yard\nsignal"), vector_of("lamp")])
                 assert np.allclose(rows, expected, atol=1e-5), "vectors are not those of the texts"
@@ -1114,25 +1181,27 @@ class StoreConformance(TwinConformance):
         """Writes by one store are found by another over the same dataset, and vice versa."""
         store, first, second = self._empty(), Document("1", "signal"), Document("2", "signal lamp")
         self._write(store, [first])
-        other = self.again(store)
+        second_store = self.again(store)
         with answering("writing here and there"):
-            assert other.info.identity == store.info.identity, "the same dataset has another identity"
-            assert other.get(["1"]) == [first], "what was written before it was opened is not there"
-            counts = [other.count()]
+            assert second_store.info.identity == store.info.identity, "the same dataset has another identity"
+            assert second_store.get(["1"]) == [first], "what was written before it was opened is not there"
+            counts = [second_store.count()]
             self._write(store, [Document("0", "lamp")])
-            counts.append(other.count())
+            counts.append(second_store.count())
             assert counts == [1, 2], f"before and after another has written, it counts {counts}"
-            assert self._words(other, "lamp") == ["0"], "what is written after it was opened is not found"
-            known = other.info.embedder, other.info.dimensions
-            assert known == (store.info.embedder, store.info.dimensions), f"opened again, its vectors are of {known}"
-            before = other.statistics().sequence
-            assert before == store.statistics().sequence, "opened again, it has another sequence number"
+            assert self._words(second_store, "lamp") == ["0"], "what is written after it was opened is not found"
+            embedder_and_dimensions = second_store.info.embedder, second_store.info.dimensions
+            assert embedder_and_dimensions == (store.info.embedder, store.info.dimensions), (
+                f"opened again, its vectors are of {embedder_and_dimensions}"
+            )
+            sequence_before = second_store.statistics().sequence
+            assert sequence_before == store.statistics().sequence, "opened again, it has another sequence number"
             store.close()  # only then can others write to an embedded store
-            self._write(other, [second])
-            other.annotate(note="x")
-            assert other.statistics().sequence > before, "its sequence number stays"
-            notes = other.statistics().notes
-            other.close()
+            self._write(second_store, [second])
+            second_store.annotate(note="x")
+            assert second_store.statistics().sequence > sequence_before, "its sequence number stays"
+            notes = second_store.statistics().notes
+            second_store.close()
             store = self.again(store)
             assert store.statistics().notes == notes, f"its notes were {notes}, now {store.statistics().notes}"
             assert self._words(store, "signal") == ["1", "2"], "what the other wrote is not found"

@@ -36,22 +36,24 @@ class TransformerConformance(TwinConformance):
         assert isinstance(answer, Transformed), f"transform returns a Transformed, not {type(answer).__name__}"
         assert isinstance(answer.query, Query), f"what to search for is a Query, not {type(answer.query).__name__}"
         assert answer.query.text.strip() or not text.strip(), f"nothing is left of the query {text!r:.80}"
-        seen = {same(answer.query.text)}
+        distinct_texts = {same(answer.query.text)}
         for variant in answer.variants:
             assert variant.text.strip(), f"a variant without a text: {variant}"
-            assert same(variant.text) not in seen, f"a variant that repeats the query or another one: {variant!r:.200}"
+            assert same(variant.text) not in distinct_texts, (
+                f"a variant that repeats the query or another one: {variant!r:.200}"
+            )
             assert is_number(variant.weight), f"a weight is a finite number: {variant!r:.200}"
             assert variant.weight >= 0, f"a weight is not below 0: {variant!r:.200}"
-            seen.add(same(variant.text))
+            distinct_texts.add(same(variant.text))
 
     def test_filters_are_kept(self) -> None:
         """A rewritten query searches the same documents as the original."""
         query = Query(self.query(), FILTERS[0])
-        before = (query.text, query.filters, query.history)
+        original = (query.text, query.filters, query.history)
         with answering("transforming a query with a filter"):
             answer = self.make().transform(query)
         assert answer.query.filters == FILTERS[0], f"the filter {FILTERS[0]} became {answer.query.filters}"
-        assert (query.text, query.filters, query.history) == before, f"transform changed its query: {query}"
+        assert (query.text, query.filters, query.history) == original, f"transform changed its query: {query}"
 
     def test_odd_texts_raise_nothing(self) -> None:
         """No query, however odd, makes the search fail."""

@@ -53,14 +53,14 @@ class WorkspaceConformance(TwinConformance):
         return [(hit.key, hit.score, hit.provenance) for hit in answer.hits], answer.plan, answer.degraded
 
     def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
-        what = f"search({text!r:.60}, 5)"
-        assert isinstance(answer, RetrievalContext), f"{what} gave a {type(answer).__name__}, not a RetrievalContext"
-        self._sound_hits(answer, 5, what)
-        assert answer.plan.datasets == (self.filled(),), f"{what} says that it looked in {answer.plan.datasets}"
-        assert is_name(answer.plan.strategy), f"{what} says nothing of its strategy"
-        assert answer.trace.spans, f"{what} tells no stage"
-        assert answer.degraded == (), f"{what} is degraded: {answer.degraded}"
-        assert answer.refused is None, f"{what} was not to be refused, and was: {answer.refused}"
+        call = f"search({text!r:.60}, 5)"
+        assert isinstance(answer, RetrievalContext), f"{call} gave a {type(answer).__name__}, not a RetrievalContext"
+        self._sound_hits(answer, 5, call)
+        assert answer.plan.datasets == (self.filled(),), f"{call} says that it looked in {answer.plan.datasets}"
+        assert is_name(answer.plan.strategy), f"{call} says nothing of its strategy"
+        assert answer.trace.spans, f"{call} tells no stage"
+        assert answer.degraded == (), f"{call} is degraded: {answer.degraded}"
+        assert answer.refused is None, f"{call} was not to be refused, and was: {answer.refused}"
 
     def _sound_hits(self, answer: Any, most: int, what: str) -> None:
         sound_hits(list(answer.hits), most, what)
@@ -74,11 +74,11 @@ class WorkspaceConformance(TwinConformance):
 
     def test_at_most_k(self) -> None:
         """Never more than requested, five by default, and all of them if there are fewer."""
-        subject, text, here = self.make(), self.query(), self.filled()
+        subject, text, dataset = self.make(), self.query(), self.filled()
         with answering("asking for different numbers of hits"):
             for k in (1, 3, 100):
-                self._sound_hits(subject.search(text, k, datasets=here, refuse=False), k, f"search(…, {k})")
-            five = subject.search(text, datasets=[here], refuse=False)
+                self._sound_hits(subject.search(text, k, datasets=dataset, refuse=False), k, f"search(…, {k})")
+            five = subject.search(text, datasets=[dataset], refuse=False)
         assert len(five) == 5, f"{len(five)} hits where nobody said how many"
 
     def test_text_and_query_find_the_same(self) -> None:
@@ -93,19 +93,23 @@ class WorkspaceConformance(TwinConformance):
         subject, text = self.make(), self.query()
         options = {"datasets": self.filled(), "refuse": False}
         for condition in FILTERS:
-            inside = {document.id for document in DOCUMENTS if condition.matches(document.fields)}
+            matching_ids = {document.id for document in DOCUMENTS if condition.matches(document.fields)}
             with answering(f"asking with the filter {condition}"):
                 answer = subject.search(text, 100, filters=condition, **options)
                 self._agree(
                     answer, subject.search(text, 100, filters=str(condition), **options), "a filter and its text"
                 )
-                within = subject.search(Query(text, condition), 100, **options)
-                self._agree(answer, within, "a filter beside the query and within it")
-            assert {hit.id for hit in answer} <= inside, (
+                answer_to_query = subject.search(Query(text, condition), 100, **options)
+                self._agree(answer, answer_to_query, "a filter beside the query and within it")
+            assert {hit.id for hit in answer} <= matching_ids, (
                 f"the filter {condition} does not let through all of {answer.hits}"
             )
-            assert len(answer) > 0 or not inside, f"the filter {condition} lets {inside} through, and nothing was found"
-            assert within.query.filters == condition, f"the answer says that the filter was {within.query.filters}"
+            assert len(answer) > 0 or not matching_ids, (
+                f"the filter {condition} lets {matching_ids} through, and nothing was found"
+            )
+            assert answer_to_query.query.filters == condition, (
+                f"the answer says that the filter was {answer_to_query.query.filters}"
+            )
 
     def test_a_filter_that_cannot_be_read_is_told(self) -> None:
         """It raises a `FilterError`."""
@@ -134,8 +138,8 @@ class WorkspaceConformance(TwinConformance):
             "status": lambda: subject.status(name),
             "drop": lambda: subject.drop(name),
         }
-        for what, call in calls.items():
-            self._unknown(what, "dataset", name, call)
+        for method, call in calls.items():
+            self._unknown(method, "dataset", name, call)
         self._unknown("search", "strategy", "no-such", lambda: subject.search(self.query(), strategy="no-such"))
 
     def _unknown(self, what: str, kind: str, name: str, call: Callable[[], object]) -> None:
@@ -157,16 +161,16 @@ class WorkspaceConformance(TwinConformance):
         narrow = Query(self.query(), FILTERS[0])
         queries = [self.query(), narrow, OTHER, self.query()]
         with answering("asking many questions"):
-            alone = [self._ids(subject.search(query, 3, **options)) for query in queries]
-            together = subject.search_many(queries, 3, **options)
-            awaited = wait_for(lambda: subject.asearch_many(queries, 3, **options))
-            nothing = subject.search_many([], 3, **options)
-        for answers in (together, awaited):
-            assert [self._ids(answer) for answer in answers] == alone, (
-                f"alone {alone}, together {[*map(self._ids, answers)]}"
+            single = [self._ids(subject.search(query, 3, **options)) for query in queries]
+            batch = subject.search_many(queries, 3, **options)
+            async_batch = wait_for(lambda: subject.asearch_many(queries, 3, **options))
+            empty = subject.search_many([], 3, **options)
+        for answers in (batch, async_batch):
+            assert [self._ids(answer) for answer in answers] == single, (
+                f"alone {single}, together {[*map(self._ids, answers)]}"
             )
             assert answers[1].query.filters == FILTERS[0], "an answer does not say what its filter was"
-        assert nothing == [], f"no questions gave {nothing!r:.100}"
+        assert empty == [], f"no questions gave {empty!r:.100}"
 
     def _ids(self, context: Any) -> list[str]:
         return [hit.id for hit in context.hits]
@@ -184,8 +188,8 @@ class WorkspaceConformance(TwinConformance):
                 assert any(step.stage == "retrieve" and step.rank for step in explanation.steps), (
                     f"nothing found {hit.id!r}"
                 )
-            others = [document.id for document in DOCUMENTS if document.id not in self._ids(context)]
-            for id_ in (others[0], "nowhere"):
+            other_ids = [document.id for document in DOCUMENTS if document.id not in self._ids(context)]
+            for id_ in (other_ids[0], "nowhere"):
                 explanation = context.explain(id_)
                 assert explanation.rank is None, (
                     f"{id_!r} is not in the answer, and is said to be number {explanation.rank}"
@@ -216,9 +220,9 @@ class WorkspaceConformance(TwinConformance):
         with answering("a dataset's own search"):
             dataset = subject.dataset(self.filled())
             answer = dataset.search(text, 5)
-            awaited = wait_for(lambda: dataset.asearch(text, 5))
+            async_answer = wait_for(lambda: dataset.asearch(text, 5))
         self._sound_hits(answer, 5, "a dataset's own search")
-        self._agree(answer, awaited, "a dataset's own search and the awaited one")
+        self._agree(answer, async_answer, "a dataset's own search and the awaited one")
         expected = subject.search(text, 5, datasets=self.filled())
         self._agree(answer, expected, "a dataset's own search and the workspace's")
 
@@ -245,13 +249,13 @@ class WorkspaceConformance(TwinConformance):
             assert list(dataset) == all_of_them, "they do not come back as they were added"
             assert dataset.ids() == [document.id for document in all_of_them], f"the ids are {dataset.ids()}"
             first, following = dataset.page(0, 4)
-            rest, end = dataset.page(following, 100)
-            assert (first + rest, end) == (all_of_them, None), "pages do not make up the whole"
-            changed = Document("en-1", "Changed.", {"source": "чертёж 7"})
-            mapping = {"id": changed.id, "text": changed.text, "metadata": changed.metadata}
+            second_page, end = dataset.page(following, 100)
+            assert (first + second_page, end) == (all_of_them, None), "pages do not make up the whole"
+            new_version = Document("en-1", "Changed.", {"source": "чертёж 7"})
+            mapping = {"id": new_version.id, "text": new_version.text, "metadata": new_version.metadata}
             result = dataset.add([*all_of_them[1:], mapping])
             assert result == AddResult(updated=1, unchanged=9), f"changing one of them is {result}"
-            assert dataset.get("en-1") == changed, f"it was changed, and is {dataset.get('en-1')}"
+            assert dataset.get("en-1") == new_version, f"it was changed, and is {dataset.get('en-1')}"
             assert dataset.ids(source="чертёж 7") == ["en-1"], f"of that source are {dataset.ids(source='чертёж 7')}"
             assert (dataset.delete("en-1"), dataset.delete(["en-2", "none"]), dataset.delete([])) == (1, 1, 0), (
                 "delete does not say how many there were"
@@ -313,9 +317,9 @@ class WorkspaceConformance(TwinConformance):
     def test_progress_is_told(self) -> None:
         """Progress is reported while documents are added, in numbers that sum to all; the iterable is read once."""
         subject, counts = self.make(), list[int]()
-        many = ({"id": str(number), "text": f"signal {number}"} for number in range(700))
+        documents = ({"id": str(number), "text": f"signal {number}"} for number in range(700))
         with answering("adding 700 documents"), self._made(subject, indexing_technique="keyword") as dataset:
-            result = dataset.add(many, on_progress=counts.append)
+            result = dataset.add(documents, on_progress=counts.append)
         assert result == AddResult(added=700), f"adding 700 documents is {result}"
         assert sum(counts) == 700, f"progress covered {sum(counts)} of 700 documents"
         assert len(counts) > 1, "progress was reported only once"
@@ -331,10 +335,14 @@ class WorkspaceConformance(TwinConformance):
                 )
                 dataset.add([{"id": "first", "text": "rail"}])
                 dataset.describe("о железных дорогах")
-                again = subject.dataset(name)
-                assert again.description == "о железных дорогах", f"it is described as {again.description!r}"
+                reopened_dataset = subject.dataset(name)
+                assert reopened_dataset.description == "о железных дорогах", (
+                    f"it is described as {reopened_dataset.description!r}"
+                )
                 assert subject.dataset(name, description="rails").description == "rails", "its description stays"
-                assert again.indexing_technique == "keyword", f"it is made for {again.indexing_technique!r} now"
+                assert reopened_dataset.indexing_technique == "keyword", (
+                    f"it is made for {reopened_dataset.indexing_technique!r} now"
+                )
                 refused("another technique", lambda: subject.dataset(name, indexing_technique="hybrid"))
                 assert subject.names() == sorted({self.filled(), name, *subject.names()}), f"names: {subject.names()}"
                 assert (
@@ -359,7 +367,7 @@ class WorkspaceConformance(TwinConformance):
         """Closing releases open resources; the next use reopens them."""
         subject, text = self.make(), self.query()
         with answering("closing"):
-            before = self._ask(subject, text)
-            with subject as entered:
-                assert entered is subject, "'with … as' gives another one"
-            self._agree(before, self._ask(subject, text), "before and after it was closed, calls")
+            first_answer = self._ask(subject, text)
+            with subject as context_value:
+                assert context_value is subject, "'with … as' gives another one"
+            self._agree(first_answer, self._ask(subject, text), "before and after it was closed, calls")

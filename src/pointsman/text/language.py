@@ -111,7 +111,10 @@ def words_of_scripts(text: str, names: Iterable[str]) -> list[str]:
     ['抑制', '制剂', 'и', 'доза']
     """
     runs = [(name, run) for name in names for run in _SCRIPTS[name].findall(text)]
-    pairs = [[run[at : at + 2] for at in range(max(1, len(run) - 1))] if name == "han" else [run] for name, run in runs]
+    pairs = [
+        [run[start : start + 2] for start in range(max(1, len(run) - 1))] if name == "han" else [run]
+        for name, run in runs
+    ]
     return [word for words in pairs for word in words]
 
 
@@ -159,8 +162,8 @@ def _shares(sample: str) -> dict[str, float]:
 
 
 def _cyrillic_language(sample: str) -> str:
-    for language, own, foreign in _NOT_RUSSIAN:
-        if len(own.findall(sample)) > len(foreign.findall(sample)):
+    for language, native, foreign in _NOT_RUSSIAN:
+        if len(native.findall(sample)) > len(foreign.findall(sample)):
             return language
     if len(_OTHER_CYRILLIC.findall(sample)) > len(sample) / 50:
         return "und"
@@ -174,5 +177,5 @@ def _latin_language(sample: str) -> str:
     words = [word.lower() for word in _SCRIPTS["latin"].findall(sample)]
     english = sum(word in ENGLISH for word in words)
     foreign = sum(word in _OTHER_LATIN for word in words)
-    accented = sum(not word.isascii() for word in words)
-    return "und" if foreign + accented > english + max(1, len(words) / 10) else "en"
+    accent_count = sum(not word.isascii() for word in words)
+    return "und" if foreign + accent_count > english + max(1, len(words) / 10) else "en"

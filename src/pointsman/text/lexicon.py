@@ -59,8 +59,8 @@ class Lexicon:
         (3.92, 0.0)
         """
         key = np.uint32(_key(word))
-        place = int(np.searchsorted(self._keys, key))
-        return float(self._steps[place]) / _STEPS if place < len(self) and self._keys[place] == key else 0.0
+        index = int(np.searchsorted(self._keys, key))
+        return float(self._steps[index]) / _STEPS if index < len(self) and self._keys[index] == key else 0.0
 
     def to_bytes(self) -> bytes:
         """Return the lexicon for `from_bytes`: all hashes in order, four bytes each, then a byte of frequency each."""

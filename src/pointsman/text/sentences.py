@@ -95,10 +95,10 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def _append(spans: list[tuple[int, int]], text: str, start: int, end: int) -> None:
-    piece = text[start:end]
-    bare = piece.strip()
+    segment = text[start:end]
+    bare = segment.strip()
     if bare:
-        start += len(piece) - len(piece.lstrip())
+        start += len(segment) - len(segment.lstrip())
         spans.append((start, start + len(bare)))
 
 
@@ -134,11 +134,11 @@ def _ends_without_space(text: str, match: re.Match[str], following: str) -> bool
     """Whether a stop without a space after it counts: only next to a script without spaces (``AI.我``, ``Да?「``)."""
     if not following or not _DENSE_CHARACTER.match(following[0]):
         return False
-    before = text[match.start() - 1 : match.start()]
+    previous = text[match.start() - 1 : match.start()]
     if match["stop"][0] == "…":
         return bool(match["close"])
     if match["stop"] == ".":
-        return before.isalpha() or before in "\"'”’)"
+        return previous.isalpha() or previous in "\"'”’)"
     return True
 
 
@@ -149,11 +149,11 @@ def _period_ends(text: str, match: re.Match[str], start: int, word: str) -> bool
     if last is None:
         return True
     token = last[1].lower()
-    before = window[: last.start(1)]
+    preceding = window[: last.start(1)]
     if word[0].isdigit():
         return token not in _BEFORE_NUMBERS and token not in _BEFORE_NAMES and token != "г"  # noqa: S105
     opens = word.lower().replace("ё", "е") in _OPENING_WORDS
-    return token not in _BEFORE_NAMES and _ends_before_capital(last[1], before, opens=opens)
+    return token not in _BEFORE_NAMES and _ends_before_capital(last[1], preceding, opens=opens)
 
 
 def _ends_before_capital(token: str, before: str, *, opens: bool) -> bool:
@@ -170,7 +170,7 @@ def _ends_before_capital(token: str, before: str, *, opens: bool) -> bool:
     if len(lower.replace(".", "")) == 1 and lower.isalpha():
         return _letter_ends(token, before, opens=opens)
     # «и т.д. Потом» ends, «J.R.R. Tolkien» does not
-    initials = "." in lower and all(len(part) == 1 for part in lower.split("."))
+    initials = "." in lower and all(len(letter) == 1 for letter in lower.split("."))
     return not initials or opens or token.islower()
 
 

@@ -185,9 +185,9 @@ class Speller:
         for word, count in frequencies.items():
             if count < 1:
                 raise InputError(f"the frequency of {word!r:.80} is at least 1, not {count}; leave such words out")
-            folded = fold(word)
-            if _LATIN.fullmatch(folded) or _CYRILLIC.fullmatch(folded):
-                self._counts[folded] = self._counts.get(folded, 0) + count
+            key = fold(word)
+            if _LATIN.fullmatch(key) or _CYRILLIC.fullmatch(key):
+                self._counts[key] = self._counts.get(key, 0) + count
         self._built: _Neighbours | None = None
         self._stems: set[str] | None = None
         self._cyrillic = any(map(_is_cyrillic, self._counts))
@@ -233,8 +233,8 @@ class Speller:
         changes: list[Change] = []
         looked_up: _LookedUp = {}
         for chunk in _CHUNK.finditer(text):
-            if (whole := self._other_layout(chunk[0], chunk.start())) is not None:
-                changes.append(whole)
+            if (correction := self._other_layout(chunk[0], chunk.start())) is not None:
+                changes.append(correction)
             elif not _CODE.search(chunk[0]):
                 changes += self._misspelt(chunk, looked_up)
         sure = [change for change in changes if change.sure]
@@ -253,22 +253,22 @@ class Speller:
         words = _WORD.findall(text)
         if any(_FOREIGN.search(word) and fold(word) not in self._counts for word in words):
             return True
-        changed = {change.old for change in changes}
-        others = [word for word in words if word not in changed and len(word) > 1]
-        return 2 * sum(self._knows(fold(word)) for word in others) < len(others)
+        misspelt_words = {change.old for change in changes}
+        other_words = [word for word in words if word not in misspelt_words and len(word) > 1]
+        return 2 * sum(self._knows(fold(word)) for word in other_words) < len(other_words)
 
     def _misspelt(self, chunk: re.Match[str], looked_up: _LookedUp) -> Iterator[Change]:
         """Return the corrections of a chunk; ``looked_up`` collects the words looked up in the whole text."""
         for match in _WORD.finditer(chunk[0]):
             word = match[0]
-            if not _correctable(word) or self._knows(folded := fold(word)):
+            if not _correctable(word) or self._knows(key := fold(word)):
                 continue
-            named = word[0].isupper() and chunk.start() > 0
-            if (folded, named) not in looked_up:
+            is_name = word[0].isupper() and chunk.start() > 0
+            if (key, is_name) not in looked_up:
                 if len(looked_up) >= _MOST_LOOKUPS:
                     continue
-                looked_up[folded, named] = self._correction(folded, named=named)
-            if (correction := looked_up[folded, named]) is not None:
+                looked_up[key, is_name] = self._correction(key, named=is_name)
+            if (correction := looked_up[key, is_name]) is not None:
                 start = chunk.start() + match.start()
                 best, sure = correction
                 yield Change(start, start + len(word), word, _cased(best, word), sure=sure)
@@ -280,15 +280,15 @@ class Speller:
         """
         path = Path(path)
         lines = "".join(f"{word}\t{count}\n" for word, count in sorted(self._counts.items()))
-        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(_MAGIC + zlib.compress(lines.encode(), 6))
                 file.flush()
                 os.fsync(file.fileno())
-            Path(aside).replace(path)
+            Path(temporary).replace(path)
         except BaseException:
-            Path(aside).unlink(missing_ok=True)
+            Path(temporary).unlink(missing_ok=True)
             raise
 
     @classmethod
@@ -369,9 +369,9 @@ class Speller:
         """Yield common words of the language, one slip away, that the corpus has only in another form or not at all."""
         if self._lexicon is None:
             return
-        least = self._lexicon.zipf(word) + _RARER
+        minimum = self._lexicon.zipf(word) + _RARER
         for candidate in _one_slip_away(word):
-            if self._lexicon.zipf(candidate) < least or (cost := _cost(word, candidate, 1)) is None:
+            if self._lexicon.zipf(candidate) < minimum or (cost := _cost(word, candidate, 1)) is None:
                 continue
             if candidate in self._counts and self._counts[candidate] > 1:
                 continue  # seen already
@@ -407,13 +407,13 @@ class Speller:
 
     def _other_layout(self, chunk: str, offset: int) -> Change | None:
         """Convert a word that was typed with the keyboard set to the other script."""
-        for typed, table, possible in (
+        for layout_pattern, table, possible in (
             (_TYPED_LATIN, _TO_CYRILLIC, self._cyrillic),
             (_CYRILLIC, _TO_LATIN, self._latin),
         ):
             if not possible:
                 continue
-            for match in itertools.islice(typed.finditer(chunk), 3):
+            for match in itertools.islice(layout_pattern.finditer(chunk), 3):
                 old = match[0]
                 # The keys of commas and stops are letters too: the longest reading that is a word.
                 for end in range(len(old), max(len(old) - 3, _SHORTEST - 1), -1):
@@ -426,12 +426,12 @@ class Speller:
 
 def _with(text: str, changes: Sequence[Change]) -> str:
     """Return the text with these changes applied."""
-    pieces: list[str] = []
+    texts: list[str] = []
     end = 0
     for change in changes:
-        pieces += [text[end : change.start], change.new]
+        texts += [text[end : change.start], change.new]
         end = change.end
-    return "".join([*pieces, text[end:]]) if pieces else text
+    return "".join([*texts, text[end:]]) if texts else text
 
 
 class _Neighbours:
@@ -457,9 +457,9 @@ class _Neighbours:
                     hashes ^= hashes >> np.uint64(29)
                 keys.append((hashes >> np.uint64(32)).astype(np.uint32))
                 owners.append(rows.astype(np.uint32))
-        every = np.concatenate(keys) if keys else np.empty(0, np.uint32)
-        order = np.argsort(every, kind="stable")
-        self._keys = every[order]
+        all_keys = np.concatenate(keys) if keys else np.empty(0, np.uint32)
+        order = np.argsort(all_keys, kind="stable")
+        self._keys = all_keys[order]
         self._owners = np.concatenate(owners)[order] if owners else np.empty(0, np.uint32)
 
     def near(self, word: str, slips: int) -> list[str]:
@@ -468,12 +468,12 @@ class _Neighbours:
         hashes = np.array([_hash(prefix, positions) for positions in _positions(len(prefix), slips)], np.uint32)
         starts = np.searchsorted(self._keys, hashes, "left")
         ends = np.searchsorted(self._keys, hashes, "right")
-        parts = [self._owners[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True) if a < b]
-        if not parts:
+        owner_lists = [self._owners[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True) if a < b]
+        if not owner_lists:
             return []
-        owners = np.concatenate(parts)
-        near = np.abs(self._lengths[owners].astype(np.int16) - len(word)) <= slips
-        return [self._words[owner] for owner in np.unique(owners[near]).tolist()]
+        owners = np.concatenate(owner_lists)
+        is_near = np.abs(self._lengths[owners].astype(np.int16) - len(word)) <= slips
+        return [self._words[owner] for owner in np.unique(owners[is_near]).tolist()]
 
 
 @lru_cache(maxsize=64)
@@ -513,10 +513,10 @@ def _cost(word: str, candidate: str, most: int) -> float | None:
 def _one_slip_away(word: str) -> set[str]:
     """Return all strings one slip away: a letter dropped, added or replaced, or two swapped."""
     letters = _RUSSIAN if _is_cyrillic(word) else string.ascii_lowercase
-    parts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
-    variants = {a + b[1:] for a, b in parts if b} | {a + b[1] + b[0] + b[2:] for a, b in parts if len(b) > 1}
-    variants |= {a + letter + b for a, b in parts for letter in letters}
-    variants |= {a + letter + b[1:] for a, b in parts if b for letter in letters}
+    splits = [(word[:index], word[index:]) for index in range(len(word) + 1)]
+    variants = {a + b[1:] for a, b in splits if b} | {a + b[1] + b[0] + b[2:] for a, b in splits if len(b) > 1}
+    variants |= {a + letter + b for a, b in splits for letter in letters}
+    variants |= {a + letter + b[1:] for a, b in splits if b for letter in letters}
     return variants - {word}
 
 
@@ -533,8 +533,8 @@ def _likely(word: str, start: int, wrong: str, right: str) -> float:
 
 def _letters_apart(first: str, second: str) -> int:
     """Return the number of letters, with repeats, that only one of the words has."""
-    mine, theirs = Counter(first), Counter(second)
-    return (mine - theirs).total() + (theirs - mine).total()
+    first_letters, second_letters = Counter(first), Counter(second)
+    return (first_letters - second_letters).total() + (second_letters - first_letters).total()
 
 
 def _beside(first: str, second: str) -> bool:
@@ -544,15 +544,15 @@ def _beside(first: str, second: str) -> bool:
 
 def _alignment(first: str, second: str, most: int) -> int | None:
     """Return the optimal string alignment distance; None if it is above ``most``."""
-    before: list[int] = []
+    previous: list[int] = []
     row = list(range(len(second) + 1))
     for i, letter in enumerate(first, 1):
-        older, before, row = before, row, [i] + [0] * len(second)
+        older, previous, row = previous, row, [i] + [0] * len(second)
         for j, target in enumerate(second, 1):
-            row[j] = min(row[j - 1] + 1, before[j] + 1, before[j - 1] + (letter != target))
+            row[j] = min(row[j - 1] + 1, previous[j] + 1, previous[j - 1] + (letter != target))
             if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == target:
                 row[j] = min(row[j], older[j - 2] + 1)
-        if min(row) > most and min(before) > most:
+        if min(row) > most and min(previous) > most:
             return None
     return row[-1] if row[-1] <= most else None
 

@@ -236,15 +236,15 @@ def _without_ending(word: str) -> str:
 
 
 def _joined_and_parts(word: str) -> list[str]:
-    parts = [folded for part in _PARTS.split(word) if (folded := fold(part))]
-    if len(parts) < 2:
-        return parts
-    joined = "".join(parts)
-    if len(joined) > _LONGEST_WORD:
-        return parts
-    if len(parts) == len(joined) and joined.isalpha():  # initials
-        return [joined]
-    return [joined, *parts]
+    components = [component for text in _PARTS.split(word) if (component := fold(text))]
+    if len(components) < 2:
+        return components
+    compound = "".join(components)
+    if len(compound) > _LONGEST_WORD:
+        return components
+    if len(components) == len(compound) and compound.isalpha():  # initials
+        return [compound]
+    return [compound, *components]
 
 
 def _words_of_other_scripts(run: str) -> list[str]:

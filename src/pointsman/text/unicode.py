@@ -66,8 +66,8 @@ class _Folds(dict[int, str]):
     """Maps each character to its folded form, computed on first use; bounded by the size of Unicode."""
 
     def __missing__(self, code: int) -> str:
-        folded = self[code] = _fold_character(chr(code))
-        return folded
+        fold = self[code] = _fold_character(chr(code))
+        return fold
 
 
 FOLDS = _Folds()
@@ -115,9 +115,9 @@ def simplified() -> dict[str, str]:
 
 
 def _end_of_chain(table: dict[str, str], character: str) -> str:
-    seen = set()
-    while character in table and character not in seen:
-        seen.add(character)
+    visited = set()
+    while character in table and character not in visited:
+        visited.add(character)
         character = table[character]
     return character
 
@@ -140,5 +140,5 @@ def _mark_runs() -> re.Pattern[str]:
             full = unicodedata.normalize("NFKD", character)
             if unicodedata.combining(full[0]):
                 marks.append(character)
-    some = re.escape("".join(marks))
-    return re.compile(f"([{some}]{{{_MOST_MARKS}}})[{some}]+")
+    character_class = re.escape("".join(marks))
+    return re.compile(f"([{character_class}]{{{_MOST_MARKS}}})[{character_class}]+")

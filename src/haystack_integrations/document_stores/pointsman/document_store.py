@@ -27,7 +27,7 @@ from pointsman.types import Hit
 
 Filters = dict[str, Any] | None
 
-_REST: Final = "_haystack"
+_EXTRA: Final = "_haystack"
 """The metadata key for a document's other fields: a mapping that filters ignore."""
 
 _opening = threading.RLock()  # of the module, as a store with a lock of its own could not be copied
@@ -72,11 +72,11 @@ class PointsmanDocumentStore:
         """The dataset; opened on first use."""
         with _opening:
             if self._dataset is None:
-                own = GivenVectors(self.vectors) if self.embedder is None else load_embedder(self.embedder)
+                own_embedder = GivenVectors(self.vectors) if self.embedder is None else load_embedder(self.embedder)
                 if self.location is None:
-                    self._dataset = Dataset(self.name, embedder=own)
+                    self._dataset = Dataset(self.name, embedder=own_embedder)
                 else:
-                    self._workspace = pointsman.open(self.location, embedder=own)
+                    self._workspace = pointsman.open(self.location, embedder=own_embedder)
                     self._dataset = self._workspace.dataset(self.name)
             return self._dataset
 
@@ -125,7 +125,7 @@ class PointsmanDocumentStore:
     def hits_to_documents(self, hits: Sequence[Hit]) -> list[Document]:
         """Returns the hits of a search as documents with scores."""
         documents = _with_embeddings(self.dataset, [hit.document for hit in hits])
-        return [_scored(document, float(hit.score)) for document, hit in zip(documents, hits, strict=True)]
+        return [_with_score(document, float(hit.score)) for document, hit in zip(documents, hits, strict=True)]
 
     def count_unique_metadata_by_filter(self, filters: dict[str, Any], metadata_fields: list[str]) -> dict[str, int]:
         """Returns the number of distinct values in the matching documents, by field."""
@@ -139,16 +139,16 @@ class PointsmanDocumentStore:
         for page in _pages(self.dataset, None):
             for document in page:
                 for name, value in document.metadata.items():
-                    if name != _REST and name not in info:
+                    if name != _EXTRA and name not in info:
                         info[name] = {"type": _TYPES.get(type(value), "object")}
         return info
 
     def get_metadata_field_min_max(self, metadata_field: str) -> dict[str, Any]:
         """Returns the smallest and largest number, or the first and last text, of a field; None if it has none."""
         values = _values(self.dataset, metadata_field, None)
-        ordered = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+        numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
         texts = [value for value in values if isinstance(value, str)]
-        return {"min": min(ordered or texts, default=None), "max": max(ordered or texts, default=None)}
+        return {"min": min(numbers or texts, default=None), "max": max(numbers or texts, default=None)}
 
     def get_metadata_field_unique_values(
         self,
@@ -193,16 +193,19 @@ class PointsmanDocumentStore:
         if not isinstance(documents, list) or not all(isinstance(document, Document) for document in documents):
             raise ValueError(f"write_documents takes a list of Documents, not {documents!r:.80}")
         policy = DuplicatePolicy(policy)
-        with _translated():
+        with _translating_errors():
             with self.dataset.writing(self.wait):
                 new = documents
                 if policy is not DuplicatePolicy.OVERWRITE:
                     existing = self.dataset.get_many([document.id for document in documents])
-                    new, repeated = _first_of_each(documents, {one.id for one in existing if one is not None})
-                    if repeated and policy is not DuplicatePolicy.SKIP:
-                        ids = ", ".join(sorted(repeated)[:5])
+                    new, duplicate_ids = _first_of_each(
+                        documents,
+                        {existing_document.id for existing_document in existing if existing_document is not None},
+                    )
+                    if duplicate_ids and policy is not DuplicatePolicy.SKIP:
+                        ids = ", ".join(sorted(duplicate_ids)[:5])
                         raise DuplicateDocumentError(f"these ids exist already, or are given twice: {ids}")
-                self._add([(_ours(document), document.embedding) for document in new])
+                self._add([(_own_document(document), document.embedding) for document in new])
             return len(new)
 
     def _add(self, pairs: Sequence[tuple[OurDocument, Sequence[float] | None]]) -> None:
@@ -211,30 +214,34 @@ class PointsmanDocumentStore:
     def delete_documents(self, document_ids: list[str]) -> None:
         """Delete documents; unknown ids are ignored."""
         if document_ids:
-            with _translated(), self.dataset.writing(self.wait):
+            with _translating_errors(), self.dataset.writing(self.wait):
                 self.dataset.delete(document_ids)
 
     def delete_all_documents(self) -> None:
         """Delete everything."""
-        with _translated(), self.dataset.writing(self.wait):
+        with _translating_errors(), self.dataset.writing(self.wait):
             self.dataset.delete(filters=And(()))
 
     def delete_by_filter(self, filters: dict[str, Any]) -> int:
         """Delete the matching documents; returns their number."""
-        with _translated(), self.dataset.writing(self.wait):
+        with _translating_errors(), self.dataset.writing(self.wait):
             return self.dataset.delete(filters=_filter(filters) or And(()))
 
     def update_by_filter(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
         """Set metadata of the matching documents, keeping their other metadata; returns the number of documents."""
         count = 0
-        with _translated(), self.dataset.writing(self.wait):
+        with _translating_errors(), self.dataset.writing(self.wait):
             matching = [document for page in _pages(self.dataset, _filter(filters)) for document in page]
-            for start in range(0, len(matching), _TOGETHER):
-                part = matching[start : start + _TOGETHER]
-                rows = self.dataset.get_vectors([document.id for document in part])
-                changed = [OurDocument(document.id, document.text, {**document.metadata, **meta}) for document in part]
-                self._add(list(zip(changed, (None if row is None else row.tolist() for row in rows), strict=True)))
-                count += len(part)
+            for start in range(0, len(matching), _BATCH):
+                batch = matching[start : start + _BATCH]
+                rows = self.dataset.get_vectors([document.id for document in batch])
+                new_documents = [
+                    OurDocument(document.id, document.text, {**document.metadata, **meta}) for document in batch
+                ]
+                self._add(
+                    list(zip(new_documents, (None if row is None else row.tolist() for row in rows), strict=True))
+                )
+                count += len(batch)
         return count
 
     # ── async versions ───────────────────────────────────────────────────────────────────────────────────────────
@@ -304,7 +311,7 @@ class PointsmanDocumentStore:
 
 # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_TOGETHER: Final = 1000
+_BATCH: Final = 1000
 _TYPES: Final[Mapping[type, str]] = {str: "keyword", bool: "boolean", int: "long", float: "double", list: "list"}
 
 
@@ -313,9 +320,9 @@ def _filter(filters: Filters) -> Filter | None:
 
 
 def _pages(dataset: Dataset, filters: Filter | None) -> Iterator[list[OurDocument]]:
-    after: int | None = 0
-    while after is not None:
-        page, after = dataset.page(after, _TOGETHER, filters=filters)
+    cursor: int | None = 0
+    while cursor is not None:
+        page, cursor = dataset.page(cursor, _BATCH, filters=filters)
         yield page
 
 
@@ -335,35 +342,35 @@ def _values(dataset: Dataset, name: str, filters: Filter | None) -> list[Any]:
 def _first_of_each(documents: Sequence[Document], known_ids: set[str]) -> tuple[list[Document], set[str]]:
     """Returns the first document of each id that is not known, and the other documents' ids."""
     first: dict[str, Document] = {}
-    repeated: set[str] = set()
+    duplicate_ids: set[str] = set()
     for document in documents:
         if document.id in known_ids or document.id in first:
-            repeated.add(document.id)
+            duplicate_ids.add(document.id)
         else:
             first[document.id] = document
-    return list(first.values()), repeated
+    return list(first.values()), duplicate_ids
 
 
-def _ours(document: Document) -> OurDocument:
+def _own_document(document: Document) -> OurDocument:
     """Converts a document to a Pointsman document; its other fields are stored beside the metadata.
 
     Raises:
         InputError: its embedding is not a list of finite numbers.
     """
-    rest: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     if document.content is None:
-        rest["content"] = None
+        extra["content"] = None
     if document.score is not None:
-        rest["score"] = document.score
+        extra["score"] = document.score
     if document.blob is not None:
-        rest["blob"] = document.blob.to_dict()
+        extra["blob"] = document.blob.to_dict()
     if document.sparse_embedding is not None:
-        rest["sparse_embedding"] = document.sparse_embedding.to_dict()
+        extra["sparse_embedding"] = document.sparse_embedding.to_dict()
     if document.embedding is not None:
-        rest["length"] = _length(document)  # stored vectors have 1
-    if _REST in document.meta:
-        rest["own"] = document.meta[_REST]
-    metadata = {**document.meta, _REST: rest} if rest else document.meta
+        extra["length"] = _length(document)  # stored vectors have 1
+    if _EXTRA in document.meta:
+        extra["own"] = document.meta[_EXTRA]
+    metadata = {**document.meta, _EXTRA: extra} if extra else document.meta
     return OurDocument(document.id, document.content or "", metadata)
 
 
@@ -382,29 +389,29 @@ def _length(document: Document) -> float:
     return length
 
 
-def _theirs(document: OurDocument, vector: Any) -> Document:
+def _haystack_document(document: OurDocument, vector: Any) -> Document:
     metadata = dict(document.metadata)
     try:
-        return _rebuilt(document, metadata, metadata.pop(_REST, {}), vector)
+        return _rebuilt(document, metadata, metadata.pop(_EXTRA, {}), vector)
     except (AttributeError, KeyError, TypeError, ValueError):  # other programs may write anything under that key
         return _rebuilt(document, dict(document.metadata), {}, vector)
 
 
-def _rebuilt(document: OurDocument, metadata: dict[str, Any], rest: Mapping[str, Any], vector: Any) -> Document:
+def _rebuilt(document: OurDocument, metadata: dict[str, Any], extra: Mapping[str, Any], vector: Any) -> Document:
     """Returns a document from its metadata and its other fields.
 
     Raises:
         AttributeError, KeyError, TypeError, ValueError: the fields are not those of a document.
     """
-    if "own" in rest:
-        metadata[_REST] = rest["own"]
-    content, blob, sparse = rest.get("content"), rest.get("blob"), rest.get("sparse_embedding")
+    if "own" in extra:
+        metadata[_EXTRA] = extra["own"]
+    content, blob, sparse = extra.get("content"), extra.get("blob"), extra.get("sparse_embedding")
     if content is not None:
         raise TypeError("a text is stored as the document's own")
-    score, length = rest.get("score"), float(rest.get("length", 1.0))
+    score, length = extra.get("score"), float(extra.get("length", 1.0))
     return Document(
         id=document.id,
-        content=None if "content" in rest else document.text,
+        content=None if "content" in extra else document.text,
         meta=metadata,
         score=None if score is None else float(score),
         blob=None if blob is None else ByteStream.from_dict(blob),
@@ -416,10 +423,10 @@ def _rebuilt(document: OurDocument, metadata: dict[str, Any], rest: Mapping[str,
 def _with_embeddings(dataset: Dataset, documents: Iterable[OurDocument]) -> list[Document]:
     documents = list(documents)
     vectors = dataset.get_vectors([document.id for document in documents])
-    return [_theirs(document, vector) for document, vector in zip(documents, vectors, strict=True)]
+    return [_haystack_document(document, vector) for document, vector in zip(documents, vectors, strict=True)]
 
 
-def _scored(document: Document, score: float) -> Document:
+def _with_score(document: Document, score: float) -> Document:
     return Document(
         id=document.id,
         content=document.content,
@@ -432,7 +439,7 @@ def _scored(document: Document, score: float) -> Document:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translating_errors() -> Iterator[None]:
     """Converts Pointsman errors to Haystack's."""
     try:
         yield

@@ -12,7 +12,7 @@ from pointsman.filters import And, Filter, Not, Or, Range, equal_to, one_of
 
 _FIELDS: Final = frozenset({"content", "blob", "score", "embedding", "sparse_embedding"})
 _BOUNDS: Final = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
-_NOTHING: Final = Or(())
+_NO_MATCH: Final = Or(())
 
 
 def filter_of(filters: Mapping[str, Any]) -> Filter:
@@ -38,14 +38,14 @@ def _logic(filters: Mapping[str, Any]) -> Filter:
             raise FilterError(f"{key!r} is missing in {filters!r:.200}")
     if not isinstance(filters["conditions"], list | tuple):
         raise FilterError(f"conditions are a list of filters, not {filters['conditions']!r:.80}")
-    parts = tuple(filter_of(part) for part in filters["conditions"])
+    operands = tuple(filter_of(condition) for condition in filters["conditions"])
     match filters["operator"]:
         case "AND":
-            return And(parts)
+            return And(operands)
         case "OR":
-            return Or(parts)
+            return Or(operands)
         case "NOT":  # in Haystack: not all of them
-            return Not(And(parts))
+            return Not(And(operands))
     raise FilterError(f"unknown operator {filters['operator']!r:.80}; there are AND, OR and NOT")
 
 
@@ -62,7 +62,7 @@ def _comparison(condition: Mapping[str, Any]) -> Filter:
     return make(ID if field == "id" else field.removeprefix("meta."), value)
 
 
-def _in(key: str, values: Any) -> Filter:
+def _one_of(key: str, values: Any) -> Filter:
     if not isinstance(values, list):
         raise FilterError(f"{key!r}: in and not in take a list, not {values!r:.80}")
     return one_of(key, values)
@@ -71,7 +71,7 @@ def _in(key: str, values: Any) -> Filter:
 def _bound(operator: str) -> Callable[[str, Any], Filter]:
     def bound(key: str, value: Any) -> Filter:
         if value is None:
-            return _NOTHING
+            return _NO_MATCH
         if isinstance(value, str):
             _check_date(key, value)
         return Range(key, **{_BOUNDS[operator]: value})
@@ -89,7 +89,7 @@ def _check_date(key: str, value: str) -> None:
 _OPERATORS: Final[dict[str, Callable[[str, Any], Filter]]] = {
     "==": equal_to,
     "!=": lambda key, value: Not(equal_to(key, value)),
-    "in": _in,
-    "not in": lambda key, values: Not(_in(key, values)),
+    "in": _one_of,
+    "not in": lambda key, values: Not(_one_of(key, values)),
     **{operator: _bound(operator) for operator in _BOUNDS},
 }

@@ -187,26 +187,26 @@ class Calls:
         tool = TOOLS.get(name)
         if tool is None:
             raise sdk.UnknownToolError(f"there is no tool {name!r:.80}; there are {', '.join(TOOLS)}")
-        began = perf_counter()
+        start = perf_counter()
         key, outcome = "-", "failed"
         try:
             access = self.access(scope)
             key = access.key_id or key
             access.require_read()
-            checked = tool.arguments.model_validate(arguments)
+            valid_arguments = tool.arguments.model_validate(arguments)
             async with self.gate:
                 # A thread runs to its end when its call is cancelled, and keeps its place until then: clients that
                 # cancel calls cannot use more threads than those that wait.
-                run = partial(tool.run, self.library, self.library.seen(access), checked)
+                run = partial(tool.run, self.library, self.library.seen(access), valid_arguments)
                 answer = await anyio.to_thread.run_sync(run)
-            structured = answer.model_dump(mode="json")
-            result = sdk.result(line_of(structured), structured)
+            content = answer.model_dump(mode="json")
+            result = sdk.result(line_of(content), content)
             outcome = "answered"
         except ValidationError as error:
             result = sdk.result(complaints(error, name, tool.arguments.model_fields), is_error=True)
         except Exception as error:  # noqa: BLE001  (reported to the caller, and logged if it is ours to fix)
             result = sdk.result(message_of(error), is_error=True)
-        log.info("%s %s in %.1f ms, key %s", tool.name, outcome, (perf_counter() - began) * 1000, key)
+        log.info("%s %s in %.1f ms, key %s", tool.name, outcome, (perf_counter() - start) * 1000, key)
         return result
 
 
@@ -218,20 +218,20 @@ def message_of(error: Exception) -> str:
     return plain.cut(problem.detail, plain.REASON_CHARS)
 
 
-def complaints(error: ValidationError, tool: str, known: Iterable[str]) -> str:
+def complaints(error: ValidationError, tool: str, parameters: Iterable[str]) -> str:
     """Describe what is wrong with the arguments, and what is valid."""
     messages = []
     for detail in error.errors(include_url=False)[: plain.COMPLAINTS]:
         name = ".".join(map(str, detail["loc"]))
         if detail["type"] == "extra_forbidden":
-            messages.append(f"{name!r:.80} is not an argument of {tool}; it takes {', '.join(known)}")
+            messages.append(f"{name!r:.80} is not an argument of {tool}; it takes {', '.join(parameters)}")
         elif detail["type"] == "missing":
             messages.append(f"{name!r:.80} is missing")
         else:
-            messages.append(f"{name!r:.80}: {detail['msg']}, not {_shown(detail['input'])}")
+            messages.append(f"{name!r:.80}: {detail['msg']}, not {_short_form(detail['input'])}")
     return plain.sound("invalid arguments: " + "; ".join(messages))
 
 
-def _shown(value: object) -> str:
+def _short_form(value: object) -> str:
     size = f" ({len(value):,} characters)" if isinstance(value, str) and len(value) > 80 else ""
     return f"{value!r:.80}{size}"

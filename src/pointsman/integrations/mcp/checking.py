@@ -65,29 +65,29 @@ class SchemaChecker:
         if wrong:
             raise InputError(f"these arguments do not fit {name}: {'; '.join(wrong)}")
 
-    async def _ask(self, request: dict[str, Any], what: str) -> list[str]:
+    async def _ask(self, request: dict[str, Any], subject: str) -> list[str]:
         try:
             line = json.dumps(request).encode()
         except (RecursionError, ValueError) as error:
-            raise InputError(f"{what} are nested too deeply, or are not JSON") from error
+            raise InputError(f"{subject} are nested too deeply, or are not JSON") from error
         if len(line) > MAX_CHARS:
-            raise InputError(f"{what} and the schema are longer than {MAX_CHARS:,} characters")
+            raise InputError(f"{subject} and the schema are longer than {MAX_CHARS:,} characters")
         async with self._turn:
-            answered = False
+            has_answer = False
             try:
                 process, answers = await self._running()
                 with anyio.fail_after(_SECONDS):
                     assert process.stdin is not None
                     await process.stdin.send(line + b"\n")
                     wrong: list[str] = json.loads(await answers.receive_until(b"\n", _ANSWER_BYTES))
-                answered = True
+                has_answer = True
             except (TimeoutError, anyio.IncompleteRead, anyio.BrokenResourceError, anyio.EndOfStream) as error:
                 raise InputError(
-                    f"{what} cannot be checked: that takes more than {schema_worker.CPU_SECONDS} seconds of processor "
-                    f"time, or {schema_worker.MEMORY // 2**20} MB; nothing was called"
+                    f"{subject} cannot be checked: that takes more than {schema_worker.CPU_SECONDS} seconds of "
+                    f"processor time, or {schema_worker.MEMORY // 2**20} MB; nothing was called"
                 ) from error
             finally:
-                if not answered:  # also if the call was cancelled: the answer to come would be taken for the next one
+                if not has_answer:  # also if the call was cancelled: the answer to come would be taken for the next one
                     await self._end()
         return wrong
 

@@ -50,7 +50,7 @@ SECONDS: Final = 2.0
 _PATTERN_MEMORY: Final = 4 << 20  # bytes of a compiled pattern; RE2 refuses one that needs more
 _BLOCK: Final = 512  # documents whose signatures are computed together
 _CHUNK: Final = 64  # documents matched together if many of them are candidates
-_MANY: Final = 12
+_LARGE_CHUNK: Final = 12
 _SIGNATURES: Final = 128 << 20  # bytes of the signatures of one dataset
 _MOST_BITS, _LEAST_BITS = 2048, 256
 _PAIR: Final = np.uint32(0xFFFFFFFF)  # in place of a third character
@@ -59,7 +59,7 @@ Grams = tuple["NDArray[np.uint32]", "NDArray[np.intp]"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GrepMatch:
     """A document in which a pattern matches.
 
     Attributes:
@@ -92,7 +92,7 @@ class Pattern:
         options.literal, options.case_sensitive = not regex, not ignore_case
         options.log_errors, options.max_mem = False, _PATTERN_MEMORY
         try:
-            self._compiled = re2.compile((f"(?m){text}" if regex else text).encode(), options)
+            self._pattern = re2.compile((f"(?m){text}" if regex else text).encode(), options)
         except re2.error as error:
             message = error.args[0] if error.args else error
             message = message.decode("utf-8", "replace") if isinstance(message, bytes) else message
@@ -101,26 +101,28 @@ class Pattern:
             raise InputError("the pattern has half of a character (a lone surrogate) in it") from None
         self.literals = _literals(text) if regex else [text]
 
-        self.by_lines = not (regex and _WHOLE.search(text))
+        self.by_lines = not (regex and _WHOLE_TEXT.search(text))
 
-    def found_in(self, id_: str, text: bytes, until: float) -> Found | None:
+    def found_in(self, id_: str, text: bytes, deadline: float) -> GrepMatch | None:
         """Return where it matches in a document's text, ignoring empty matches; None if it does not.
 
         Raises:
-            TimeoutError: the time ``until`` (`time.monotonic`) has passed.
+            TimeoutError: the time ``deadline`` (`time.monotonic`) has passed.
         """
-        matches = self._matches(text, until)
+        matches = self._matches(text, deadline)
         first = next(matches, None)
         if first is None:
             return None
         count = 1 + sum(1 for _ in islice(matches, MAX_COUNT - 1))
-        start, end = (len(text[:place].decode("utf-8", "ignore")) for place in first.span())  # \C matches single bytes
-        return Found(id_, start, end, count)
+        start, end = (
+            len(text[:offset].decode("utf-8", "ignore")) for offset in first.span()
+        )  # \C matches single bytes
+        return GrepMatch(id_, start, end, count)
 
-    def _matches(self, text: bytes, until: float) -> Iterator[Any]:
+    def _matches(self, text: bytes, deadline: float) -> Iterator[Any]:
         """Yield the matches that are not empty; each step, also over an empty one, may read the rest of the text."""
-        steps = self._compiled.finditer(text)
-        while time.monotonic() <= until:
+        steps = self._pattern.finditer(text)
+        while time.monotonic() <= deadline:
             if (match := next(steps, None)) is None:
                 return
             if match.end() > match.start():
@@ -129,11 +131,11 @@ class Pattern:
 
     def next_start(self, text: bytes, start: int, end: int) -> int:
         """Return the next possible match between two positions of a text; -1 if there is none."""
-        match = self._compiled.search(text, start, end)
+        match = self._pattern.search(text, start, end)
         return -1 if match is None else match.start()
 
 
-_WHOLE: Final = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-")
+_WHOLE_TEXT: Final = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-")
 """Matches expressions that may refer to the start or end of the whole text, not only of its lines."""
 
 _TOKEN: Final = re.compile(
@@ -155,17 +157,17 @@ def _literals(pattern: str) -> list[str]:
     (['colo'], [])
     """
     texts, run, depth = [], "", 0
-    for part in _TOKEN.findall(pattern):
-        if part == "\\" or (part == "|" and not depth):
+    for element in _TOKEN.findall(pattern):
+        if element == "\\" or (element == "|" and not depth):
             return []
-        if part.startswith("(?") and part.endswith(")"):
+        if element.startswith("(?") and element.endswith(")"):
             continue
-        depth += {"(": 1, ")": -1}.get(part, 0)
-        character = part[1:] if part.startswith("\\") and not part[1:].isalnum() else part
-        if depth == 0 and len(character) == 1 and (character != part or part not in ".^$+?*{()"):
+        depth += {"(": 1, ")": -1}.get(element, 0)
+        character = element[1:] if element.startswith("\\") and not element[1:].isalnum() else element
+        if depth == 0 and len(character) == 1 and (character != element or element not in ".^$+?*{()"):
             run += character
             continue
-        if part[0] in "?*{":
+        if element[0] in "?*{":
             run = run[:-1]  # the character before it is optional
         texts.append(run)
         run = ""
@@ -181,18 +183,18 @@ class TextIndex:
     """
 
     def __init__(self, documents: Iterable[Document], count: int) -> None:
-        self._bits = _MOST_BITS
-        while self._bits > _LEAST_BITS and self._bits * count > 8 * _SIGNATURES:
-            self._bits //= 2
+        self._width = _MOST_BITS
+        while self._width > _LEAST_BITS and self._width * count > 8 * _SIGNATURES:
+            self._width //= 2
         self.ids: list[str] = []
         blocks, texts = [], []
-        rest = iter(documents)
-        while block := list(islice(rest, _BLOCK)):
+        remaining = iter(documents)
+        while block := list(islice(remaining, _BLOCK)):
             self.ids += [document.id for document in block]
             sounds = [sound(document.text) for document in block]
             texts += [text.encode() for text in sounds]
             blocks.append(self._block(sounds))
-        self._rows = np.concatenate(blocks, axis=1) if blocks else np.zeros((self._bits, 0), np.uint8)
+        self._rows = np.concatenate(blocks, axis=1) if blocks else np.zeros((self._width, 0), np.uint8)
         self._text = b"\n".join(texts)
         self._starts = [0, *np.cumsum([len(text) + 1 for text in texts]).tolist()]
 
@@ -201,106 +203,106 @@ class TextIndex:
         """Return the bytes of texts and signatures."""
         return self._rows.nbytes + len(self._text)
 
-    def grep(self, pattern: Pattern, until: float) -> Iterator[Found]:
+    def grep(self, pattern: Pattern, deadline: float) -> Iterator[GrepMatch]:
         """Yield the documents in which a pattern matches, in their original order.
 
         Args:
             pattern: the pattern to find.
-            until: the time (`time.monotonic`) at which to give up.
+            deadline: the time (`time.monotonic`) at which to give up.
 
         Raises:
             TimeoutError: that time has passed.
         """
-        for place in self._promising(pattern, self._candidates(pattern.literals)):
-            text = self._text[self._starts[place] : self._starts[place + 1] - 1]
-            matched = pattern.found_in(self.ids[place], text, until)
-            if matched is not None:
-                yield matched
+        for number in self._promising(pattern, self._candidates(pattern.literals)):
+            text = self._text[self._starts[number] : self._starts[number + 1] - 1]
+            match = pattern.found_in(self.ids[number], text, deadline)
+            if match is not None:
+                yield match
 
     def _promising(self, pattern: Pattern, candidates: NDArray[np.intp]) -> Iterator[int]:
         """Yield the candidates that may match; where many are neighbours, their texts are searched as one."""
         edges = np.searchsorted(candidates, np.arange(0, len(self.ids) + _CHUNK, _CHUNK)).tolist()
         for chunk, (first, last) in enumerate(pairwise(edges)):
-            if last - first < _MANY or not pattern.by_lines:
+            if last - first < _LARGE_CHUNK or not pattern.by_lines:
                 yield from candidates[first:last].tolist()
                 continue
-            place, end = chunk * _CHUNK, min((chunk + 1) * _CHUNK, len(self.ids))
-            while place < end:
-                at = pattern.next_start(self._text, self._starts[place], self._starts[end] - 1)
-                if at < 0:
+            number, end = chunk * _CHUNK, min((chunk + 1) * _CHUNK, len(self.ids))
+            while number < end:
+                offset = pattern.next_start(self._text, self._starts[number], self._starts[end] - 1)
+                if offset < 0:
                     break
                 # A match that begins in a document may end in the next one: then the document has no match of its own.
-                place = bisect_right(self._starts, at, place) - 1
-                yield place
-                place += 1
+                number = bisect_right(self._starts, offset, number) - 1
+                yield number
+                number += 1
 
     def _candidates(self, literals: Sequence[str]) -> NDArray[np.intp]:
         """Return the positions of the documents that may contain all of these texts, ignoring case."""
-        hashes = np.unique(_grams(literals, self._bits)[0])
+        hashes = np.unique(_grams(literals, self._width)[0])
         if not len(hashes):
             return np.arange(len(self.ids))
-        places = np.flatnonzero(np.unpackbits(np.bitwise_and.reduce(self._rows[hashes], axis=0)))
-        return places[places < len(self.ids)]
+        numbers = np.flatnonzero(np.unpackbits(np.bitwise_and.reduce(self._rows[hashes], axis=0)))
+        return numbers[numbers < len(self.ids)]
 
     def _block(self, texts: Sequence[str]) -> NDArray[np.uint8]:
-        marked = np.zeros((self._bits, -(-len(texts) // 8) * 8), bool)
-        marked[_grams(texts, self._bits)] = True
-        return np.packbits(marked, axis=1)
+        bit_rows = np.zeros((self._width, -(-len(texts) // 8) * 8), bool)
+        bit_rows[_grams(texts, self._width)] = True
+        return np.packbits(bit_rows, axis=1)
 
 
-def _grams(texts: Sequence[str], bits: int) -> Grams:
-    """Return the hashes, below ``bits``, of all pairs and triples of characters, and the index of each one's text."""
-    folded = [text.casefold() for text in texts]
-    points = np.frombuffer("".join(folded).encode("utf-32-le", "surrogatepass"), np.uint32)
-    owner = np.repeat(np.arange(len(folded)), [len(text) for text in folded])
+def _grams(texts: Sequence[str], width: int) -> Grams:
+    """Return the hashes, below ``width``, of all pairs and triples of characters, and the index of each one's text."""
+    folded_texts = [text.casefold() for text in texts]
+    points = np.frombuffer("".join(folded_texts).encode("utf-32-le", "surrogatepass"), np.uint32)
+    owner = np.repeat(np.arange(len(folded_texts)), [len(text) for text in folded_texts])
     if len(points) < 2:
         return np.zeros(0, np.uint32), np.zeros(0, np.intp)
     pairs = owner[:-1] == owner[1:]
     triples = owner[:-2] == owner[2:]
     hashes = np.concatenate(
         [
-            _hashed(points[:-1][pairs], points[1:][pairs], _PAIR, bits),
-            _hashed(points[:-2][triples], points[1:-1][triples], points[2:][triples], bits),
+            _hash_grams(points[:-1][pairs], points[1:][pairs], _PAIR, width),
+            _hash_grams(points[:-2][triples], points[1:-1][triples], points[2:][triples], width),
         ]
     )
     return hashes, np.concatenate([owner[:-1][pairs], owner[:-2][triples]])
 
 
-def _hashed(a: NDArray[np.uint32], b: NDArray[np.uint32], c: Any, bits: int) -> NDArray[np.uint32]:
+def _hash_grams(a: NDArray[np.uint32], b: NDArray[np.uint32], c: Any, width: int) -> NDArray[np.uint32]:
     """Hash multiplicatively; the last step mixes high bits into low ones before the highest are taken."""
     with np.errstate(over="ignore"):
-        mixed = a * np.uint32(0x9E3779B1) + b * np.uint32(0x85EBCA77) + c * np.uint32(0xC2B2AE3D)
-        mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(0x2C1B3C6D)
-    hashes: NDArray[np.uint32] = mixed >> np.uint32(32 - bits.bit_length() + 1)
+        mixture = a * np.uint32(0x9E3779B1) + b * np.uint32(0x85EBCA77) + c * np.uint32(0xC2B2AE3D)
+        mixture = (mixture ^ (mixture >> np.uint32(15))) * np.uint32(0x2C1B3C6D)
+    hashes: NDArray[np.uint32] = mixture >> np.uint32(32 - width.bit_length() + 1)
     return hashes
 
 
 def index_of(store: Store) -> TextIndex | None:
     """Build the index of a store's documents; return None if their texts are too long together."""
-    left = DATASET_BYTES
+    characters_left = DATASET_BYTES
 
-    def bounded() -> Iterator[Document]:
-        nonlocal left
+    def documents_within_limit() -> Iterator[Document]:
+        nonlocal characters_left
         for document in store.documents():
-            left -= len(document.text)
-            if left < 0:
+            characters_left -= len(document.text)
+            if characters_left < 0:
                 return
             yield document
 
-    index = TextIndex(bounded(), store.count())
-    return index if left >= 0 else None
+    index = TextIndex(documents_within_limit(), store.count())
+    return index if characters_left >= 0 else None
 
 
-def grep(store: Store, index: TextIndex | None, pattern: Pattern, until: float) -> Iterator[Found]:
+def grep(store: Store, index: TextIndex | None, pattern: Pattern, deadline: float) -> Iterator[GrepMatch]:
     """Like `TextIndex.grep`; without an index, all documents are read.
 
     Raises:
-        TimeoutError: the time ``until`` has passed.
+        TimeoutError: the time ``deadline`` has passed.
     """
     if index is not None:
-        yield from index.grep(pattern, until)
+        yield from index.grep(pattern, deadline)
         return
     for document in store.documents():
-        match = pattern.found_in(document.id, sound(document.text).encode(), until)
+        match = pattern.found_in(document.id, sound(document.text).encode(), deadline)
         if match is not None:
             yield match

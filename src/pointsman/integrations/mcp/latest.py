@@ -22,12 +22,12 @@ class Latest(Generic[T]):
         weight: returns the weight of a value.
     """
 
-    def __init__(self, most: int, weight: Callable[[T], int] = lambda _: 1) -> None:
-        self._most, self._weight = most, weight
+    def __init__(self, capacity: int, weight: Callable[[T], int] = lambda _: 1) -> None:
+        self._capacity, self._weight = capacity, weight
         self._lock = threading.Lock()
         self._values: OrderedDict[str, tuple[int, T]] = OrderedDict()
 
-    def of(self, store: Store, build: Callable[[], T]) -> T:
+    def get(self, store: Store, build: Callable[[], T]) -> T:
         """Return the value for a store's current state; it is rebuilt if the store has changed."""
         identity, sequence = store.info.identity, store.statistics().sequence
         with self._lock:  # concurrent callers that need the same value build it only once
@@ -36,6 +36,9 @@ class Latest(Generic[T]):
                 value = sequence, build()
             self._values[identity] = value
             self._values.move_to_end(identity)
-            while len(self._values) > 1 and sum(self._weight(value) for _, value in self._values.values()) > self._most:
+            while (
+                len(self._values) > 1
+                and sum(self._weight(value) for _, value in self._values.values()) > self._capacity
+            ):
                 self._values.popitem(last=False)
         return value[1]

@@ -40,7 +40,7 @@ class Library:
 
     Attributes:
         workspace: the workspace to search.
-        only: datasets that are served; None means all.
+        allowed: datasets that are served; None means all.
         strategies: strategies that are offered.
         seconds: time for checking an answer.
         texts: signatures of documents, for `grep`; None for a dataset whose texts are too long.
@@ -49,7 +49,7 @@ class Library:
     """
 
     workspace: Workspace
-    only: frozenset[str] | None
+    allowed: frozenset[str] | None
     strategies: tuple[str, ...]
     seconds: float
     texts: Latest[TextIndex | None] = field(
@@ -60,11 +60,11 @@ class Library:
 
     def seen(self, access: Access) -> Access:
         """Restrict an access to the datasets served."""
-        if self.only is None:
+        if self.allowed is None:
             return access
-        return replace(access, datasets=self.only if access.datasets is None else self.only & access.datasets)
+        return replace(access, datasets=self.allowed if access.datasets is None else self.allowed & access.datasets)
 
-    def chosen(self, access: Access, names: Sequence[str] | None) -> list[Dataset]:
+    def choose(self, access: Access, names: Sequence[str] | None) -> list[Dataset]:
         """Return the requested datasets, or all visible ones; at least one.
 
         Raises:
@@ -74,7 +74,7 @@ class Library:
         if names is None:
             datasets = self.visible(access)
         else:
-            datasets = [self.dataset(name) for name in access.chosen(names, self.workspace.names())]
+            datasets = [self.dataset(name) for name in access.choose(names, self.workspace.names())]
         if not datasets:
             raise InputError("there are no datasets yet; add documents first")
         return datasets
@@ -89,8 +89,12 @@ class Library:
 
     def split(self, access: Access, id_: str) -> tuple[str | None, str]:
         """Split an id into the dataset it names, if that is visible, and the document's id within the dataset."""
-        name, slash, own = id_.partition("/")
-        return (name, own) if slash and own and name in access.visible(self.workspace.names()) else (None, id_)
+        name, slash, document_id = id_.partition("/")
+        return (
+            (name, document_id)
+            if slash and document_id and name in access.visible(self.workspace.names())
+            else (None, id_)
+        )
 
     def document(self, access: Access, id_: str) -> tuple[Dataset, Document]:
         """Return the document with this id; the dataset may be omitted if only one dataset has a document with this id.
@@ -99,10 +103,10 @@ class Library:
             Problem: there is no such document.
             InputError: several datasets have one.
         """
-        name, own = self.split(access, id_)
+        name, document_id = self.split(access, id_)
         if name is not None:
             dataset = self.dataset(name)
-            document = dataset.get(own)
+            document = dataset.get(document_id)
             if document is not None:
                 return dataset, document
         documents = [
@@ -123,7 +127,7 @@ class Library:
         Raises:
             InputError: the strategy does not exist or lacks a model.
         """
-        names = [dataset.name for dataset in self.chosen(access, arguments.datasets)]
+        names = [dataset.name for dataset in self.choose(access, arguments.datasets)]
         name, engine = STRATEGY_ALIASES.get(arguments.strategy, arguments.strategy), self.workspace.engine
         if name not in self.strategies and engine.lack(name, ()) is not None:  # fusion methods are only not offered
             raise InputError(f"there is no strategy {name!r:.80} here; use one of {', '.join(self.strategies)}")

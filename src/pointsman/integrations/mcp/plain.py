@@ -24,10 +24,10 @@ _VALUES: Final = 12  # of the metadata of one document
 _URL_CHARS: Final = 2_000
 
 
-def cut(text: str, most: int) -> str:
-    """Cut a text to at most ``most`` characters."""
+def cut(text: str, length: int) -> str:
+    """Cut a text to at most ``length`` characters."""
     text = sound(text)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def sound(text: str) -> str:
@@ -40,7 +40,7 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def rounded(value: float | None) -> float | None:
+def round_score(value: float | None) -> float | None:
     """Return a number to six digits if JSON can express it, else None."""
     return float(f"{value:.6g}") if value is not None and math.isfinite(value) else None
 
@@ -77,7 +77,7 @@ def metadata_of(metadata: Mapping[str, Any]) -> dict[str, str | int | float | bo
         if isinstance(value, bool | int | None):
             public[name] = value if abs(value or 0) < 2**53 else str(value)  # integers exact in every JSON parser
         elif isinstance(value, float):
-            public[name] = rounded(value)
+            public[name] = round_score(value)
         else:
             text = without_folder(value) if isinstance(value, str) else line_of(value)
             public[name] = cut(text, _VALUE_CHARS)
@@ -103,13 +103,13 @@ def source_of(metadata: Mapping[str, Any]) -> str | None:
     return cut(without_folder(source), TITLE_CHARS) if isinstance(source, str) and source else None
 
 
-def parts(degraded: Sequence[str]) -> list[str]:
+def log_failures(degraded: Sequence[str]) -> list[str]:
     """Which parts of a search did not work. Why goes to the log: causes may name files, addresses and models.
 
     How many vectors of a dataset are still to come is told in full.
     """
-    failed = [note for note in degraded if not note.endswith(UNTIL_THEN)]
-    if failed:
-        log.warning("a search was incomplete: %s", "; ".join(failed))
-    notes = (cut(note.partition(":")[0], 80) if note in failed else cut(note, TITLE_CHARS) for note in degraded)
+    failures = [note for note in degraded if not note.endswith(UNTIL_THEN)]
+    if failures:
+        log.warning("a search was incomplete: %s", "; ".join(failures))
+    notes = (cut(note.partition(":")[0], 80) if note in failures else cut(note, TITLE_CHARS) for note in degraded)
     return list(dict.fromkeys(notes))[:COMPLAINTS]

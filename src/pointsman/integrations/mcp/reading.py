@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pointsman.citations import about_tokens
 from pointsman.citations import verify as verify_answer
 from pointsman.integrations.mcp import plain, shapes
-from pointsman.integrations.mcp.grep import SECONDS, Found, Pattern, index_of
+from pointsman.integrations.mcp.grep import SECONDS, GrepMatch, Pattern, index_of
 from pointsman.integrations.mcp.grep import grep as grep_store
 from pointsman.integrations.mcp.library import id_of
 from pointsman.retrieval.compress.expand import WindowExpander
@@ -31,7 +31,7 @@ def fetch(library: Library, access: Access, arguments: shapes.FetchArguments) ->
     dataset, document = library.document(access, arguments.id)
     passages = neighbours(dataset, document)
     first, last = window(passages, document, len(passages), len(passages), shapes.READ_CHARS, None)
-    text = joined(dataset, document, passages, first, last).text
+    text = join(dataset, document, passages, first, last).text
     metadata: dict[str, Any] = {"dataset": dataset.name, **plain.metadata_of(document.metadata)}
     if len(text) > shapes.READ_CHARS or last - first < len(passages):
         metadata["cut"] = True
@@ -48,11 +48,11 @@ def read(library: Library, access: Access, arguments: shapes.ReadArguments) -> s
     """Return a document with its neighbours, within the budget; or the rest of a document that was cut."""
     dataset, document = library.document(access, arguments.id)
     passages = neighbours(dataset, document)
-    before, after = (0, 0) if arguments.offset else (arguments.before, arguments.after)
-    first, last = window(passages, document, before, after, arguments.max_chars, arguments.max_tokens)
-    whole = plain.sound(joined(dataset, document, passages, first, last).text)[arguments.offset :]
-    text = shortened(whole, arguments.max_chars, arguments.max_tokens)
-    beyond = passages[last : last + 1]
+    count_before, count_after = (0, 0) if arguments.offset else (arguments.before, arguments.after)
+    first, last = window(passages, document, count_before, count_after, arguments.max_chars, arguments.max_tokens)
+    full_text = plain.sound(join(dataset, document, passages, first, last).text)[arguments.offset :]
+    text = shorten(full_text, arguments.max_chars, arguments.max_tokens)
+    following = passages[last : last + 1]
     return shapes.ReadAnswer(
         id=id_of(dataset.name, document.id),
         dataset=dataset.name,
@@ -62,8 +62,8 @@ def read(library: Library, access: Access, arguments: shapes.ReadArguments) -> s
         text=text,
         passages=[id_of(dataset.name, passage.id) for passage in passages[first:last]],
         previous=id_of(dataset.name, passages[first - 1].id) if first else None,
-        next=id_of(dataset.name, beyond[0].id) if beyond else None,
-        next_offset=arguments.offset + len(text) if len(text) < len(whole) else None,
+        next=id_of(dataset.name, following[0].id) if following else None,
+        next_offset=arguments.offset + len(text) if len(text) < len(full_text) else None,
         metadata=plain.metadata_of(document.metadata),
     )
 
@@ -84,44 +84,49 @@ def neighbours(dataset: Dataset, document: Document) -> list[Document]:
 
 
 def window(
-    passages: Sequence[Document], document: Document, before: int, after: int, chars: int, tokens: int | None
+    passages: Sequence[Document],
+    document: Document,
+    count_before: int,
+    count_after: int,
+    chars: int,
+    tokens: int | None,
 ) -> tuple[int, int]:
     """Choose the range of passages that fits around a document: nearest first, the following before the preceding.
 
     Returns:
         The index of the first passage and the index after the last one; at least the document itself.
     """
-    at = next(place for place, passage in enumerate(passages) if passage.id == document.id)
-    first, last = at, at + 1
-    used, used_tokens = len(document.text), about_tokens(document.text)
+    index = next(candidate for candidate, passage in enumerate(passages) if passage.id == document.id)
+    first, last = index, index + 1
+    length, used_tokens = len(document.text), about_tokens(document.text)
     while True:
-        grown = False
-        for place, include in (
-            (last, last < min(len(passages), at + 1 + after)),
-            (first - 1, first > max(0, at - before)),
+        has_grown = False
+        for candidate, include in (
+            (last, last < min(len(passages), index + 1 + count_after)),
+            (first - 1, first > max(0, index - count_before)),
         ):
             if not include:
                 continue
-            text = passages[place].text
-            used, used_tokens = used + len(text) + 2, used_tokens + about_tokens(text) + 1
-            if used > chars or (tokens is not None and used_tokens > tokens):
+            text = passages[candidate].text
+            length, used_tokens = length + len(text) + 2, used_tokens + about_tokens(text) + 1
+            if length > chars or (tokens is not None and used_tokens > tokens):
                 return first, last
-            first, last, grown = min(first, place), max(last, place + 1), True
-        if not grown:
+            first, last, has_grown = min(first, candidate), max(last, candidate + 1), True
+        if not has_grown:
             return first, last
 
 
-def joined(dataset: Dataset, document: Document, passages: Sequence[Document], first: int, last: int) -> Document:
+def join(dataset: Dataset, document: Document, passages: Sequence[Document], first: int, last: int) -> Document:
     """Join a document with the texts of these neighbours, without their overlaps."""
     if last - first == 1:
         return document
-    at = next(place for place, passage in enumerate(passages) if passage.id == document.id)
-    expander = WindowExpander(dataset, at - first, last - 1 - at)
-    ranked = Ranked((Hit(document, 0.0, dataset.name),), "rank")
-    return expander.refine(Query(""), ranked, 1).hits[0].document
+    index = next(number for number, passage in enumerate(passages) if passage.id == document.id)
+    expander = WindowExpander(dataset, index - first, last - 1 - index)
+    ranking = Ranked((Hit(document, 0.0, dataset.name),), "rank")
+    return expander.refine(Query(""), ranking, 1).hits[0].document
 
 
-def shortened(text: str, chars: int, tokens: int | None) -> str:
+def shorten(text: str, chars: int, tokens: int | None) -> str:
     """Cut a text to a budget of characters and tokens.
 
     >>> shortened("abcdef", 4, None), shortened("abcdef", 4, 1)
@@ -135,9 +140,9 @@ def shortened(text: str, chars: int, tokens: int | None) -> str:
 
 def outline(library: Library, access: Access, arguments: shapes.OutlineArguments) -> shapes.OutlineAnswer:
     """List the sources of a dataset, or the headings of a source."""
-    (dataset,) = library.chosen(access, [arguments.dataset])
+    (dataset,) = library.choose(access, [arguments.dataset])
     if arguments.source is None:
-        entries = library.outlines.of(dataset.store, lambda: sources_of(dataset.name, dataset.store.documents()))
+        entries = library.outlines.get(dataset.store, lambda: sources_of(dataset.name, dataset.store.documents()))
     else:
         documents = [
             document
@@ -184,8 +189,8 @@ def entry_of(dataset: str, documents: Sequence[Document], headings: Sequence[str
         source=plain.source_of(first.metadata),
         headings=[plain.cut(heading, plain.TITLE_CHARS) for heading in headings[:6]],
         passages=len(documents),
-        page=_whole(first.metadata.get("page")),
-        line=_whole(first.metadata.get("line")),
+        page=_positive_int(first.metadata.get("page")),
+        line=_positive_int(first.metadata.get("line")),
     )
 
 
@@ -194,32 +199,32 @@ def grep(library: Library, access: Access, arguments: shapes.GrepArguments) -> s
     pattern = Pattern(arguments.pattern, regex=arguments.regex, ignore_case=arguments.ignore_case)
     matches: list[shapes.Match] = []
     incomplete: list[str] = []
-    more, seconds = False, SECONDS
-    for dataset in library.chosen(access, arguments.datasets):
-        index = library.texts.of(dataset.store, partial(index_of, dataset.store))
-        began = time.monotonic()
-        match: list[Found] = []
+    has_more, seconds = False, SECONDS
+    for dataset in library.choose(access, arguments.datasets):
+        index = library.texts.get(dataset.store, partial(index_of, dataset.store))
+        start = time.monotonic()
+        match: list[GrepMatch] = []
         try:
-            for one in grep_store(dataset.store, index, pattern, began + seconds):
-                match.append(one)
+            for passage in grep_store(dataset.store, index, pattern, start + seconds):
+                match.append(passage)
                 if len(matches) + len(match) > arguments.k:
                     break
         except TimeoutError:
             incomplete.append(dataset.name)
-        seconds -= time.monotonic() - began
-        documents = dataset.get_many([one.id for one in match])
+        seconds -= time.monotonic() - start
+        documents = dataset.get_many([passage.id for passage in match])
         matches += [
-            _match(dataset.name, document, one, arguments.context)
-            for one, document in zip(match, documents, strict=True)
+            _match(dataset.name, document, passage, arguments.context)
+            for passage, document in zip(match, documents, strict=True)
             if document is not None
         ]
         if len(matches) > arguments.k:
-            more = True
+            has_more = True
             break
-    return shapes.GrepAnswer(matches=matches[: arguments.k], more=more or bool(incomplete), degraded=incomplete)
+    return shapes.GrepAnswer(matches=matches[: arguments.k], more=has_more or bool(incomplete), degraded=incomplete)
 
 
-def _match(dataset: str, document: Document, match: Found, context: int) -> shapes.Match:
+def _match(dataset: str, document: Document, match: GrepMatch, context: int) -> shapes.Match:
     text = plain.sound(document.text)
     end = min(match.end, match.start + shapes.MAX_CHARS)  # a pattern may match the whole text
     return shapes.Match(
@@ -261,10 +266,10 @@ def _title(document: Document) -> str:
 
 
 def _position(document: Document) -> int | None:
-    return _whole(document.metadata.get("position"))
+    return _positive_int(document.metadata.get("position"))
 
 
-def _whole(value: object) -> int | None:
+def _positive_int(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
 
 

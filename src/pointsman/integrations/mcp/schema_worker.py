@@ -66,8 +66,8 @@ def _limit_seconds() -> None:
     except ImportError:
         return
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    used = int(usage.ru_utime + usage.ru_stime)
-    resource.setrlimit(resource.RLIMIT_CPU, (used + CPU_SECONDS + 1, resource.RLIM_INFINITY))
+    seconds_used = int(usage.ru_utime + usage.ru_stime)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds_used + CPU_SECONDS + 1, resource.RLIM_INFINITY))
 
 
 def complaints_about_schema(schema: Any) -> list[str]:
@@ -90,10 +90,10 @@ def complaints_about_arguments(schema: Any, arguments: Any) -> list[str]:
     return _complaints(validator.iter_errors(arguments), "the arguments")
 
 
-def _complaints(errors: Iterator[ValidationError], whole: str) -> list[str]:
+def _complaints(errors: Iterator[ValidationError], root: str) -> list[str]:
     try:
         return [
-            f"{'.'.join(map(str, error.absolute_path))[:_MESSAGE_CHARS] or whole}: {error.message[:_MESSAGE_CHARS]}"
+            f"{'.'.join(map(str, error.absolute_path))[:_MESSAGE_CHARS] or root}: {error.message[:_MESSAGE_CHARS]}"
             for error in islice(errors, _COMPLAINTS)
         ]
     except (Unresolvable, RecursionError):
@@ -122,8 +122,8 @@ def _checkable(schema: Any) -> Any:
         return [_checkable(element) for element in schema]
     if not isinstance(schema, Mapping):
         return schema
-    dropped = {"patternProperties", "additionalProperties"} if "patternProperties" in schema else set()
-    return {name: _checkable(value) for name, value in schema.items() if name not in dropped}
+    keywords_dropped = {"patternProperties", "additionalProperties"} if "patternProperties" in schema else set()
+    return {name: _checkable(value) for name, value in schema.items() if name not in keywords_dropped}
 
 
 if __name__ == "__main__":

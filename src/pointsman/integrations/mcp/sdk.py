@@ -38,8 +38,8 @@ def check_version(number: str) -> tuple[int, int]:
     Raises:
         DependencyVersionError: the version is not supported.
     """
-    parts = [int(part) if part.isdigit() else 0 for part in (*number.split("."), "0")[:2]]
-    numbers = parts[0], parts[1]
+    version = [int(component) if component.isdigit() else 0 for component in (*number.split("."), "0")[:2]]
+    numbers = version[0], version[1]
     if not ((1, 24) <= numbers < (2, 0) or (2, 3) <= numbers < (3, 0)):
         raise DependencyVersionError(PACKAGE, number, USABLE, "mcp", _FOR)
     return numbers
@@ -94,8 +94,8 @@ class Handlers:
 
 def result(text: str, structured: Wire | None = None, *, is_error: bool = False) -> Wire:
     """Return a tool's result."""
-    more = {} if structured is None else {"structuredContent": structured}
-    return {"content": [{"type": "text", "text": text}], "isError": is_error, **more}
+    structured_field = {} if structured is None else {"structuredContent": structured}
+    return {"content": [{"type": "text", "text": text}], "isError": is_error, **structured_field}
 
 
 def server_of(name: str, title: str, number: str, instructions: str, handlers: Handlers) -> Server[Any]:
@@ -107,10 +107,10 @@ def server_of(name: str, title: str, number: str, instructions: str, handlers: H
 def _modern(name: str, title: str, number: str, instructions: str, handlers: Handlers) -> Any:
     from mcp.shared.exceptions import MCPError
 
-    async def listed(_: Any, __: Any) -> types.ListToolsResult:
+    async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
         return types.ListToolsResult.model_validate({"tools": handlers.tools()})
 
-    async def called(context: Any, request: Any) -> types.CallToolResult:
+    async def call_tool(context: Any, request: Any) -> types.CallToolResult:
         scope = {} if context.request is None else context.request.scope
         try:
             answer = await handlers.call(request.name, dict(request.arguments or {}), scope)
@@ -129,8 +129,8 @@ def _modern(name: str, title: str, number: str, instructions: str, handlers: Han
         title=title,
         instructions=instructions,
         get_tool_input_schema=schema,
-        on_list_tools=listed,
-        on_call_tool=called,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
     )
 
 
@@ -140,10 +140,10 @@ def _first(name: str, _: str, number: str, instructions: str, handlers: Handlers
     models: Any = types  # with the names of version 1
     server: Any = _Server(name, version=number, instructions=instructions)
 
-    async def listed(_: Any) -> Any:
+    async def list_tools(_: Any) -> Any:
         return models.ServerResult(models.ListToolsResult.model_validate({"tools": handlers.tools()}))
 
-    async def called(request: Any) -> Any:
+    async def call_tool(request: Any) -> Any:
         http = server.request_context.request
         parameters = request.params
         try:
@@ -157,8 +157,8 @@ def _first(name: str, _: str, number: str, instructions: str, handlers: Handlers
         await checkpoint_if_cancelled()
         return models.ServerResult(models.CallToolResult.model_validate(answer))
 
-    server.request_handlers[models.ListToolsRequest] = listed
-    server.request_handlers[models.CallToolRequest] = called
+    server.request_handlers[models.ListToolsRequest] = list_tools
+    server.request_handlers[models.CallToolRequest] = call_tool
     return server
 
 

@@ -38,8 +38,8 @@ def search(library: Library, access: Access, arguments: shapes.SearchArguments) 
     refused = answer["refused"]
     return shapes.SearchAnswer(
         results=[result_of(hit, arguments.max_chars) for hit in answer["hits"]],
-        confidence=plain.rounded(answer["confidence"]),
-        coverage=plain.rounded(answer["coverage"]),
+        confidence=plain.round_score(answer["confidence"]),
+        coverage=plain.round_score(answer["coverage"]),
         refused=refused
         and shapes.Refused(
             reason=plain.cut(refused["reason"], plain.REASON_CHARS),
@@ -49,12 +49,12 @@ def search(library: Library, access: Access, arguments: shapes.SearchArguments) 
         strategy=answer["strategy"],
         reason=plain.cut(answer["reason"], plain.REASON_CHARS),
         datasets=answer["datasets"][: shapes.MAX_DATASETS],
-        degraded=plain.parts(context.degraded),
+        degraded=plain.log_failures(context.degraded),
     )
 
 
-def result_of(hit: Mapping[str, Any], most: int) -> shapes.Result:
-    """Convert a hit, cutting its text to ``most`` characters."""
+def result_of(hit: Mapping[str, Any], length: int) -> shapes.Result:
+    """Convert a hit, cutting its text to ``length`` characters."""
     text = plain.sound(hit["text"])
     return shapes.Result(
         rank=hit["rank"],
@@ -63,36 +63,36 @@ def result_of(hit: Mapping[str, Any], most: int) -> shapes.Result:
         title=plain.cut(label_of(hit["metadata"], text), plain.TITLE_CHARS),
         url=plain.url_of(hit["dataset"], hit["id"], hit["metadata"]),
         score=plain.finite(hit["score"]),
-        relevance=plain.rounded(hit["relevance"]),
-        text=text[:most],
+        relevance=plain.round_score(hit["relevance"]),
+        text=text[:length],
         characters=len(text),
-        cut=len(text) > most,
+        cut=len(text) > length,
         metadata=plain.metadata_of(hit["metadata"]),
     )
 
 
 def route(library: Library, access: Access, arguments: shapes.RouteArguments) -> BaseModel:
     """Return where and how a search would look."""
-    routing = library.workspace.route(arguments.query, library.chosen(access, arguments.datasets))
+    routing = library.workspace.route(arguments.query, library.choose(access, arguments.datasets))
     form = routing.to_dict()
-    for reasoned in (form["plan"], form["decision"]):
-        if reasoned is not None:
-            reasoned["reason"] = plain.cut(reasoned["reason"], plain.REASON_CHARS)
-            reasoned["datasets"] = reasoned["datasets"][: shapes.MAX_DATASETS]
-            reasoned["confidence"] = plain.rounded(reasoned["confidence"])
+    for section in (form["plan"], form["decision"]):
+        if section is not None:
+            section["reason"] = plain.cut(section["reason"], plain.REASON_CHARS)
+            section["datasets"] = section["datasets"][: shapes.MAX_DATASETS]
+            section["confidence"] = plain.round_score(section["confidence"])
     if (decision := form["decision"]) is not None:
-        scores = ((name, plain.rounded(decision["scores"].get(name))) for name in decision["datasets"])
+        scores = ((name, plain.round_score(decision["scores"].get(name))) for name in decision["datasets"])
         decision["scores"] = {name: score for name, score in scores if score is not None}
     return shapes.RouteAnswer(**form)
 
 
 def list_datasets(library: Library, access: Access, arguments: shapes.ListArguments) -> shapes.ListAnswer:
     """List the datasets that can be searched."""
-    part = (arguments.contains or "").casefold()
+    substring = (arguments.contains or "").casefold()
     datasets = [
         dataset
         for dataset in library.visible(access)
-        if part in dataset.name.casefold() or part in dataset.description.casefold()
+        if substring in dataset.name.casefold() or substring in dataset.description.casefold()
     ]
     return shapes.ListAnswer(
         datasets=[
@@ -101,7 +101,7 @@ def list_datasets(library: Library, access: Access, arguments: shapes.ListArgume
                 description=plain.cut(dataset.description, plain.ABOUT_CHARS),
                 documents=len(dataset),
                 search=dataset.indexing_technique,
-                keys=library.keys.of(dataset.store, partial(_keys, dataset)),
+                keys=library.keys.get(dataset.store, partial(_keys, dataset)),
             )
             for dataset in datasets[: shapes.MAX_DATASETS]
         ],
@@ -128,12 +128,12 @@ def keys_of(documents: Iterable[Document]) -> list[shapes.Key]:
     values: dict[str, dict[str | int | float | bool, None]] = {}
     for document in documents:
         for key, value in plain.without_root(document.metadata).items():
-            typed = list(typed_values(value))
-            if not typed or len(key) > _KEY_CHARS:
+            typed_items = list(typed_values(value))
+            if not typed_items or len(key) > _KEY_CHARS:
                 continue
             name = plain.sound(key)
             counts[name] = counts.get(name, 0) + 1
-            kinds.setdefault(name, {}).update((str(kind), None) for kind, _ in typed)
+            kinds.setdefault(name, {}).update((str(kind), None) for kind, _ in typed_items)
             examples = values.setdefault(name, {})
             for item in value if isinstance(value, list | tuple) else [value]:
                 if isinstance(item, str | int | float) and len(examples) < _EXAMPLES:
@@ -150,14 +150,14 @@ def _example(value: str | float) -> str | int | float:
 
 def explain(library: Library, access: Access, arguments: shapes.ExplainArguments) -> BaseModel:
     """Explain why a document is, or is not, among the results."""
-    where, own = library.split(access, arguments.id)
-    if where is not None and arguments.datasets is not None and where not in arguments.datasets:
-        raise InputError(f"{arguments.id!r:.80} is not in one of the datasets to search; add {where!r} there")
-    form = plain_form(library.search(access, arguments).explain(own, where))
+    dataset_name, document_id = library.split(access, arguments.id)
+    if dataset_name is not None and arguments.datasets is not None and dataset_name not in arguments.datasets:
+        raise InputError(f"{arguments.id!r:.80} is not in one of the datasets to search; add {dataset_name!r} there")
+    form = plain_form(library.search(access, arguments).explain(document_id, dataset_name))
     for step in form["steps"]:
-        step.update({name: plain.rounded(step[name]) for name in ("score", "lowest")})
+        step.update({name: plain.round_score(step[name]) for name in ("score", "lowest")})
         step["reason"] = plain.cut(step["reason"] or "", plain.REASON_CHARS) or None
     name = form["dataset"]
-    id_ = plain.sound(own) if name is None else id_of(name, own)
+    id_ = plain.sound(document_id) if name is None else id_of(name, document_id)
     verdict = plain.cut(form["verdict"], plain.REASON_CHARS)
     return shapes.ExplainAnswer(**{**form, "id": id_, "verdict": verdict, "steps": form["steps"][:_STEPS]})

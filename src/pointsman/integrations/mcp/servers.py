@@ -77,15 +77,15 @@ def _service(
     configure(workspace, settings or workspace.settings)
     for name in datasets or ():
         workspace.dataset(name, create=False)
-    only = None if datasets is None else frozenset(datasets)
-    library = Library(workspace, only, _strategies(workspace), limits.search_seconds)
+    allowed_names = None if datasets is None else frozenset(datasets)
+    library = Library(workspace, allowed_names, _strategies(workspace), limits.search_seconds)
     handlers = Calls(library, Gate(limits), access).handlers()
     server = sdk.server_of("pointsman", "Pointsman", __version__, _INSTRUCTIONS, handlers)
-    return Service(server, partial(_warmed, library))
+    return Service(server, partial(_warming, library))
 
 
 @asynccontextmanager
-async def _warmed(library: Library) -> AsyncIterator[None]:
+async def _warming(library: Library) -> AsyncIterator[None]:
     """Warm up in a thread while requests are already accepted."""
     async with anyio.create_task_group() as group:
         group.start_soon(partial(anyio.to_thread.run_sync, _warm, library, abandon_on_cancel=True))

@@ -439,8 +439,8 @@ class VerifyAnswer(Noticed):
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON schema of a shape, with references replaced by their targets, and without redundant titles."""
-    whole = model.model_json_schema(mode="serialization")
-    defined = whole.pop("$defs", {})
+    full_schema = model.model_json_schema(mode="serialization")
+    definitions = full_schema.pop("$defs", {})
 
     def plain(value: Any) -> Any:
         if isinstance(value, list):
@@ -448,12 +448,12 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
         if not isinstance(value, dict):
             return value
         if "$ref" in value:
-            more = {name: item for name, item in value.items() if name != "$ref"}
-            return plain({**defined[value["$ref"].rpartition("/")[2]], **more})
+            siblings = {name: item for name, item in value.items() if name != "$ref"}
+            return plain({**definitions[value["$ref"].rpartition("/")[2]], **siblings})
         schema = {name: plain(item) for name, item in value.items() if name not in {"title", "properties"}}
         if "properties" in value:  # there, "title" is the name of a property
             schema["properties"] = {name: plain(item) for name, item in value["properties"].items()}
         return schema
 
-    schema: dict[str, Any] = plain(whole)
+    schema: dict[str, Any] = plain(full_schema)
     return schema

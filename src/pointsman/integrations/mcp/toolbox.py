@@ -205,7 +205,7 @@ class Toolbox:
         limits: Limits,
         access: Callable[[Mapping[str, Any]], Access],
     ) -> None:
-        self._upstreams = {one.name: one for one in upstreams}
+        self._upstreams = {upstream.name: upstream for upstream in upstreams}
         self._selector, self._gate, self._access = selector, Gate(limits), access
         self._checker = SchemaChecker()
         sdk.load_client()
@@ -251,7 +251,7 @@ class Toolbox:
         """
         if name not in {FIND.name, CALL.name}:
             raise sdk.UnknownToolError(f"there is no tool {name!r:.80}; there are {FIND.name}, {CALL.name}")
-        began, key = perf_counter(), "-"
+        start, key = perf_counter(), "-"
         definition = FIND if name == FIND.name else CALL
         try:
             access = self._access(scope)
@@ -268,7 +268,7 @@ class Toolbox:
             result = sdk.result(plain.sound(str(error)), is_error=True)
         except Exception as error:  # noqa: BLE001  (reported to the caller, and logged if it is ours to fix)
             result = sdk.result(message_of(error), is_error=True)
-        log.info("%s answered in %.1f ms, key %s", name, (perf_counter() - began) * 1000, key)
+        log.info("%s answered in %.1f ms, key %s", name, (perf_counter() - start) * 1000, key)
         return result
 
     async def _find(self, asked: FindArguments) -> sdk.Wire:
@@ -278,7 +278,7 @@ class Toolbox:
         if tools:
             async with self._gate:
                 best = await anyio.to_thread.run_sync(self._best, tools, asked.queries or [asked.query or ""], asked.k)
-        away = {one.name: one.why_away for one in self._upstreams.values() if one.why_away is not None}
+        unavailable = {one.name: one.why_away for one in self._upstreams.values() if one.why_away is not None}
         return _result(
             FindAnswer(
                 tools=[
@@ -286,33 +286,33 @@ class Toolbox:
                         name=tool.full_name,
                         description=plain.cut(tool.description, _DESCRIPTION_CHARS),
                         arguments=_shown(tool.schema),
-                        away=tool.server in away,
+                        away=tool.server in unavailable,
                     )
                     for tool in best
                 ],
                 total=len(tools),
                 left_out=sum(len(upstream.left_out) for upstream in self._upstreams.values()),
-                away=away,
+                away=unavailable,
             )
         )
 
     def _best(self, tools: Sequence[ForeignTool], queries: Sequence[str], k: int) -> list[ForeignTool]:
         """The best for each question, in turns: first the best of each, then the next ones."""
         choices = choices_of(tools)
-        ranked = [
+        rankings = [
             np.argsort(-np.array(step_scores(self._selector, choices, query)), kind="stable")[:k].tolist()
             for query in queries
         ]
-        places = dict.fromkeys(place for same_rank in zip(*ranked, strict=True) for place in same_rank)
-        return [tools[place] for place in places][:MAX_FOUND]
+        indices = dict.fromkeys(index for same_rank in zip(*rankings, strict=True) for index in same_rank)
+        return [tools[index] for index in indices][:MAX_FOUND]
 
     async def _call(self, asked: CallArguments) -> sdk.Wire:
         server, _, name = asked.name.partition("/")
         upstream = self._upstreams.get(server)
         if upstream is None:
-            known = ", ".join(self._upstreams)
+            server_names = ", ".join(self._upstreams)
             raise Problem(
-                "not-found", f"there is no server {server!r:.80}; names are SERVER/TOOL, servers: {known:.500}"
+                "not-found", f"there is no server {server!r:.80}; names are SERVER/TOOL, servers: {server_names:.500}"
             )
         with anyio.move_on_after(_FIRST):
             await upstream.tried.wait()
@@ -320,8 +320,10 @@ class Toolbox:
         if tool is None and name in upstream.left_out:
             raise Problem("not-found", f"{asked.name!r:.80} cannot be offered; the log of this server says why")
         if tool is None:
-            away = "" if upstream.why_away is None else f", and it does not answer: {upstream.why_away}"
-            raise Problem("not-found", f"server {server!r} has no tool {name!r:.80}{away}; {FIND.name} gives names")
+            complaint = "" if upstream.why_away is None else f", and it does not answer: {upstream.why_away}"
+            raise Problem(
+                "not-found", f"server {server!r} has no tool {name!r:.80}{complaint}; {FIND.name} gives names"
+            )
         await self._checker.check_arguments(tool.full_name, tool.schema, asked.arguments)
         return _quoted(asked.name, await upstream.call(name, asked.arguments))
 
@@ -339,16 +341,20 @@ def _about(tool: ForeignTool) -> str:
         else name
         for name, shape in (properties.items() if isinstance(properties, dict) else ())
     ]
-    more = f" Parameters: {'; '.join(parameters)}" if parameters else ""
-    return f"{tool.description}{more}"[:_READ_CHARS]
+    parameter_note = f" Parameters: {'; '.join(parameters)}" if parameters else ""
+    return f"{tool.description}{parameter_note}"[:_READ_CHARS]
 
 
 def _shown(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema if it is not too long; else only its required parameters."""
     if len(json.dumps(schema)) <= _SCHEMA_CHARS:
         return dict(schema)
-    required = schema.get("required")
-    return {"type": "object", "required": required, "$comment": "too long to show; a call reports what does not fit"}
+    required_names = schema.get("required")
+    return {
+        "type": "object",
+        "required": required_names,
+        "$comment": "too long to show; a call reports what does not fit",
+    }
 
 
 def _quoted(name: str, returned: sdk.Wire) -> sdk.Wire:
@@ -356,16 +362,16 @@ def _quoted(name: str, returned: sdk.Wire) -> sdk.Wire:
     blocks = returned.get("content") or []
     texts = [block["text"] if block["type"] == "text" else line_of(block) for block in blocks if not _is_media(block)]
     text = plain.sound("\n".join(texts))
-    structured = returned.get("structuredContent")
-    long = structured is not None and len(line_of(structured)) > RESULT_CHARS
-    if structured is not None and not long and _same(text, structured):
+    content_object = returned.get("structuredContent")
+    long = content_object is not None and len(line_of(content_object)) > RESULT_CHARS
+    if content_object is not None and not long and _same(text, content_object):
         text = ""  # the same content
     media = [block for block in blocks if _is_media(block)]
     heavy = sum(len(block["data"]) for block in media) > _MEDIA_CHARS
     answer = CallAnswer(
         name=name,
         text=text[:RESULT_CHARS],
-        structured=None if long else structured,
+        structured=None if long else content_object,
         cut=len(text) > RESULT_CHARS or long or heavy,
     )
     result = _result(answer, is_error=bool(returned.get("isError")))
@@ -385,8 +391,8 @@ def _same(text: str, structured: object) -> bool:
 
 
 def _result(answer: shapes.Answer, *, is_error: bool = False) -> sdk.Wire:
-    structured = answer.model_dump(mode="json")
-    return sdk.result(line_of(structured), structured, is_error=is_error)
+    content = answer.model_dump(mode="json")
+    return sdk.result(line_of(content), content, is_error=is_error)
 
 
 def serve_tools_stdio(config: str | Path, selector: DescriptionSelector, *, timeout: float = TIMEOUT) -> None:

@@ -95,7 +95,7 @@ def listen(
     import uvicorn
 
     from pointsman.server.logs import configure_logging
-    from pointsman.server.run import address, announce, bound, check_closed, configured, warn_if_closed
+    from pointsman.server.run import address, announce, bound, check_closed, configure, warn_if_closed
 
     check_closed(options, keys)
     app = make(options)
@@ -103,4 +103,4 @@ def listen(
         configure_logging()  # the caller's logging is left unchanged if nothing can be served
         warn_if_closed(options, keys)
         announce(options.workspace, f"{address(listening)}{PATH}", on_listening)
-        uvicorn.Server(configured(app)).run(sockets=[listening])
+        uvicorn.Server(configure(app)).run(sockets=[listening])

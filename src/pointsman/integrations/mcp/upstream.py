@@ -120,10 +120,10 @@ class Upstream:
 
         Each schema is checked once, as long as the server lists it unchanged.
         """
-        checked, self._checked = self._checked, {}
+        verdicts, self._checked = self._checked, {}
         tools: dict[str, ForeignTool] = {}
         reasons = dict(listing.refused)
-        until = anyio.current_time() + _CHECKING
+        deadline = anyio.current_time() + _CHECKING
         async with SchemaChecker() as checker:
             for definition in listing.tools:
                 await checkpoint()  # ten thousand known ones take a while
@@ -131,9 +131,9 @@ class Upstream:
                 if tool is None:
                     reasons[definition["name"]] = "its name or its schema is too long"
                     continue
-                reason = checked.get(text)
-                if text in checked or anyio.current_time() < until:
-                    reason = self._checked[text] = reason if text in checked else await _complaint(checker, tool)
+                reason = verdicts.get(text)
+                if text in verdicts or anyio.current_time() < deadline:
+                    reason = self._checked[text] = reason if text in verdicts else await _complaint(checker, tool)
                 else:
                     reason = f"the schemas of its server take longer than {_CHECKING:g} seconds to check"
                 if reason is None:
@@ -226,8 +226,8 @@ def read_servers(path: str | Path, timeout: float) -> list[Upstream]:
     servers = data.get("mcpServers") if isinstance(data, dict) else None
     if not isinstance(servers, dict) or not servers or len(servers) > MAX_SERVERS:
         raise InputError(f"{path}: an object with mcpServers is wanted, of 1 to {MAX_SERVERS} servers by name")
-    places = {name: _place(f"{path}: server {name!r:.80}", name, one) for name, one in servers.items()}
-    upstreams = [Upstream(name, place, timeout) for name, place in places.items() if place is not None]
+    targets = {name: _place(f"{path}: server {name!r:.80}", name, entry) for name, entry in servers.items()}
+    upstreams = [Upstream(name, target, timeout) for name, target in targets.items() if target is not None]
     if not upstreams:
         raise InputError(f"{path}: all servers are disabled")
     return upstreams
@@ -249,7 +249,7 @@ def _place(where: str, name: str, given: Any) -> sdk.Program | sdk.Address | Non
             raise InputError(f"{where}: the transport 'sse' is not spoken; streamable HTTP is")
         return sdk.Address(url, _texts(where, given, "headers"))
     args = given.get("args", [])
-    if not isinstance(args, list) or not all(isinstance(one, str) for one in args):
+    if not isinstance(args, list) or not all(isinstance(argument, str) for argument in args):
         raise InputError(f"{where}: args is a list of texts")
     cwd = text("cwd") if given.get("cwd") is not None else None
     return sdk.Program(text("command"), tuple(args), _texts(where, given, "env") or None, cwd)
@@ -264,6 +264,6 @@ def _text(where: str, given: Mapping[str, Any], key: str) -> str:
 
 def _texts(where: str, given: Mapping[str, Any], key: str) -> dict[str, str]:
     value = given.get(key) or {}
-    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise InputError(f"{where}: {key} is an object of texts")
     return value

@@ -74,7 +74,7 @@ def references(answer: str, texts: Sequence[str], template: str) -> References:
     References(places=(1, 0), invented=1)
     """
     text = _checked(answer, template)
-    items, truncated = _items(text)
+    items, is_truncated = _items(text)
     if items is None and _NUMBERS_ONLY.fullmatch(text):
         items = re.findall(r"\d+\s*[-–]\s*\d+|\d+", text)
     if items is None:
@@ -88,7 +88,7 @@ def references(answer: str, texts: Sequence[str], template: str) -> References:
             result.places
         )  # other lines are the model's comments, which it does not present as quotations
     result = _existing(items, texts)
-    if not result.places and (items or truncated):
+    if not result.places and (items or is_truncated):
         raise DefectError("no_answer", "its list names no sentence")
     return result
 
@@ -168,22 +168,22 @@ def _listed(value: Any) -> list[Any] | None:
 
 def _existing(items: Sequence[Any], texts: Sequence[str]) -> References:
     """Numbers that are in range and quotations that occur in the source, in the order given."""
-    source, places, invented = _Quotable(texts), dict[int, None](), 0
+    source, positions, count_invented = _Quotable(texts), dict[int, None](), 0
     for item in _flat(items):
         numbers = _numbers(item, len(texts))
         if numbers is None:
-            quoted = source.quoted([str(item)])
-            places.update(dict.fromkeys(quoted.places))
-            invented += quoted.invented
+            quotes = source.quoted([str(item)])
+            positions.update(dict.fromkeys(quotes.places))
+            count_invented += quotes.invented
             continue
         if 0 in numbers:
             raise DefectError("invented", "it counts from 0, so no number can be trusted")
         valid = [number for number in numbers if number <= len(texts)]
-        places.update((number - 1, None) for number in valid)
-        invented += not valid
-    if invented and not places:
-        raise DefectError("invented", f"nothing it names is in the text ({invented} named)")
-    return References(tuple(places), invented)
+        positions.update((number - 1, None) for number in valid)
+        count_invented += not valid
+    if count_invented and not positions:
+        raise DefectError("invented", f"nothing it names is in the text ({count_invented} named)")
+    return References(tuple(positions), count_invented)
 
 
 def _flat(items: Sequence[Any]) -> Iterator[int | str]:
@@ -193,7 +193,7 @@ def _flat(items: Sequence[Any]) -> Iterator[int | str]:
             values = sorted((value for _, value in item.pairs), key=lambda value: not isinstance(value, int))
             yield from _flat(values[:1])  # its number, otherwise its first value
         elif isinstance(item, list):
-            yield from (part for part in item if isinstance(part, int | str) and not isinstance(part, bool))
+            yield from (element for element in item if isinstance(element, int | str) and not isinstance(element, bool))
         elif isinstance(item, int | str) and not isinstance(item, bool):
             yield item
 
@@ -214,26 +214,26 @@ class _Quotable:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.starts: list[int] = []
-        parts, length = [], 0
+        normal_texts, length = [], 0
         for text in texts:
             self.starts.append(length)
-            parts.append(_normal(text))
-            length += len(parts[-1]) + 1
-        self.text = " ".join(parts)
+            normal_texts.append(_normal(text))
+            length += len(normal_texts[-1]) + 1
+        self.text = " ".join(normal_texts)
 
     def quoted(self, quotations: Sequence[str]) -> References:
         """The sentences that contain the quotations word for word."""
-        places, invented = dict[int, None](), 0
+        positions, count_invented = dict[int, None](), 0
         for quotation in quotations:
             quote = _normal(_BULLET.sub("", quotation))
             start = self.text.find(quote) if len(quote) >= _LEAST_QUOTED else -1
             if start < 0:
-                invented += 1
+                count_invented += 1
                 continue
             first = bisect_right(self.starts, start) - 1
             last = bisect_right(self.starts, start + len(quote) - 1) - 1
-            places.update((place, None) for place in range(first, last + 1))
-        return References(tuple(places), invented)
+            positions.update((position, None) for position in range(first, last + 1))
+        return References(tuple(positions), count_invented)
 
 
 def _normal(text: str) -> str:
@@ -258,9 +258,9 @@ def _check_founded(text: str, source: str, query: str, *, same_script: bool) -> 
     if foreign:
         raise DefectError("unfounded", f"the number {foreign[0]:.20} is not in the source")
     tokens = set(DEFAULT_ANALYZER.query_tokens(text))
-    shared = tokens & {*DEFAULT_ANALYZER.tokens(source), *DEFAULT_ANALYZER.tokens(query)}
-    if same_script and len(shared) < _FOUNDED * len(tokens):
-        raise DefectError("unfounded", f"only {len(shared)} of its {len(tokens)} words are in the source")
+    common_tokens = tokens & {*DEFAULT_ANALYZER.tokens(source), *DEFAULT_ANALYZER.tokens(query)}
+    if same_script and len(common_tokens) < _FOUNDED * len(tokens):
+        raise DefectError("unfounded", f"only {len(common_tokens)} of its {len(tokens)} words are in the source")
 
 
 def _shortened(text: str, fits: Callable[[str], bool]) -> str:

@@ -129,10 +129,10 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
         name = type(self).__name__
         if not isinstance(compressed, Compressed) or len(compressed.excerpts) != len(hits):
             raise ModelError(f"{name}.compress returned no Compressed with one excerpt for each of {len(hits)} hits")
-        remaining, dropped = [], dict[HitKey, str]()
-        for place, (hit, excerpt) in enumerate(zip(hits, compressed.excerpts, strict=True)):
+        remaining, reasons = [], dict[HitKey, str]()
+        for index, (hit, excerpt) in enumerate(zip(hits, compressed.excerpts, strict=True)):
             if excerpt is None or not excerpt.text.strip():
-                dropped[hit.key] = compressed.reasons.get(place, _NOTHING)
+                reasons[hit.key] = compressed.reasons.get(index, _NOTHING)
             else:
                 _check(excerpt, hit, name)
                 remaining.append(replace(hit, excerpt=excerpt))
@@ -146,7 +146,7 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
             ranked,
             remaining,
             detail=detail,
-            dropped=dropped,
+            dropped=reasons,
             degraded=compressed.degraded,
             cut=ranked.hits[len(hits) :],
         )
@@ -169,8 +169,8 @@ def _passed(
 ) -> Ranked:
     """The ranking with these hits; those below the cut are listed as dropped."""
     cut = ranked.hits[len(hits) :] if cut is None else cut
-    below = {hit.key: "below the cut: only the hits of the answer are compressed" for hit in cut}
-    return replace(ranked, hits=tuple(hits), detail=detail, dropped={**below, **(dropped or {})}, degraded=degraded)
+    cut_hits = {hit.key: "below the cut: only the hits of the answer are compressed" for hit in cut}
+    return replace(ranked, hits=tuple(hits), detail=detail, dropped={**cut_hits, **(dropped or {})}, degraded=degraded)
 
 
 def _check(excerpt: Excerpt, hit: Hit, name: str) -> None:

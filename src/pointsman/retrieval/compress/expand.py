@@ -68,20 +68,22 @@ class _Expander(BaseRefiner, ABC):
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (independent of the query)
         """The first ``top_k`` hits with more context; hits that became part of a better one are dropped."""
         hits = ranked.hits[:top_k]
-        look = _Look(self.fetch)
-        groups = {group.members[0]: group for group in self._groups(hits, look)}
-        dropped: dict[HitKey, str] = {hit.key: _BELOW for hit in ranked.hits[top_k:]}
-        absorbed = {place for group in groups.values() for place in group.members[1:]}
-        expanded = []
-        for place, hit in enumerate(hits):
-            if place in groups:
-                expanded.append(_merged_hit(hits, groups[place]))
-                dropped |= {hits[other].key: f"part of {hit.id!r:.80} now" for other in groups[place].members[1:]}
-            elif place not in absorbed:
-                expanded.append(hit)
-        detail = f"{len(groups)} of {len(hits)} hits have more context, {len(absorbed)} became part of them"
-        description = "; ".join((detail, *(f"{count} {what}" for what, count in look.notes.items())))
-        return replace(ranked, hits=tuple(expanded), detail=description, dropped=dropped, degraded=tuple(look.degraded))
+        reader = _Look(self.fetch)
+        groups = {group.members[0]: group for group in self._groups(hits, reader)}
+        reasons: dict[HitKey, str] = {hit.key: _BELOW for hit in ranked.hits[top_k:]}
+        merged_indices = {index for group in groups.values() for index in group.members[1:]}
+        expanded_hits = []
+        for index, hit in enumerate(hits):
+            if index in groups:
+                expanded_hits.append(_merged_hit(hits, groups[index]))
+                reasons |= {hits[member].key: f"part of {hit.id!r:.80} now" for member in groups[index].members[1:]}
+            elif index not in merged_indices:
+                expanded_hits.append(hit)
+        detail = f"{len(groups)} of {len(hits)} hits have more context, {len(merged_indices)} became part of them"
+        description = "; ".join((detail, *(f"{count} {event}" for event, count in reader.notes.items())))
+        return replace(
+            ranked, hits=tuple(expanded_hits), detail=description, dropped=reasons, degraded=tuple(reader.degraded)
+        )
 
     @abstractmethod
     def _groups(self, hits: Sequence[Hit], look: _Look) -> list[_Group]:
@@ -90,7 +92,7 @@ class _Expander(BaseRefiner, ABC):
 
 def _merged_hit(hits: Sequence[Hit], group: _Group) -> Hit:
     """The hit that a group becomes: place and identity of the best one, the best score, the provenance of all."""
-    members = [hits[place] for place in group.members]
+    members = [hits[index] for index in group.members]
     provenance = tuple(dict.fromkeys(entry for hit in members for entry in hit.provenance))
     score = max(hit.score for hit in members)
     return replace(members[0], document=group.document, score=score, provenance=provenance, excerpt=None)
@@ -194,21 +196,21 @@ class WindowExpander(_Expander):
     def _groups(self, hits: Sequence[Hit], look: _Look) -> list[_Group]:
         windows: dict[Hashable, list[tuple[int, int, int]]] = {}
         texts: dict[Hashable, list[Document]] = {}
-        for place, hit in enumerate(hits):
+        for index, hit in enumerate(hits):
             source = look.safely(hit, lambda hit=hit: look.source(hit))  # type: ignore[misc]  # a default binds it now
             if source is None:
                 continue
             key, passages = source.stretch(hit)
-            at = next((number for number, passage in enumerate(passages) if passage.id == hit.id), None)
-            if at is None:
+            position = next((number for number, passage in enumerate(passages) if passage.id == hit.id), None)
+            if position is None:
                 look.note("without a known place in a source")
                 continue
             texts[key] = passages
-            window = (max(0, at - self.before), min(len(passages), at + self.after + 1), place)
+            window = (max(0, position - self.before), min(len(passages), position + self.after + 1), index)
             windows.setdefault(key, []).append(window)
         groups = []
-        for key, those in windows.items():
-            for start, end, members in _merged_windows(those):
+        for key, windows_of_source in windows.items():
+            for start, end, members in _merged_windows(windows_of_source):
                 if end - start > 1:
                     first = min(members)
                     groups.append(_Group(sorted(members), _joined(hits[first].document, texts[key][start:end])))
@@ -221,13 +223,13 @@ def _merged_windows(windows: Sequence[tuple[int, int, int]]) -> list[tuple[int, 
     >>> _merged_windows([(4, 7, 0), (0, 2, 1), (2, 4, 2), (9, 10, 3)])
     [(0, 7, [1, 2, 0]), (9, 10, [3])]
     """
-    merged: list[tuple[int, int, list[int]]] = []
-    for start, end, place in sorted(windows):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]), [*merged[-1][2], place])
+    unions: list[tuple[int, int, list[int]]] = []
+    for start, end, index in sorted(windows):
+        if unions and start <= unions[-1][1]:
+            unions[-1] = (unions[-1][0], max(end, unions[-1][1]), [*unions[-1][2], index])
         else:
-            merged.append((start, end, [place]))
-    return merged
+            unions.append((start, end, [index]))
+    return unions
 
 
 class ParentExpander(_Expander):
@@ -253,10 +255,10 @@ class ParentExpander(_Expander):
 
     def _groups(self, hits: Sequence[Hit], look: _Look) -> list[_Group]:
         children: dict[tuple[str | None, str], list[int]] = {}
-        for place, hit in enumerate(hits):
+        for index, hit in enumerate(hits):
             parent = hit.metadata.get(self.parent_key)
             if isinstance(parent, str) and parent and parent != hit.id:
-                children.setdefault((hit.dataset, parent), []).append(place)
+                children.setdefault((hit.dataset, parent), []).append(index)
             else:
                 look.note("without a parent")
         groups = []
@@ -270,28 +272,28 @@ class ParentExpander(_Expander):
     def _parent(self, hit: Hit, parent: str, look: _Look) -> Document | None:
         document = look.document(hit, parent)
         if document is None:
-            parts = look.source(hit).of_parent(parent, self.parent_key)
-            if len(parts) > 1 and any(part.id == hit.id for part in parts):
-                document = _joined(hit.document, parts)
-            elif not parts:
+            passages = look.source(hit).of_parent(parent, self.parent_key)
+            if len(passages) > 1 and any(passage.id == hit.id for passage in passages):
+                document = _joined(hit.document, passages)
+            elif not passages:
                 look.note("whose parent is not stored")
         return document
 
 
 def _joined(document: Document, passages: Sequence[Document]) -> Document:
     """A document with the joined text of several passages, and their place in the source."""
-    parts = [passages[0].text]
-    for before, after in pairwise(passages):
-        shared = _shared(before, after)
-        if shared is None or shared < -1:
-            parts.append("\n\n" + after.text)
+    texts = [passages[0].text]
+    for first, second in pairwise(passages):
+        overlap = _shared(first, second)
+        if overlap is None or overlap < -1:
+            texts.append("\n\n" + second.text)
         else:
-            parts.append(after.text[shared:] if shared >= 0 else " " + after.text)
+            texts.append(second.text[overlap:] if overlap >= 0 else " " + second.text)
     metadata: dict[str, Any] = {**document.metadata, "passages": [passage.id for passage in passages]}
     start, end = _number(passages[0], "start"), _number(passages[-1], "end")
     if start is not None and end is not None:
         metadata |= {"start": start, "end": end}
-    return replace(document, text="".join(parts), metadata=metadata)
+    return replace(document, text="".join(texts), metadata=metadata)
 
 
 def _shared(before: Document, after: Document) -> int | None:
@@ -299,10 +301,10 @@ def _shared(before: Document, after: Document) -> int | None:
     end, start = _number(before, "end"), _number(after, "start")
     if end is None or start is None:
         return None
-    shared = end - start
-    if shared > min(len(before.text), len(after.text)):
+    overlap = end - start
+    if overlap > min(len(before.text), len(after.text)):
         return None
-    return shared if shared <= 0 or before.text.endswith(after.text[:shared]) else None
+    return overlap if overlap <= 0 or before.text.endswith(after.text[:overlap]) else None
 
 
 def _number(document: Document, key: str) -> int | None:

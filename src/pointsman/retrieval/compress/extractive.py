@@ -86,12 +86,12 @@ class ExtractiveCompressor(BaseCompressor):
 
     def within(self, budget: TextBudget, query: str | Query, hits: Sequence[Hit]) -> Compressed:
         """`compress` within another budget."""
-        ordered = Sentences(Query.of(query).text, hits)
-        order, degraded = self.order(ordered)
-        excerpts = fill(order, hits, budget, ordered.words)
-        parts = sum(len(excerpt.spans) for excerpt in excerpts if excerpt)
-        by = "words" if self.embedder is None or degraded else f"words and {self.embedder.name}"
-        detail = f"{parts} stretches out of {len(ordered.units)} sentences of {len(hits)} hits, by {by}"
+        sentences = Sentences(Query.of(query).text, hits)
+        order, degraded = self.order(sentences)
+        excerpts = fill(order, hits, budget, sentences.words)
+        count = sum(len(excerpt.spans) for excerpt in excerpts if excerpt)
+        method = "words" if self.embedder is None or degraded else f"words and {self.embedder.name}"
+        detail = f"{count} stretches out of {len(sentences.units)} sentences of {len(hits)} hits, by {method}"
         return Compressed(excerpts, detail, degraded)
 
     def order(self, ordered: Sentences) -> tuple[Iterator[Unit], tuple[str, ...]]:
@@ -99,8 +99,8 @@ class ExtractiveCompressor(BaseCompressor):
         scores, degraded = ordered.by_words(), tuple[str, ...]()
         if self.embedder is not None:
             try:
-                near = ordered.nearness(self.embedder, scores)
-                scores = [score + _COSINE * cosine for score, cosine in zip(scores, near, strict=True)]
+                cosines = ordered.nearness(self.embedder, scores)
+                scores = [score + _COSINE * cosine for score, cosine in zip(scores, cosines, strict=True)]
             except Exception as error:  # noqa: BLE001  (a user's embedder may raise anything: reported and logged)
                 cause = f"{type(error).__name__}: {error}"[:300]
                 degraded = (f"compress: the embedder failed, sentences are compared by words alone: {cause}",)
@@ -132,35 +132,35 @@ class Sentences:
         scores = [_bm25(counts, self.asked, self.words, length / mean) for counts, length in pairs]
         best = max(scores, default=0.0) or 1.0
         numeric = bool(AMOUNT.first(plain(self.query)))
-        seen = Counter[int]()
-        for place, unit in enumerate(self.units):
-            seen[unit.hit] += 1
-            scores[place] = scores[place] / best + _LEAD / seen[unit.hit] - _RANK * math.log2(1 + unit.hit)
-            if numeric and _DIGITS.search(self.texts[place]):
-                scores[place] += _NUMBER
+        counts_by_hit = Counter[int]()
+        for index, unit in enumerate(self.units):
+            counts_by_hit[unit.hit] += 1
+            scores[index] = scores[index] / best + _LEAD / counts_by_hit[unit.hit] - _RANK * math.log2(1 + unit.hit)
+            if numeric and _DIGITS.search(self.texts[index]):
+                scores[index] += _NUMBER
         return scores
 
     def nearness(self, embedder: Embedder, scores: Sequence[float]) -> list[float]:
         """The cosine of each sentence to the query, scaled to 0…1; 0 for those not compared."""
         if not self.units:
             return []
-        places = sorted(range(len(self.units)), key=lambda place: -scores[place])[:EMBEDDED]
-        vectors = embedder.embed_documents([repair(self.texts[place]) for place in places])
+        indices = sorted(range(len(self.units)), key=lambda index: -scores[index])[:EMBEDDED]
+        vectors = embedder.embed_documents([repair(self.texts[index]) for index in indices])
         cosines = (vectors @ embedder.embed_queries([repair(self.query)])[0]).tolist()
         if not all(map(math.isfinite, cosines)):
             raise ValueError("a cosine is not a finite number")
         low, high = min(cosines), max(cosines)
         result = [0.0] * len(self.units)
-        for place, cosine in zip(places, cosines, strict=True):
-            result[place] = (cosine - low) / (high - low) if high > low else 1.0
+        for index, cosine in zip(indices, cosines, strict=True):
+            result[index] = (cosine - low) / (high - low) if high > low else 1.0
         return result
 
     def distinct(self, scores: Sequence[float]) -> Iterator[Unit]:
         """Yields the best first, ties in order of the hits, without repeats of better ones."""
         unique = _Distinct(self.tokens)
-        for place in sorted(range(len(self.units)), key=lambda place: -scores[place]):
-            if unique.add(self.texts[place], self.tokens[place]):
-                yield self.units[place]
+        for index in sorted(range(len(self.units)), key=lambda index: -scores[index]):
+            if unique.add(self.texts[index], self.tokens[index]):
+                yield self.units[index]
 
 
 class _Distinct:
@@ -184,8 +184,8 @@ class _Distinct:
         rare = sorted(tokens, key=lambda token: (self.frequency[token], token))
         rare = rare[: len(tokens) - math.ceil(_SAME * len(tokens)) + 1]
         for token in rare:
-            for other in self.by_rare_token.get((facts, token), ()):
-                if len(tokens & other) >= _SAME * len(tokens | other):
+            for other_tokens in self.by_rare_token.get((facts, token), ()):
+                if len(tokens & other_tokens) >= _SAME * len(tokens | other_tokens):
                     return False
         for token in rare:
             self.by_rare_token.setdefault((facts, token), []).append(tokens)

@@ -118,13 +118,13 @@ class LLMCompressor(BaseCompressor):
         task = self._task(query, hits)
         limiter = anyio.CapacityLimiter(self.concurrency)
 
-        async def one(attempts: _Attempts) -> None:
+        async def converse(attempts: _Attempts) -> None:
             async with limiter:
                 await self._aconverse(attempts)
 
         async with anyio.create_task_group() as group:
             for attempts in task.open:
-                group.start_soon(one, attempts)
+                group.start_soon(converse, attempts)
         return task.compressed()
 
     def _converse(self, attempts: _Attempts) -> None:
@@ -194,8 +194,8 @@ class _Task:
         self.prompts = prompts.get(detect(query.text)) or prompts.get("en") or COMPRESSION["en"]
         self.sentences = Sentences(query.text, hits)
         self.by_hit: list[list[int]] = [[] for _ in hits]
-        for place, unit in enumerate(self.sentences.units):
-            self.by_hit[unit.hit].append(place)
+        for index, unit in enumerate(self.sentences.units):
+            self.by_hit[unit.hit].append(index)
         self.conversations: dict[int, _Attempts] = {}
 
     @property
@@ -205,43 +205,43 @@ class _Task:
     @property
     def failed(self) -> list[int]:
         """The hits without a usable answer."""
-        return [place for place, attempts in self.conversations.items() if attempts.why]
+        return [number for number, attempts in self.conversations.items() if attempts.why]
 
     def converse(self, place: int, prompt: str, read: Callable[[str], Any], schema: Schema | None = None) -> None:
         self.conversations[place] = _Attempts(self.prompts, prompt, read, 1 + self.compressor.retries, schema)
 
     def shown(self, place: int) -> list[int]:
         """The sentences of a hit shown to the model, in source order: all, or the best by words."""
-        mine = self.by_hit[place]
-        if sum(len(self.sentences.texts[position]) for position in mine) <= LONGEST_INPUT:
-            return mine
-        scores, places, room = self.sentences.by_words(), list[int](), LONGEST_INPUT
-        for position in sorted(mine, key=lambda position: -scores[position]):
+        indices = self.by_hit[place]
+        if sum(len(self.sentences.texts[position]) for position in indices) <= LONGEST_INPUT:
+            return indices
+        scores, chosen_indices, room = self.sentences.by_words(), list[int](), LONGEST_INPUT
+        for position in sorted(indices, key=lambda position: -scores[position]):
             room -= len(self.sentences.texts[position])
             if room < 0:
                 break
-            places.append(position)
-        return sorted(places)
+            chosen_indices.append(position)
+        return sorted(chosen_indices)
 
     def told(self) -> tuple[str, ...]:
         """Descriptions of the failures."""
-        failed = self.failed
-        if not failed:
+        failed_hits = self.failed
+        if not failed_hits:
             return ()
-        why = self.conversations[failed[0]].why[:300]
+        cause = self.conversations[failed_hits[0]].why[:300]
         message = (
-            f"compress: the model gave nothing usable for {len(failed)} of {len(self.hits)} hits, "
-            f"whose sentences are chosen without it: {why}"
+            f"compress: the model gave nothing usable for {len(failed_hits)} of {len(self.hits)} hits, "
+            f"whose sentences are chosen without it: {cause}"
         )
         _log.warning("%s", message)
         return (message,)
 
     def without_model(self, why: str) -> Compressed:
         """Compress the whole answer with the fallback."""
-        compressed = self.compressor.fallback.within(self.compressor.budget, self.query, self.hits)
+        result = self.compressor.fallback.within(self.compressor.budget, self.query, self.hits)
         message = f"compress: {why}, sentences are chosen without it"
         _log.warning("%s", message)
-        return replace(compressed, degraded=(message, *compressed.degraded))
+        return replace(result, degraded=(message, *result.degraded))
 
     def prompt(self, template: str, text: str, **values: Any) -> str:
         data = {"text": fenced(text), "query": fenced(quoted(self.query.text)), "problem": "", "nothing": NOTHING}
@@ -251,49 +251,52 @@ class _Task:
 class _Extraction(_Task):
     def __init__(self, compressor: LLMCompressor, query: Query, hits: Sequence[Hit]) -> None:
         super().__init__(compressor, query, hits)
-        for place in range(len(hits)):
-            places = self.shown(place)
-            if places:
-                texts = [self.sentences.texts[number] for number in places]
+        for index in range(len(hits)):
+            indices = self.shown(index)
+            if indices:
+                texts = [self.sentences.texts[number] for number in indices]
                 lines = "\n".join(f"({number}) {quoted(text)}" for number, text in enumerate(texts, 1))
-                prompt = self.prompt(self.prompts.extract, lines, count=len(places))
-                self.converse(place, prompt, self.reader(texts), _schema(len(places)))
+                prompt = self.prompt(self.prompts.extract, lines, count=len(indices))
+                self.converse(index, prompt, self.reader(texts), _schema(len(indices)))
 
     def reader(self, texts: Sequence[str]) -> Callable[[str], References]:
         return lambda answer: answers.references(answer, texts, self.prompts.extract)
 
     def compressed(self) -> Compressed:
-        failed, sentences = self.failed, dict[int, list[int]]()
-        invented = 0
-        for place, attempts in self.conversations.items():
-            if place not in failed:
-                places, answer = self.shown(place), attempts.result
+        failed_hits, sentences = self.failed, dict[int, list[int]]()
+        count_invented = 0
+        for hit_number, attempts in self.conversations.items():
+            if hit_number not in failed_hits:
+                indices, answer = self.shown(hit_number), attempts.result
                 assert isinstance(answer, References)
-                sentences[place] = [places[number] for number in answer.places]
-                invented += answer.invented
-        if self.conversations and len(failed) == len(self.conversations):
-            why = self.conversations[failed[0]].why[:300]
-            return self.without_model(f"the model gave nothing usable: {why}")
+                sentences[hit_number] = [indices[number] for number in answer.places]
+                count_invented += answer.invented
+        if self.conversations and len(failed_hits) == len(self.conversations):
+            cause = self.conversations[failed_hits[0]].why[:300]
+            return self.without_model(f"the model gave nothing usable: {cause}")
         if not any(sentences.values()):
             return self.without_model("the model found nothing relevant to the query")
         degraded = self.told()
-        units = {place: [self.sentences.units[number] for number in those] for place, those in sentences.items()}
-        if failed:
+        units = {
+            hit_number: [self.sentences.units[number] for number in numbers]
+            for hit_number, numbers in sentences.items()
+        }
+        if failed_hits:
             best, troubles = self.compressor.fallback.order(self.sentences)
             degraded += troubles
             fair = math.ceil(sum(map(len, sentences.values())) / len(sentences))
-            mine: dict[int, list[Unit]] = {place: [] for place in failed}
+            units_by_hit: dict[int, list[Unit]] = {hit_number: [] for hit_number in failed_hits}
             for unit in best:
-                if unit.hit in mine and len(mine[unit.hit]) < fair:
-                    mine[unit.hit].append(unit)
-            units |= mine
-        in_turn = zip_longest(*(units[place] for place in sorted(units)))
+                if unit.hit in units_by_hit and len(units_by_hit[unit.hit]) < fair:
+                    units_by_hit[unit.hit].append(unit)
+            units |= units_by_hit
+        in_turn = zip_longest(*(units[hit_number] for hit_number in sorted(units)))
         order = (unit for unit in chain.from_iterable(in_turn) if unit is not None)
         excerpts = filled(order, self.hits, self.compressor.budget, self.sentences.words)
         detail = f"the model named {sum(map(len, sentences.values()))} of {len(self.sentences.units)} sentences"
-        if invented:
-            detail += f"; {invented} that it named do not exist and were dropped"
-        reasons = {place: _NONE_OF_IT for place, those in sentences.items() if not those}
+        if count_invented:
+            detail += f"; {count_invented} that it named do not exist and were dropped"
+        reasons = {hit_number: _NONE_OF_IT for hit_number, numbers in sentences.items() if not numbers}
         return Compressed(excerpts, detail, degraded, reasons)
 
 
@@ -301,21 +304,21 @@ class _Summary(_Task):
     def __init__(self, compressor: LLMCompressor, query: Query, hits: Sequence[Hit]) -> None:
         super().__init__(compressor, query, hits)
         budget = compressor.budget
-        costs = [budget.cost(self.source(place)) for place in range(len(hits))]
+        costs = [budget.cost(self.source(number)) for number in range(len(hits))]
         self.shares = shares(budget.most, costs)
-        for place, (share, cost) in enumerate(zip(self.shares, costs, strict=True)):
+        for number, (share, cost) in enumerate(zip(self.shares, costs, strict=True)):
             if 0 < share < cost:
-                source = self.source(place)
-                most = share if budget.count is len else max(1, share * len(source) // cost)
-                prompt = self.prompt(self.prompts.summary, quoted(source), most=most)
-                self.converse(place, prompt, self.reader(source, share))
+                source = self.source(number)
+                limit = share if budget.count is len else max(1, share * len(source) // cost)
+                prompt = self.prompt(self.prompts.summary, quoted(source), most=limit)
+                self.converse(number, prompt, self.reader(source, share))
 
     def source(self, place: int) -> str:
         """The text of a hit to summarise."""
         hit = self.hits[place]
-        whole = "\n".join(hit.document.text[start:end] for start, end in regions(hit))
-        if len(whole) <= LONGEST_INPUT:
-            return whole
+        full_text = "\n".join(hit.document.text[start:end] for start, end in regions(hit))
+        if len(full_text) <= LONGEST_INPUT:
+            return full_text
         return "\n".join(self.sentences.texts[number] for number in self.shown(place))
 
     def reader(self, source: str, share: int) -> Callable[[str], str]:
@@ -325,27 +328,27 @@ class _Summary(_Task):
         return lambda answer: answers.summary(answer, source, self.query.text, self.prompts.summary, fits)
 
     def compressed(self) -> Compressed:
-        failed = self.failed
-        if self.conversations and len(failed) == len(self.conversations):
-            return self.without_model(f"the model gave nothing usable: {self.conversations[failed[0]].why[:300]}")
+        failed_hits = self.failed
+        if self.conversations and len(failed_hits) == len(self.conversations):
+            return self.without_model(f"the model gave nothing usable: {self.conversations[failed_hits[0]].why[:300]}")
         excerpts: list[Excerpt | None] = []
         reasons: dict[int, str] = {}
         degraded = self.told()
-        for place, hit in enumerate(self.hits):
-            attempts = self.conversations.get(place)
+        for number, hit in enumerate(self.hits):
+            attempts = self.conversations.get(number)
             if attempts is None or attempts.why:
-                room = replace(self.compressor.budget, most=self.shares[place])
-                compressed = self.compressor.fallback.within(room, self.query, [hit]) if self.shares[place] else None
-                excerpts.append(compressed.excerpts[0] if compressed else None)
-                degraded += compressed.degraded if compressed else ()
+                room = replace(self.compressor.budget, most=self.shares[number])
+                result = self.compressor.fallback.within(room, self.query, [hit]) if self.shares[number] else None
+                excerpts.append(result.excerpts[0] if result else None)
+                degraded += result.degraded if result else ()
             elif attempts.result:
                 excerpts.append(Excerpt(attempts.result))
             else:
                 excerpts.append(None)
-                reasons[place] = _NONE_OF_IT
+                reasons[number] = _NONE_OF_IT
         if not any(excerpts):
             return self.without_model("the model found nothing relevant to the query")
-        count = len(self.conversations) - len(failed) - len(reasons)
+        count = len(self.conversations) - len(failed_hits) - len(reasons)
         return Compressed(tuple(excerpts), f"{count} of {len(self.hits)} texts summarised", degraded, reasons)
 
 
@@ -356,10 +359,10 @@ def shares(most: int, costs: Sequence[int]) -> list[int]:
     ([10, 45, 45], [1, 1, 0])
     """
     result, remaining = [0] * len(costs), most
-    waiting = sorted(range(len(costs)), key=lambda place: costs[place])
-    for index, place in enumerate(waiting):
-        result[place] = min(costs[place], -(-remaining // (len(waiting) - index)))
-        remaining -= result[place]
+    waiting = sorted(range(len(costs)), key=lambda number: costs[number])
+    for index, number in enumerate(waiting):
+        result[number] = min(costs[number], -(-remaining // (len(waiting) - index)))
+        remaining -= result[number]
     return result
 
 

@@ -37,9 +37,9 @@ class LostInTheMiddle(BaseRefiner):
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (independent of the query)
         """Return the first ``top_k`` hits, the best at both ends."""
-        dropped = {
+        reasons = {
             hit.key: "below the cut: only the hits of the answer are put in order" for hit in ranked.hits[top_k:]
         }
         detail = "best at both ends, for a reader that overlooks the middle"
         hits = lost_in_the_middle(ranked.hits[:top_k])
-        return replace(ranked, hits=hits, detail=detail, dropped=dropped, degraded=())
+        return replace(ranked, hits=hits, detail=detail, dropped=reasons, degraded=())

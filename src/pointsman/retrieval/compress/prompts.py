@@ -42,14 +42,14 @@ class CompressionPrompts:
     problems: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name, needed in (("extract", {"text", "query"}), ("summary", {"text", "query"}), ("retry", set())):
+        for name, required_names in (("extract", {"text", "query"}), ("summary", {"text", "query"}), ("retry", set())):
             template = Template(getattr(self, name))
-            used = set(template.get_identifiers())
-            if not template.is_valid() or used - _KNOWN or needed - used:
-                needs = ", ".join(f"${key}" for key in sorted(needed)) or "nothing"
+            identifiers = set(template.get_identifiers())
+            if not template.is_valid() or identifiers - _KNOWN or required_names - identifiers:
+                needs = ", ".join(f"${key}" for key in sorted(required_names)) or "nothing"
                 raise InputError(
                     f"the prompt {name!r} needs {needs} and may use {', '.join(f'${key}' for key in sorted(_KNOWN))}; "
-                    f"it uses {sorted(used)}; write $$ for a dollar sign"
+                    f"it uses {sorted(identifiers)}; write $$ for a dollar sign"
                 )
 
 

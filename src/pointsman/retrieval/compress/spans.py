@@ -77,12 +77,12 @@ def regions(hit: Hit) -> tuple[Span, ...]:
 def units_of(hits: Sequence[Hit]) -> list[Unit]:
     """The sentences of all hits in order, long ones in pieces; together they cover everything but white space."""
     units = []
-    for place, hit in enumerate(hits):
+    for index, hit in enumerate(hits):
         text = hit.document.text
         for first, last in regions(hit):
-            part = text[first:last]
-            for start, end in sentences(part):
-                units += [Unit(place, first + a, first + b) for a, b in pieces(part, start, end)]
+            region = text[first:last]
+            for start, end in sentences(region):
+                units += [Unit(index, first + a, first + b) for a, b in pieces(region, start, end)]
     return units
 
 
@@ -101,39 +101,39 @@ def _stop(text: str, lowest: int, highest: int) -> int:
     clause = max(tail.rfind(mark) for mark in _CLAUSE_MARKS)
     if clause >= 0:
         return lowest + clause + 1
-    for back in range(len(tail) - 1, -1, -1):
-        if tail[back].isspace():
-            return lowest + back + 1
+    for offset in range(len(tail) - 1, -1, -1):
+        if tail[offset].isspace():
+            return lowest + offset + 1
     return _whole_character(text, lowest, highest)
 
 
 def _whole_character(text: str, lowest: int, position: int) -> int:
     """The last place up to ``position`` that does not separate a character from its combining marks."""
-    place = position
-    while place > lowest and place < len(text) and _continues(text, place):
-        place -= 1
-    return place if place > lowest else position
+    index = position
+    while index > lowest and index < len(text) and _continues(text, index):
+        index -= 1
+    return index if index > lowest else position
 
 
 def _continues(text: str, place: int) -> bool:
     """Whether the character belongs to the one before: accents, joiners, skin tones, half of a surrogate pair."""
-    character, before = text[place], text[place - 1]
+    character, previous = text[place], text[place - 1]
     if (
-        "\u200d" in (character, before)
+        "\u200d" in (character, previous)
         or "\ufe00" <= character <= "\ufe0f"
         or "\U0001f3fb" <= character <= "\U0001f3ff"
     ):
         return True
-    if "\udc00" <= character <= "\udfff" and "\ud800" <= before <= "\udbff":
+    if "\udc00" <= character <= "\udfff" and "\ud800" <= previous <= "\udbff":
         return True
     return unicodedata.category(character) in ("Mn", "Me", "Mc")
 
 
 def _trimmed(text: str, start: int, end: int) -> Iterator[Span]:
-    part = text[start:end]
-    bare = part.strip()
+    region = text[start:end]
+    bare = region.strip()
     if bare:
-        start += len(part) - len(part.lstrip())
+        start += len(region) - len(region.lstrip())
         yield start, start + len(bare)
 
 
@@ -210,17 +210,17 @@ class _Filling:
 
     def take(self, unit: Unit) -> bool:
         """Take a unit if it fits; returns whether it did."""
-        parts = self.parts[unit.hit]
-        place = bisect_left(parts, (unit.start, unit.end))
-        before, after = parts[place - 1 : place], parts[place : place + 1]
+        spans = self.parts[unit.hit]
+        index = bisect_left(spans, (unit.start, unit.end))
+        previous, following = spans[index - 1 : index], spans[index : index + 1]
         cost = self.budget.cost(self.texts[unit.hit][unit.start : unit.end])
-        here = [(unit.start, unit.end)]
-        cost += self._between(unit.hit, before, here) + self._between(unit.hit, here, after)
-        cost -= self._between(unit.hit, before, after)
+        new_span = [(unit.start, unit.end)]
+        cost += self._between(unit.hit, previous, new_span) + self._between(unit.hit, new_span, following)
+        cost -= self._between(unit.hit, previous, following)
         if self.spent + cost > self.budget.most:
             return False
         self.spent += cost
-        parts.insert(place, (unit.start, unit.end))
+        spans.insert(index, (unit.start, unit.end))
         self.history.append(unit)
         return True
 
@@ -230,8 +230,8 @@ class _Filling:
         if room_left <= 0:
             return
         text = self.texts[unit.hit]
-        whole = self.budget.cost(text[unit.start : unit.end])
-        room = max(1, (unit.end - unit.start) * room_left // max(whole, room_left))
+        full_cost = self.budget.cost(text[unit.start : unit.end])
+        room = max(1, (unit.end - unit.start) * room_left // max(full_cost, room_left))
         while room >= (LEAST if self.history else 1):
             start, end = window(text, unit.start, unit.end, room, words)
             if self.take(Unit(unit.hit, start, end)):
@@ -240,7 +240,7 @@ class _Filling:
 
     def excerpts(self) -> tuple[Excerpt | None, ...]:
         """The excerpts; with a counter that is not additive, the last units may have to be given back."""
-        excerpts = [self._excerpt(place) for place in range(len(self.texts))]
+        excerpts = [self._excerpt(index) for index in range(len(self.texts))]
         costs = [self.budget.cost(excerpt.text) if excerpt else 0 for excerpt in excerpts]
         while sum(costs) > self.budget.most and self.history:
             unit = self.history.pop()

@@ -97,20 +97,20 @@ def read_order(answer: str, count: int) -> list[int]:
     numbers = list(orders.pop()) if orders else _in_words(text, count)
     if 0 in numbers:
         raise DefectError("out_of_range")
-    places = [number - 1 for number in dict.fromkeys(numbers) if 1 <= number <= count]
-    if not places:
+    indices = [number - 1 for number in dict.fromkeys(numbers) if 1 <= number <= count]
+    if not indices:
         raise DefectError("out_of_range")
-    return places
+    return indices
 
 
 def _in_words(text: str, count: int) -> list[int]:
     """Read an order in any other form, in the same way as answers to selectors."""
     choices = [ToolMetadata(f"passage {number}", "") for number in range(1, count + 1)]
-    parsed = parse_selection(text, choices, max_outputs=count)
-    if parsed.defect is not None:
+    reading = parse_selection(text, choices, max_outputs=count)
+    if reading.defect is not None:
         problems = {"empty", "out_of_range", "ambiguous", "truncated"}
-        raise DefectError(parsed.defect.value if parsed.defect.value in problems else "no_order")
-    return [selection.index + 1 for selection in parsed.selections]
+        raise DefectError(reading.defect.value if reading.defect.value in problems else "no_order")
+    return [selection.index + 1 for selection in reading.selections]
 
 
 def _after_thinking(answer: str) -> str:

@@ -118,12 +118,12 @@ class Lookup:
             ModelError: they are invalid.
         """
         scores = checked(answer, len(self.missing), self.name)
-        self.lost = {self.missing[place]: cause for place, cause in scores.missing.items()}
+        self.lost = {self.missing[index]: cause for index, cause in scores.missing.items()}
         values = iter(scores)
         fresh = {unit: tuple(islice(values, len(unit))) for unit in self.wanted}
         self.scores_by_unit.update(fresh)
-        whole = {unit: values for unit, values in fresh.items() if not any(pair in self.lost for pair in unit)}
-        self.cache.keep({self.keys[unit]: values for unit, values in whole.items()})
+        complete = {unit: values for unit, values in fresh.items() if not any(pair in self.lost for pair in unit)}
+        self.cache.keep({self.keys[unit]: values for unit, values in complete.items()})
 
     def scored(self) -> list[Scored]:
         """The scores of every list, in order.
@@ -138,7 +138,7 @@ class Lookup:
             scores = [self.scores_by_unit[(pair,)][0] for pair in pairs]
         else:
             scores = list(self.scores_by_unit[tuple(pairs)]) if pairs else []
-        errors = {place: self.lost[pair] for place, pair in enumerate(pairs) if pair in self.lost}
+        errors = {index: self.lost[pair] for index, pair in enumerate(pairs) if pair in self.lost}
         if 2 * len(errors) > len(pairs):
             raise ModelError(told_missing(errors, len(pairs)))
         fresh = sum(pair in self.asked for pair in pairs)
@@ -153,30 +153,30 @@ def checked(answer: Sequence[float], count: int, name: str) -> PartialScores:
         ModelError: there is not exactly one finite number per text.
     """
     errors = answer.missing if isinstance(answer, PartialScores) else {}
-    missing = {place: cause for place, cause in errors.items() if 0 <= place < count}
+    missing = {index: cause for index, cause in errors.items() if 0 <= index < count}
     if isinstance(answer, str | bytes | Mapping) or not hasattr(answer, "__iter__"):
         raise ModelError(f"{name} gave {type(answer).__name__} where a list of {count} scores is wanted")
     scores = list(islice(answer, count + 1))
     if len(scores) != count:
         raise ModelError(f"{name} gave {'more' if len(scores) > count else len(scores)} scores for {count} texts")
-    for place, score in enumerate(scores):
-        if place not in missing and not (isinstance(score, Real) and math.isfinite(score)):
+    for index, score in enumerate(scores):
+        if index not in missing and not (isinstance(score, Real) and math.isfinite(score)):
             raise ModelError(f"{name} gave {score!r:.80} as a score; a score is a finite number")
-    return PartialScores([0.0 if place in missing else float(score) for place, score in enumerate(scores)], missing)
+    return PartialScores([0.0 if index in missing else float(score) for index, score in enumerate(scores)], missing)
 
 
 def _between(scores: list[float], errors: Mapping[int, str]) -> list[float]:
     """The scores, with each missing one replaced by the mean of its nearest neighbours before and after."""
     if not errors:
         return scores
-    scored_places = [place for place in range(len(scores)) if place not in errors]
-    filled = list(scores)
-    for place in errors:
-        before = [scores[other] for other in scored_places if other < place][-1:]
-        after = [scores[other] for other in scored_places if other > place][:1]
-        near = before + after
-        filled[place] = sum(near) / len(near)
-    return filled
+    scored_places = [index for index in range(len(scores)) if index not in errors]
+    values = list(scores)
+    for index in errors:
+        previous = [scores[scored_index] for scored_index in scored_places if scored_index < index][-1:]
+        following = [scores[scored_index] for scored_index in scored_places if scored_index > index][:1]
+        neighbours = previous + following
+        values[index] = sum(neighbours) / len(neighbours)
+    return values
 
 
 def told_missing(missing: Mapping[int, str], count: int) -> str:

@@ -189,25 +189,25 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         """
         self._check_many(queries, rankeds)
         if not self._shares_batches:
-            return [self.refine(query, ranked, top_k) for query, ranked in zip(queries, rankeds, strict=True)]
-        lists = [self._pairs(query, ranked) for query, ranked in zip(queries, rankeds, strict=True)]
+            return [self.refine(query, ranking, top_k) for query, ranking in zip(queries, rankeds, strict=True)]
+        lists = [self._pairs(query, ranking) for query, ranking in zip(queries, rankeds, strict=True)]
         try:
             scores = self._limited(lambda: self._scored_lists(lists), len(lists))
         except PointsmanError as error:
-            return [self._failed(ranked, error) for ranked in rankeds]
-        return [self._reordered(*both) for both in zip(rankeds, scores, strict=True)]
+            return [self._failed(ranking, error) for ranking in rankeds]
+        return [self._reordered(*pair) for pair in zip(rankeds, scores, strict=True)]
 
     async def arefine_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int) -> list[Ranked]:
         """Async version of `refine_many`."""
         self._check_many(queries, rankeds)
         if self._shares_batches:
-            lists = [self._pairs(query, ranked) for query, ranked in zip(queries, rankeds, strict=True)]
+            lists = [self._pairs(query, ranking) for query, ranking in zip(queries, rankeds, strict=True)]
             try:
                 scores = await self._alimited(lambda: in_thread(self._scored_lists, lists), len(lists))
             except PointsmanError as error:
-                return [self._failed(ranked, error) for ranked in rankeds]
-            return [self._reordered(*both) for both in zip(rankeds, scores, strict=True)]
-        return [await self.arefine(query, ranked, top_k) for query, ranked in zip(queries, rankeds, strict=True)]
+                return [self._failed(ranking, error) for ranking in rankeds]
+            return [self._reordered(*pair) for pair in zip(rankeds, scores, strict=True)]
+        return [await self.arefine(query, ranking, top_k) for query, ranking in zip(queries, rankeds, strict=True)]
 
     def forget(self) -> None:
         """Clear the cached scores, so that the next ranking is scored anew."""
@@ -303,7 +303,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
             return self._passed_on(ranked, "nothing to rerank")
         head, tail = ranked.hits[: len(scores.scores)], ranked.hits[len(scores.scores) :]
         order = _descending(scores.scores)
-        hits = [seen(head[place], rank, scores.scores[place]) for rank, place in enumerate(order, 1)]
+        hits = [seen(head[index], rank, scores.scores[index]) for rank, index in enumerate(order, 1)]
         lowest = min(scores.scores)
         hits += [replace(hit, score=lowest) for hit in tail]
         detail = f"{self.name} ordered {len(head)} hits, {scores.fresh} of them newly scored"
@@ -346,13 +346,13 @@ def _by_query(pairs: Sequence[Pair]) -> dict[str, list[str]]:
 
 def _descending(scores: Sequence[float]) -> list[int]:
     """Return positions by descending score; ties keep their order."""
-    return sorted(range(len(scores)), key=lambda place: -scores[place])
+    return sorted(range(len(scores)), key=lambda index: -scores[index])
 
 
 def _best(documents: Sequence[Document], scores: Sequence[float], top_n: int | None) -> list[Document]:
     return [
-        replace(documents[place], metadata={**documents[place].metadata, "score": scores[place]})
-        for place in _descending(scores)[:top_n]
+        replace(documents[index], metadata={**documents[index].metadata, "score": scores[index]})
+        for index in _descending(scores)[:top_n]
     ]
 
 

@@ -133,13 +133,13 @@ class CalibratedReranker(BaseReranker):
             return self._passed_on(ranked, "the scores are the calibrated sum already; there is nothing to add")
         raw = [_Raw.of(hit) for hit in ranked.hits]
         words = [scores.bm25 for scores in raw if scores.bm25 is not None]
-        near = [scores.cosine for scores in raw if scores.cosine is not None]
-        if len(words) == len(raw) and near:
+        cosines = [scores.cosine for scores in raw if scores.cosine is not None]
+        if len(words) == len(raw) and cosines:
             # A hit without a cosine has no vector and gets the lowest cosine; every hit has a BM25 score, possibly 0.
             return self._summed(ranked, words, [math.nan if scores.cosine is None else scores.cosine for scores in raw])
-        if len(words) + len(near) == len(raw) and not (words and near):
-            there, absent = ("bm25", "vector") if words else ("vector", "bm25")
-            return self._passed_on(ranked, f"hits have scores of {there!r} but not of {absent!r}; the order is kept")
+        if len(words) + len(cosines) == len(raw) and not (words and cosines):
+            present, absent = ("bm25", "vector") if words else ("vector", "bm25")
+            return self._passed_on(ranked, f"hits have scores of {present!r} but not of {absent!r}; the order is kept")
         if self._embedder is None:
             return self._passed_on(
                 ranked, "hits do not all have raw scores, and there is no embedder to score texts; the order is kept"
@@ -150,9 +150,9 @@ class CalibratedReranker(BaseReranker):
         spread = self._known_spread()
         if spread is None:
             raise InputError("the spread of the cosines is unknown; give sigma or spread")
-        above = [score - spread.mean for score in cosine]
-        order = calibrated_sum(range(len(bm25)), bm25, above, sigma=spread.sigma, kappa=self.kappa)
-        hits = tuple(seen(ranked.hits[place], rank, score) for rank, (place, score) in enumerate(order, 1))
+        excess = [score - spread.mean for score in cosine]
+        order = calibrated_sum(range(len(bm25)), bm25, excess, sigma=spread.sigma, kappa=self.kappa)
+        hits = tuple(seen(ranked.hits[index], rank, score) for rank, (index, score) in enumerate(order, 1))
         scale = SCALE if self.kappa == KAPPA else f"rerank:{self.name}"
         detail = f"the calibrated sum of the two raw scores of {len(hits)} hits"
         return replace(self._passed_on(ranked, detail), hits=hits, scale=scale)
@@ -192,9 +192,9 @@ class CalibratedReranker(BaseReranker):
         if self._vectors is None or spread is None:
             return words
         cosines = self._vectors.of(texts, "document") @ self._vectors.of([query], "query")[0]
-        above: list[float] = (cosines - spread.mean).tolist()
-        sums = dict(calibrated_sum(range(len(words)), words, above, sigma=spread.sigma, kappa=self.kappa))
-        return [sums[place] for place in range(len(words))]
+        excess: list[float] = (cosines - spread.mean).tolist()
+        sums = dict(calibrated_sum(range(len(words)), words, excess, sigma=spread.sigma, kappa=self.kappa))
+        return [sums[number] for number in range(len(words))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,5 +211,5 @@ class _Raw:
 
 def _only(hit: Hit, source: str) -> float | None:
     """A source's score if the hit has exactly one; several belong to several queries and cannot be compared."""
-    scores = [way.score for way in hit.provenance if way.source == source]
+    scores = [contribution.score for contribution in hit.provenance if contribution.source == source]
     return scores[0] if len(scores) == 1 else None

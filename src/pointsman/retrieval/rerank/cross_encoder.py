@@ -126,14 +126,14 @@ class CrossEncoderReranker(BaseReranker):
         encodings: list[Any] = []
         for owner, (query, text) in enumerate(pairs):
             short, tokens = queries[query]
-            for part in self._parts(text, self._max_length - self._marks - tokens):
+            for window in self._parts(text, self._max_length - self._marks - tokens):
                 owners.append(owner)
-                encodings.append(self._encoded(short, part))
+                encodings.append(self._encoded(short, window))
         scores = np.full(len(pairs), -np.inf)
         for run in equal_runs([len(encoding.ids) for encoding in encodings], _RUN_TOKENS):
-            for places in batched(run, self._batch_size):
-                run_scores = self._run([encodings[place] for place in places])
-                np.maximum.at(scores, [owners[place] for place in places], run_scores)
+            for indices in batched(run, self._batch_size):
+                run_scores = self._run([encodings[index] for index in indices])
+                np.maximum.at(scores, [owners[index] for index in indices], run_scores)
         best: list[float] = scores.tolist()
         return best
 
@@ -173,19 +173,19 @@ class CrossEncoderReranker(BaseReranker):
 
     def _query(self, query: str) -> tuple[str, int]:
         """The query as it is read, and its number of tokens."""
-        most = self._max_length - self._marks - self._max_length // 4
+        limit = self._max_length - self._marks - self._max_length // 4
         query = repair(query[: self._max_length * _CHARACTERS_PER_TOKEN])
         ends = self._offsets(query)
-        if len(ends) <= most:
+        if len(ends) <= limit:
             return query, len(ends)
-        _log.warning("a query of %d tokens is cut to %d, to leave room for documents", len(ends), most)
-        return query[: ends[most - 1][1]], most
+        _log.warning("a query of %d tokens is cut to %d, to leave room for documents", len(ends), limit)
+        return query[: ends[limit - 1][1]], limit
 
     def _parts(self, text: str, room: int) -> Iterator[str]:
         """Yields the parts of a document to read, each of at most ``room`` tokens: one part, or several windows."""
-        most = room * _CHARACTERS_PER_TOKEN * self._windows
-        if len(text) > most:
-            text = _CUTS[self._truncation](text, most)
+        max_characters = room * _CHARACTERS_PER_TOKEN * self._windows
+        if len(text) > max_characters:
+            text = _CUTS[self._truncation](text, max_characters)
         text = repair(text)
         offsets = self._offsets(text)
         if len(offsets) <= room:
@@ -235,7 +235,7 @@ def _positions(folder: Path) -> int | None:
         positions = config.get("max_position_embeddings")
         # The RoBERTa family counts positions from the padding token's id on.
         family = str(config.get("model_type", ""))
-        unused = int(config.get("pad_token_id") or 0) + 1 if "roberta" in family or family == "camembert" else 0
+        count_unused = int(config.get("pad_token_id") or 0) + 1 if "roberta" in family or family == "camembert" else 0
     except (ValueError, AttributeError, TypeError) as error:
         raise ModelError(f"{path} is not the configuration of a model: {error}") from error
-    return positions - unused if isinstance(positions, int) and positions > 0 else None
+    return positions - count_unused if isinstance(positions, int) and positions > 0 else None

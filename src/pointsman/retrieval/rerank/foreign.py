@@ -40,8 +40,8 @@ class ForeignReranker(BaseRefiner):
     @property
     def name(self) -> str:
         """The reranker's own name, or its class name."""
-        own = getattr(self.reranker, "name", None)
-        return own if isinstance(own, str) and own else type(self.reranker).__name__
+        own_name = getattr(self.reranker, "name", None)
+        return own_name if isinstance(own_name, str) and own_name else type(self.reranker).__name__
 
     def depth(self, top_k: int, scale: str) -> int:
         """The number of documents that the reranker receives."""
@@ -84,10 +84,10 @@ class ForeignReranker(BaseRefiner):
         for document in answer:
             if not isinstance(document, Document):
                 raise ModelError(f"{self.name} returned {type(document).__name__} among its documents")
-            same = waiting.get((document.id, document.text))
-            if not same:
+            duplicates = waiting.get((document.id, document.text))
+            if not duplicates:
                 raise ModelError(f"{self.name} returned document {document.id!r:.80}, which is unknown or a duplicate")
-            pairs.append((same.pop(0), document.metadata.get("score")))
+            pairs.append((duplicates.pop(0), document.metadata.get("score")))
         if not pairs:
             raise ModelError(f"{self.name} returned no documents")
         scores = [float(score) if _is_finite(score) else math.nan for _, score in pairs]

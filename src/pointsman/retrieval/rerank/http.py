@@ -126,22 +126,22 @@ class HTTPReranker(BaseReranker):
         except ImportError as error:
             raise MissingDependencyError("httpx", "http", "HTTPReranker") from error
         self._httpx = httpx
-        parts = address(url)
+        url_parts = address(url)
         if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
             raise InputError("api_key is one line of ASCII characters; look for a line break or a quote in it")
-        if api_key and parts.scheme == "http" and not is_here(parts) and not insecure:
+        if api_key and url_parts.scheme == "http" and not is_here(url_parts) and not insecure:
             raise InputError(
-                f"the key would be sent to {parts.hostname} without encryption; use https, "
+                f"the key would be sent to {url_parts.hostname} without encryption; use https, "
                 "or set insecure=True if no one can read the traffic"
             )
-        self._ways = _endpoints(parts, api)
+        self._ways = _endpoints(url_parts, api)
         self._model, self._key, self._retries = model, api_key or "", retries
         self._max_chars = None if max_chars is None else count_of(max_chars, "max_chars")
         self._max_tokens = None if max_tokens_per_doc is None else count_of(max_tokens_per_doc, "max_tokens_per_doc")
         self._batch_size = None if batch_size is None else count_of(batch_size, "batch_size")
-        self._url = urlunsplit(parts._replace(query=""))
+        self._url = urlunsplit(url_parts._replace(query=""))
         # This machine is reached directly, even if the environment names a proxy.
-        self._trust_env = not is_here(parts)
+        self._trust_env = not is_here(url_parts)
         self._opened: httpx.Client | None = None
         self._lock = threading.Lock()
 
@@ -340,20 +340,20 @@ def _endpoints(parts: SplitResult, api: str) -> tuple[_Endpoint, ...]:
     """The endpoints possible at an address, the likeliest first."""
     path = parts.path.rstrip("/")
 
-    def way(api: str, path: str) -> _Endpoint:
+    def endpoint(api: str, path: str) -> _Endpoint:
         return _Endpoint(urlunsplit(parts._replace(path=path)), api)
 
     if path.endswith("/rerank"):
         if api == "auto":
             version = path.split("/")[-2]
             names = {"v2": ["cohere"], "v1": ["jina"]}.get(version, ["tei", "jina"])
-            return tuple(way(name, path) for name in names)
-        return (way(api, path),)
+            return tuple(endpoint(name, path) for name in names)
+        return (endpoint(api, path),)
     for version, its_api in (("/v1", "jina"), ("/v2", "cohere")):
         if path.endswith(version):
-            return (way(its_api if api == "auto" else api, f"{path}/rerank"),)
+            return (endpoint(its_api if api == "auto" else api, f"{path}/rerank"),)
     if api == "auto":
         host = parts.hostname or ""
         names = ["cohere"] if host == "cohere.com" or host.endswith(".cohere.com") else ["jina", "cohere", "tei"]
-        return tuple(way(name, path + _PATHS[name]) for name in names)
-    return (way(api, path + _PATHS[api]),)
+        return tuple(endpoint(name, path + _PATHS[name]) for name in names)
+    return (endpoint(api, path + _PATHS[api]),)

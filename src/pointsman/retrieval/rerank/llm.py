@@ -148,17 +148,17 @@ class LLMReranker(BaseReranker):
         missing: dict[int, str] = {}
         slots = anyio.CapacityLimiter(self._concurrency)
 
-        async def grade(place: int, text: str) -> None:
+        async def grade(index: int, text: str) -> None:
             prompt = fill(prompts.pointwise, query=fenced(quoted(query)), passage=fenced(quoted(text)))
             async with slots:
                 try:
-                    grades[place] = await self._followed(prompt, _GRADE_SCHEMA, read_grade, prompts, ask_model)
+                    grades[index] = await self._followed(prompt, _GRADE_SCHEMA, read_grade, prompts, ask_model)
                 except ModelError as error:
-                    missing[place] = str(error)
+                    missing[index] = str(error)
 
         async with anyio.create_task_group() as calls:
-            for place, text in enumerate(texts):
-                calls.start_soon(grade, place, text)
+            for index, text in enumerate(texts):
+                calls.start_soon(grade, index, text)
         if len(missing) == len(texts):
             raise ModelError(next(iter(missing.values())))
         return PartialScores(grades, missing)
@@ -172,20 +172,20 @@ class LLMReranker(BaseReranker):
             start = max(0, end - self._window)
             passages = order[start:end]
             if len(passages) > 1:
-                lines = "\n".join(f"{number}. {quoted(texts[place])}" for number, place in enumerate(passages, 1))
+                lines = "\n".join(f"{number}. {quoted(texts[index])}" for number, index in enumerate(passages, 1))
                 prompt = fill(
                     prompts.listwise, query=fenced(quoted(query)), passages=fenced(lines), count=len(passages)
                 )
                 reader = partial(read_order, count=len(passages))
                 answer = await self._followed(prompt, _order_schema(len(passages)), reader, prompts, ask_model)
-                ranked_places = [passages[place] for place in answer]
-                order[start:end] = ranked_places + [place for place in passages if place not in set(ranked_places)]
+                ranked_places = [passages[index] for index in answer]
+                order[start:end] = ranked_places + [index for index in passages if index not in set(ranked_places)]
             if not start:
                 break
             end -= max(1, self._window // 2)
         scores = [0.0] * len(texts)
-        for rank, place in enumerate(order):
-            scores[place] = (len(texts) - rank) / len(texts)
+        for rank, index in enumerate(order):
+            scores[index] = (len(texts) - rank) / len(texts)
         return scores
 
     async def _followed(
@@ -196,20 +196,20 @@ class LLMReranker(BaseReranker):
         Raises:
             ModelError: the model failed twice, or its answers are unusable.
         """
-        prompt, why = first, ""
+        prompt, complaint = first, ""
         for _ in range(2):
             try:
                 answer = await ask_model(prompt, schema)
                 return reader(answer.text or ("" if answer.data is None else json.dumps(answer.data)))
             except DefectError as error:
-                why = f"the answer cannot be used ({error})"
+                complaint = f"the answer cannot be used ({error})"
                 # The problem is named in our own words: no part of an answer is sent back as if it were ours.
                 message = fill(prompts.retry, problem=prompts.problems.get(str(error), str(error)), count="")
                 prompt = f"{first}\n\n{message}"
             except ModelError as error:
-                why, prompt = str(error), first
-            _log.info("%s: %s", self.name, why)
-        raise ModelError(f"{self.name}: {why}")
+                complaint, prompt = str(error), first
+            _log.info("%s: %s", self.name, complaint)
+        raise ModelError(f"{self.name}: {complaint}")
 
 
 def _order_schema(count: int) -> Schema:

@@ -32,17 +32,17 @@ class RerankPrompts:
     problems: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name, needed, optional in (
+        for name, required_names, optional in (
             ("pointwise", {"query", "passage"}, {"query", "passage"}),
             ("listwise", {"query", "passages"}, {"query", "passages", "count"}),
             ("retry", {"problem"}, {"problem", "count"}),
         ):
             template = Template(getattr(self, name))
-            used = set(template.get_identifiers())
-            if not template.is_valid() or used - optional or needed - used:
+            identifiers = set(template.get_identifiers())
+            if not template.is_valid() or identifiers - optional or required_names - identifiers:
                 raise InputError(
-                    f"the prompt {name!r} needs {_listed(needed)} and may use {_listed(optional)}; it uses "
-                    f"{_listed(used) or 'none'}; write $$ for a dollar sign"
+                    f"the prompt {name!r} needs {_listed(required_names)} and may use {_listed(optional)}; it uses "
+                    f"{_listed(identifiers) or 'none'}; write $$ for a dollar sign"
                 )
 
 

@@ -35,10 +35,10 @@ class _Interface(NamedTuple):
 
     def arguments(self, text: str, top_k: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments of a call; ``top_k`` is left out if it is None."""
-        named = {self.query: text} if self.query else {}
+        keywords = {self.query: text} if self.query else {}
         numbers = {self.top_k: top_k} if self.top_k and top_k is not None else {}
         positional = (() if self.query else (text,)) + (() if self.top_k or top_k is None else (top_k,))
-        return positional, {**named, **numbers}
+        return positional, {**keywords, **numbers}
 
 
 _INTERFACES: Final = (
@@ -117,16 +117,18 @@ class ForeignRetriever(BaseRetriever):
         return self._hits(answer, top_k)
 
     def _call(self, method: Callable[..., Any], text: str, top_k: int, options: dict[str, Any]) -> Any:
-        positional, named = self._interface.arguments(text, top_k if self._passes_top_k else None)
-        return method(*positional, **named, **options)
+        positional, keywords = self._interface.arguments(text, top_k if self._passes_top_k else None)
+        return method(*positional, **keywords, **options)
 
     def _hits(self, answer: Any, top_k: int) -> list[Hit]:
         items: Sequence[Any] = answer["documents"] if isinstance(answer, dict) else answer
         documents = [self._document_and_score(item) for item in items]
-        scored = all(score is not None for _, score in documents)  # otherwise ignore all: they would be on two scales
+        all_have_scores = all(
+            score is not None for _, score in documents
+        )  # otherwise ignore all: they would be on two scales
         hits = []
         for rank, (document, own_score) in enumerate(documents[:top_k], 1):
-            score = own_score if scored else None
+            score = own_score if all_have_scores else None
             hits.append(
                 Hit(document, 1 / rank if score is None else score, None, (Provenance(self.name, rank, score),))
             )
@@ -184,8 +186,8 @@ def _interface_of(retriever: Any) -> tuple[_Interface, bool]:
     for interface in _INTERFACES:
         for name in (interface.method, interface.twin):
             for top_k in (1, None) if interface.counts else (None,):
-                positional, named = interface.arguments("", top_k)
-                if _can_call(retriever, name, *positional, **named):
+                positional, keywords = interface.arguments("", top_k)
+                if _can_call(retriever, name, *positional, **keywords):
                     return interface, top_k is not None
     if _is_document(retriever):
         raise InputError(

@@ -91,23 +91,23 @@ class SimpleHybridRetriever(BaseRetriever):
         timeout: float | None = TIMEOUT,
         breaker: Breaker | None = None,
     ) -> None:
-        ours: tuple[Any, ...] = ()
+        own_retrievers: tuple[Any, ...] = ()
         for item in retrievers:
-            ours += tuple(item) if isinstance(item, Sequence) and not isinstance(item, str) else (item,)
-        if not ours:
+            own_retrievers += tuple(item) if isinstance(item, Sequence) and not isinstance(item, str) else (item,)
+        if not own_retrievers:
             raise InputError("give at least one retriever")
         if dedupe not in {"id", "content"}:
             raise InputError(f"dedupe is 'id' or 'content', not {dedupe!r}")
-        self.names = tuple(unique_names(ours, names))
-        self.retrievers = tuple(map(as_retriever, ours))
+        self.names = tuple(unique_names(own_retrievers, names))
+        self.retrievers = tuple(map(as_retriever, own_retrievers))
         if not callable(fusion):
-            fuse([[]] * len(ours), fusion, weights)  # rejects invalid options now
+            fuse([[]] * len(own_retrievers), fusion, weights)  # rejects invalid options now
         Deadline(timeout)
         self._fusion, self._depth, self._timeout = fusion, check_top_k(depth), timeout
         self._weights = dict(zip(self.names, weights, strict=True)) if weights is not None else None
-        of_datasets = [retriever.dataset.name for retriever in ours if hasattr(retriever, "dataset")]
+        of_datasets = [retriever.dataset.name for retriever in own_retrievers if hasattr(retriever, "dataset")]
         self._key = content_key if dedupe == "content" else _node_key if len(set(of_datasets)) > 1 else None
-        if self._key is None and 0 < len(of_datasets) < len(ours):  # hits of other retrievers name no dataset
+        if self._key is None and 0 < len(of_datasets) < len(own_retrievers):  # hits of other retrievers name no dataset
             self._key = _id_key
         self._branches = self._asked({})
         self._breaker = breaker or Breaker()
@@ -116,8 +116,8 @@ class SimpleHybridRetriever(BaseRetriever):
     def _asked(self, options: Mapping[str, Any]) -> list[RetrieverBranch]:
         """The retrievers, set up to be called with these further arguments."""
         return [
-            RetrieverBranch(one, name, self._key, options)
-            for one, name in zip(self.retrievers, self.names, strict=True)
+            RetrieverBranch(retriever, name, self._key, options)
+            for retriever, name in zip(self.retrievers, self.names, strict=True)
         ]
 
     def retrieve(self, query: str | Query, top_k: int = 10, *, timeout: float | None = None, **options: Any) -> Hits:
@@ -168,10 +168,10 @@ class SimpleHybridRetriever(BaseRetriever):
             raise nothing_answered(answers[0].failed)
         results = together(answers[0].results)
         start = journal.now()
-        fused = results.pool.fused(self._fusion, weights=self._weights)
-        hits = hits_of(results, fused, top_k)
-        journal.span("fuse", fused.scale, start, len(hits))
-        journal.fused(results, fused)
+        ranking = results.pool.fused(self._fusion, weights=self._weights)
+        hits = hits_of(results, ranking, top_k)
+        journal.span("fuse", ranking.scale, start, len(hits))
+        journal.fused(results, ranking)
         return Hits(hits, journal.trace(hits), tuple(journal.degraded))
 
     # ── adding and saving ───────────────────────────────────────────────────────────────────────────────────
@@ -192,28 +192,28 @@ class SimpleHybridRetriever(BaseRetriever):
         nodes = list(nodes)
         documents = list(Document.each(nodes))
         holding: list[str] = []
-        failed: dict[str, Exception] = {}
+        failures: dict[str, Exception] = {}
         for name, retriever in zip(self.names, self.retrievers, strict=True):
             add = getattr(retriever, "add_nodes", None)
             if not callable(add):
-                failed[name] = InputError(f"{name} does not accept documents; it has no add_nodes")
+                failures[name] = InputError(f"{name} does not accept documents; it has no add_nodes")
                 continue
             try:
                 outcome = add(nodes if isinstance(retriever, ForeignRetriever) else documents)
             except RetrievalError as error:  # a hybrid retriever, none of whose retrievers holds them
-                failed.update({f"{name}.{inner}": cause for inner, cause in error.causes.items()})
+                failures.update({f"{name}.{inner}": cause for inner, cause in error.causes.items()})
             except Exception as error:  # noqa: BLE001  (returned to the caller by name)
-                failed[name] = error
+                failures[name] = error
             else:
                 inner_names = outcome.holding if isinstance(outcome, NodesAdded) else None
                 holding.extend([name] if inner_names is None else [f"{name}.{inner}" for inner in inner_names])
                 if isinstance(outcome, NodesAdded):
-                    failed.update({f"{name}.{inner}": cause for inner, cause in outcome.failed.items()})
+                    failures.update({f"{name}.{inner}": cause for inner, cause in outcome.failed.items()})
         if not holding:
-            raise RetrievalError("no retriever holds the documents", failed)
-        for name, cause in failed.items():
+            raise RetrievalError("no retriever holds the documents", failures)
+        for name, cause in failures.items():
             log.warning("%s does not hold the %d documents added: %s", name, len(nodes), describe(cause))
-        return NodesAdded(tuple(holding), failed)
+        return NodesAdded(tuple(holding), failures)
 
     aadd_nodes = async_twin(add_nodes)
 
@@ -243,28 +243,28 @@ class SimpleHybridRetriever(BaseRetriever):
 
         folder = Path(persist_dir)
         former = _former_saves(folder)
-        saved = [folder / _folder(place, anew=bool(former)) for place in range(len(self.retrievers))]
+        new_folders = [folder / _folder(number, anew=bool(former)) for number in range(len(self.retrievers))]
         try:
-            for retriever, own in zip(self.retrievers, saved, strict=True):
-                retriever.persist(own)  # type: ignore[attr-defined]  # checked above
+            for retriever, folder_of_retriever in zip(self.retrievers, new_folders, strict=True):
+                retriever.persist(folder_of_retriever)  # type: ignore[attr-defined]  # checked above
         except BaseException:
-            for own in saved:
-                shutil.rmtree(own, ignore_errors=True)
+            for folder_of_retriever in new_folders:
+                shutil.rmtree(folder_of_retriever, ignore_errors=True)
             raise
-        about = {
+        manifest = {
             "format": 1,
             "names": list(self.names),
             "kinds": [type(retriever).__name__ for retriever in self.retrievers],
             "fusion": self._fusion,
             "weights": None if self._weights is None else list(self._weights.values()),
             "depth": self._depth,
-            "folders": [own.name for own in saved],
+            "folders": [folder_of_retriever.name for folder_of_retriever in new_folders],
         }
         with replacing(folder / _MANIFEST) as file:
-            file.write(json.dumps(about, ensure_ascii=False, indent=2).encode())
-        for own in former:
-            if own not in self._loaded_from:  # what was loaded is still in use
-                shutil.rmtree(own, ignore_errors=True)
+            file.write(json.dumps(manifest, ensure_ascii=False, indent=2).encode())
+        for folder_of_retriever in former:
+            if folder_of_retriever not in self._loaded_from:  # what was loaded is still in use
+                shutil.rmtree(folder_of_retriever, ignore_errors=True)
 
     async def apersist(self, persist_dir: str | Path, **options: Any) -> None:
         """Async version of `persist`."""
@@ -286,16 +286,16 @@ class SimpleHybridRetriever(BaseRetriever):
         """
         folder = Path(persist_dir)
         try:
-            about = json.loads((folder / _MANIFEST).read_text("utf-8"))
-            names, kinds = [str(name) for name in about["names"]], [str(kind) for kind in about["kinds"]]
-            weights = about["weights"]
-            folders = [str(name) for name in about.get("folders", map(_folder, range(len(names))))]
+            manifest = json.loads((folder / _MANIFEST).read_text("utf-8"))
+            names, kinds = [str(name) for name in manifest["names"]], [str(kind) for kind in manifest["kinds"]]
+            weights = manifest["weights"]
+            folders = [str(name) for name in manifest.get("folders", map(_folder, range(len(names))))]
             if len(folders) != len(names) or not all(map(_SAVED.fullmatch, folders)):
                 raise ValueError(f"these cannot be the folders of its {len(names)} retrievers: {folders!r:.200}")
-            if not names or not isinstance(about["names"], list) or not isinstance(weights, (list, NoneType)):
+            if not names or not isinstance(manifest["names"], list) or not isinstance(weights, (list, NoneType)):
                 raise TypeError("its names or weights are not a list")
-            saved = {"fusion": about["fusion"], "weights": weights, "depth": check_top_k(about["depth"])}
-            fuse([[]] * len(names), about["fusion"], weights)  # rejects invalid values
+            saved_options = {"fusion": manifest["fusion"], "weights": weights, "depth": check_top_k(manifest["depth"])}
+            fuse([[]] * len(names), manifest["fusion"], weights)  # rejects invalid values
         except FileNotFoundError:
             raise InputError(f"no hybrid retriever is saved at {folder}; name the folder given to persist") from None
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:  # and InputError
@@ -308,11 +308,11 @@ class SimpleHybridRetriever(BaseRetriever):
                 f"{len(names)} retrievers are saved at {folder} ({', '.join(kinds)}); give as many loaders, "
                 f"not {len(loaders)}"
             )
-        places = [folder / name for name in folders]
-        retrievers = [make(place) for make, place in zip(makers, places, strict=True)]
-        loaded = cls(*retrievers, **{"names": names, **saved, **options})
-        loaded._loaded_from = frozenset(places)
-        return loaded
+        paths = [folder / name for name in folders]
+        retrievers = [make(path) for make, path in zip(makers, paths, strict=True)]
+        retriever = cls(*retrievers, **{"names": names, **saved_options, **options})
+        retriever._loaded_from = frozenset(paths)
+        return retriever
 
 
 def _id_key(hit: Hit) -> Hashable:

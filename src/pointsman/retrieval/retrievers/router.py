@@ -51,9 +51,9 @@ class _Switch(Generic[T]):
     ) -> None:
         if not count:
             raise InputError(f"give at least one {what}")
-        for many, values in (("descriptions", descriptions), ("names", names)):
+        for option, values in (("descriptions", descriptions), ("names", names)):
             if isinstance(values, str) or len(values) != count:
-                raise InputError(f"{count} {what}s need {count} {many}, one each, not {values!r:.80}")
+                raise InputError(f"{count} {what}s need {count} {option}, one each, not {values!r:.80}")
         if len(set(names)) < count:
             raise InputError(f"names differ from one another; {list(names)!r:.200} don't")
         self.selector = selector
@@ -163,9 +163,9 @@ def _fused(routed: Routed[list[Hit]], top_k: int) -> Hits:
         trace, degraded = getattr(hits, "trace", Trace()), tuple(getattr(hits, "degraded", ()))
         return Hits(hits, replace(trace, spans=(span, *trace.spans)), (*notes, *degraded))
     results = together({n: RetrieverResults.of(name, hits) for n, (name, hits) in enumerate(routed.answers.items())})
-    failed = tuple(f"{name}: {describe(error)}" for name, error in routed.failures.items())
-    fused = results.pool.fused("rrf")
-    return Hits(hits_of(results, fused, top_k), Trace((span,)), (*notes, *failed, *results.degraded))
+    failures = tuple(f"{name}: {describe(error)}" for name, error in routed.failures.items())
+    ranking = results.pool.fused("rrf")
+    return Hits(hits_of(results, ranking, top_k), Trace((span,)), (*notes, *failures, *results.degraded))
 
 
 class QueryEngine(Protocol):
@@ -307,8 +307,8 @@ class ImageCueSelector(BaseSelector):
         cue = image_cue(Query.of(query).text)
         if cue is not None:
             return SelectorResult([SingleSelection(names.index(IMAGE.name), f"asks for an image: {cue}")])
-        other = next(index for index, name in enumerate(names) if name != IMAGE.name)
-        return SelectorResult([SingleSelection(other, "nothing asks for an image")])
+        text_index = next(index for index, name in enumerate(names) if name != IMAGE.name)
+        return SelectorResult([SingleSelection(text_index, "nothing asks for an image")])
 
 
 def image_cue(text: str) -> str | None:

@@ -86,13 +86,13 @@ def _check_parts(index: object, documents: object) -> None:
     Raises:
         InputError: one has not, such as a dataset, which is not a store itself.
     """
-    for part, method in ((index, "search"), (documents, "fetch")):
-        if isinstance(part, Source):
+    for subject, method in ((index, "search"), (documents, "fetch")):
+        if isinstance(subject, Source):
             raise InputError(
-                f"{part.name!r} is a dataset, not a store; give its .store, or use .retriever('bm25' or 'vector')"
+                f"{subject.name!r} is a dataset, not a store; give its .store, or use .retriever('bm25' or 'vector')"
             )
-        if not callable(getattr(part, method, None)):
-            raise InputError(f"{part!r:.80} cannot be used here: it has no {method}(…)")
+        if not callable(getattr(subject, method, None)):
+            raise InputError(f"{subject!r:.80} cannot be used here: it has no {method}(…)")
 
 
 def _hits_of_store(store: BaseStore, look: Look, documents: DocumentStore[Any]) -> list[Hit]:
@@ -113,10 +113,10 @@ def _hits_of_one(
     source: str, ranking: Ranking[Key], index: KeywordIndex[Key] | VectorIndex[Key] | BaseStore, documents: Any
 ) -> list[Hit]:
     """`hits_of` for a single list, without the bookkeeping of several."""
-    fetched = _documents_with(index, documents, [key for key, _ in ranking])
+    versions = _documents_with(index, documents, [key for key, _ in ranking])
     return [
         Hit(document, score, None, (Provenance(source, rank, score),))
-        for rank, ((_, score), document) in enumerate(zip(ranking, fetched, strict=True), 1)
+        for rank, ((_, score), document) in enumerate(zip(ranking, versions, strict=True), 1)
         if document is not None
     ]
 
@@ -134,8 +134,8 @@ def _documents_with(index: Any, documents: DocumentStore[Any], keys: Sequence[An
     else:
         ids = list(map(_id_of_key, keys))
     existing = [id_ for id_ in ids if id_ is not None]
-    fetched = documents.get(existing) if isinstance(documents, BaseStore) else documents.fetch(existing)
-    by_id = dict(zip(existing, fetched, strict=True))
+    stored_documents = documents.get(existing) if isinstance(documents, BaseStore) else documents.fetch(existing)
+    by_id = dict(zip(existing, stored_documents, strict=True))
     return [None if id_ is None else by_id[id_] for id_ in ids]
 
 

@@ -162,8 +162,8 @@ def _with_reason(name: str, why_not: Mapping[str, str]) -> str:
 
 def _rule_for(text: str, language: str) -> tuple[_Rule, str]:
     """The first rule that applies, and the text that triggered it."""
-    whole, text = text, plain(text)
-    if (word := COMPARISON.first(text)) and (compares := comparison(whole)):
+    full_text, text = text, plain(text)
+    if (word := COMPARISON.first(text)) and (compares := comparison(full_text)):
         return _COMPARES, compares.cue or word.text
     if cue := asks(text):
         return _ASKS, _CUES["mark"][language] if cue == "?" else _CUES["word"][language].format(cue)

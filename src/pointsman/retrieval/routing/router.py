@@ -77,10 +77,10 @@ class BaseRouter(Twins, needs=_Ways):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for way in _Ways:
-            if way in cls.__dict__:
-                guard = _aguarded if way.startswith("a") else _guarded
-                setattr(cls, way, guard(cls.__dict__[way], decides=way.endswith("decide")))
+        for method in _Ways:
+            if method in cls.__dict__:
+                guard = _aguarded if method.startswith("a") else _guarded
+                setattr(cls, method, guard(cls.__dict__[method], decides=method.endswith("decide")))
 
     def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
         """Return the datasets to search, the most promising first; all of them if undecidable.
@@ -111,26 +111,26 @@ def _guarded(implementation: Callable[..., Any], *, decides: bool) -> Callable[.
     """Wraps an implementation: it is called only if there is a choice, and its answer is checked."""
 
     @functools.wraps(implementation)
-    def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
+    def wrapper(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
         sources = _checked_datasets(datasets)
         if len(sources) == 1:
             return _only(sources) if decides else list(sources)
         return _sound(self, sources, implementation(self, Query.of(query).for_method(implementation), sources))
 
-    return guarded
+    return wrapper
 
 
 def _aguarded(
     implementation: Callable[..., Coroutine[Any, Any, Any]], *, decides: bool
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     @functools.wraps(implementation)
-    async def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
+    async def wrapper(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
         sources = _checked_datasets(datasets)
         if len(sources) == 1:
             return _only(sources) if decides else list(sources)
         return _sound(self, sources, await implementation(self, Query.of(query).for_method(implementation), sources))
 
-    return guarded
+    return wrapper
 
 
 def _checked_datasets(datasets: Sequence[Any]) -> tuple[Any, ...]:
@@ -225,7 +225,9 @@ def _followed(result: SelectorResult, datasets: Sequence[Source]) -> RouteDecisi
         for name, selection in zip(names, result.selections, strict=True)
         if selection.score is not None
     }
-    reason = "; ".join(f"{name}: {why}" for name, why in zip(names, result.reasons, strict=True))
+    reason = "; ".join(
+        f"{name}: {reason_of_dataset}" for name, reason_of_dataset in zip(names, result.reasons, strict=True)
+    )
     if result.fallback:
         reason = f"fell back to {result.fallback.policy!r}: {result.fallback.why}"
     elif not reason:
@@ -278,26 +280,26 @@ class ContentRouter(BaseRouter):
         """Return the datasets with the most evidence."""
         query = Query.of(query)
         readable: list[tuple[Source, Sketch, float]] = []
-        away: list[Source] = []
+        without_sketch: list[Source] = []
         notes = ""
         for dataset in datasets:
             try:
                 sketch = self._sketch(dataset)
                 readable.append((dataset, sketch, sketch.words(query)))
             except (StoreError, InputError) as error:
-                away.append(dataset)
+                without_sketch.append(dataset)
                 notes += f"; {dataset.name} cannot be read ({type(error).__name__}) and is chosen too"
         scores = self._evidence(query, [sketch for _, sketch, _ in readable], [words for *_, words in readable])
         if scores is None:
-            why = f"no dataset knows a word of the query or has a vector to compare{notes}"
-            return RouteDecision((), why, fallback=Fallback(why, "all"))
+            reason = f"no dataset knows a word of the query or has a vector to compare{notes}"
+            return RouteDecision((), reason, fallback=Fallback(reason, "all"))
         datasets = [dataset for dataset, *_ in readable]
         order = np.argsort(-scores, kind="stable").tolist()
         best = scores[order[0]]
-        places = [place for place in order if best - scores[place] <= self._margin]
-        runners_up = ", ".join(f"{datasets[place].name} {scores[place] - best:+.1f}" for place in order[1:3])
+        chosen_indices = [index for index in order if best - scores[index] <= self._margin]
+        runners_up = ", ".join(f"{datasets[index].name} {scores[index] - best:+.1f}" for index in order[1:3])
         return RouteDecision(
-            (*(datasets[place] for place in places), *away),
+            (*(datasets[index] for index in chosen_indices), *without_sketch),
             f"the content of {datasets[order[0]].name} matches best (next: {runners_up}){notes}",
             {dataset.name: float(score) for dataset, score in zip(datasets, scores, strict=True) if score > -np.inf},
             confidence=float(1 / np.exp((scores - best) / _TEMPERATURE).sum()),
@@ -311,10 +313,10 @@ class ContentRouter(BaseRouter):
         words = np.array(
             [match * largest / sketch.highest_idf for sketch, match in zip(sketches, matches, strict=True)]
         )
-        near = _nearness(query, sketches) if self._weight else None
-        if not words.any() and near is None:
+        vector_scores = _nearness(query, sketches) if self._weight else None
+        if not words.any() and vector_scores is None:
             return None
-        scores = words if near is None else words + self._weight * _completed(near, words)
+        scores = words if vector_scores is None else words + self._weight * _completed(vector_scores, words)
         scores[[not sketch.documents for sketch in sketches]] = -np.inf
         return scores
 
@@ -332,18 +334,18 @@ def _nearness(query: Query, sketches: Sequence[Sketch]) -> NDArray[np.float64] |
     """How near each sketch is, in units of its embedder's σ, NaN without vectors; None if none has vectors."""
     vectors: dict[str, NDArray[np.float32]] = {}
     groups: dict[str, list[int]] = {}
-    near = np.full(len(sketches), np.nan)
-    for place, sketch in enumerate(sketches):
+    values = np.full(len(sketches), np.nan)
+    for index, sketch in enumerate(sketches):
         if sketch.embedder is not None and query.text.strip():
             name = sketch.embedder.name
             if name not in vectors:
                 vectors[name] = sketch.embedder.embed_queries([query.text])[0]
-            near[place] = sketch.nearness(vectors[name])
-            groups.setdefault(name, []).append(place)
+            values[index] = sketch.nearness(vectors[name])
+            groups.setdefault(name, []).append(index)
     for group in groups.values():  # one scale per embedder: a dataset's own spread must not favour it
-        spread = CosineSpread.shared([sketches[place].spread for place in group]) or CosineSpread(0.0, 1.0)
-        near[group] = (near[group] - spread.mean) / spread.sigma
-    return near if groups else None
+        spread = CosineSpread.shared([sketches[index].spread for index in group]) or CosineSpread(0.0, 1.0)
+        values[group] = (values[group] - spread.mean) / spread.sigma
+    return values if groups else None
 
 
 def _completed(near: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -53,10 +53,10 @@ class Sketch:
         store = dataset.store
         sequence = store.statistics().sequence  # first: a concurrent write makes the sketch stale, never wrong
         vectors, embedder, spread = np.empty((0, 0), np.float32), None, CosineSpread(0.0, 1.0)
-        info, measured = store.info, spread_of(dataset)
-        if measured is not None and info.can(Capability.VECTORS) and info.embedder == dataset.embedder.name:
+        info, spread_of_vectors = store.info, spread_of(dataset)
+        if spread_of_vectors is not None and info.can(Capability.VECTORS) and info.embedder == dataset.embedder.name:
             vectors = store.vectors(sample=size)
-            embedder, spread = (dataset.embedder, measured) if len(vectors) else (None, spread)
+            embedder, spread = (dataset.embedder, spread_of_vectors) if len(vectors) else (None, spread)
         return cls(store, vectors, embedder, spread, store.count(), sequence)
 
     def is_fresh(self, dataset: Source) -> bool:

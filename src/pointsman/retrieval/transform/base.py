@@ -198,12 +198,12 @@ def bound(steps: Iterable[BaseTransformer], lookup: Lookup) -> list[BaseTransfor
 
 def distinct(variants: Iterable[Variant], text: str) -> tuple[Variant, ...]:
     """The variants without empty ones and without repeats of ``text`` or of an earlier variant."""
-    seen: set[object] = {same(text), ""}
+    keys_so_far: set[object] = {same(text), ""}
     unique = []
     for variant in variants:
         key: object = same(variant.text) if isinstance(variant.text, str) else variant  # non-texts are reported later
-        if key not in seen:
-            seen.add(key)
+        if key not in keys_so_far:
+            keys_so_far.add(key)
             unique.append(variant)
     return tuple(unique)
 

@@ -114,9 +114,9 @@ def bridge_entities(query: str, passages: Sequence[str], limit: int = 3) -> list
     spelling: dict[str, str] = {}
     for rank, passage in enumerate(passages):
         head, _, body = passage[:LONGEST].strip().partition("\n")
-        titled = bool(body.strip()) and len(head) <= 100 and not re.search(r"[.!?。！？]\s*$", head)
-        names = [(head.strip(), 3.0)] if titled else []
-        text = body if titled else passage[:LONGEST]
+        has_title = bool(body.strip()) and len(head) <= 100 and not re.search(r"[.!?。！？]\s*$", head)
+        names = [(head.strip(), 3.0)] if has_title else []
+        text = body if has_title else passage[:LONGEST]
         ends = sentences(text)
         first = ends[0][1] if ends else len(text)
         names += [(name, 1.0) for name in _candidates(text[:first])]
@@ -158,13 +158,13 @@ def _words(text: str) -> str:
 def _taken_apart(text: str) -> tuple[tuple[str, ...], str]:
     if not text.strip() or len(text) > LONGEST:
         return (), ""
-    parts = _listed(text) or _separate(text)
-    if parts:
-        return tuple(parts), "several questions in one"
+    subqueries = _listed(text) or _separate(text)
+    if subqueries:
+        return tuple(subqueries), "several questions in one"
     bare = " ".join(text.split())
     language = language_of(bare)
-    if parts := _chinese_conjunction(bare) if language == "zh" else _conjunction(bare, language):
-        return tuple(_tidied(parts)), "several questions in one"
+    if subqueries := _chinese_conjunction(bare) if language == "zh" else _conjunction(bare, language):
+        return tuple(_tidied(subqueries)), "several questions in one"
     if compares := comparison(text):
         return compares.parts, "a comparison"
     if hops := _CHAINS[language](bare):
@@ -173,7 +173,7 @@ def _taken_apart(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def _tidied(parts: Sequence[str]) -> list[str]:
-    return [tidy for part in parts if _says_something(tidy := part.strip(" ,;:，；：、"))]
+    return [tidy for text in parts if _says_something(tidy := text.strip(" ,;:，；：、"))]
 
 
 def _says_something(text: str) -> bool:
@@ -203,14 +203,18 @@ def _listed(text: str) -> list[str]:
 
 def _separate(text: str) -> list[str]:
     """The questions among several sentences; pronouns in later ones are replaced by the topic of the first."""
-    parts = [text[start:end] for start, end in sentences(text)]
-    pieces = (
-        [piece for part in parts for piece in re.split(r"(?<=[^;；]{8})[;；]\s*(?=[^;；]{8})", part)]
-        if len(parts) < 9
-        else parts
+    sentence_texts = [text[start:end] for start, end in sentences(text)]
+    segments = (
+        [
+            segment
+            for sentence in sentence_texts
+            for segment in re.split(r"(?<=[^;；]{8})[;；]\s*(?=[^;；]{8})", sentence)
+        ]
+        if len(sentence_texts) < 9
+        else sentence_texts
     )
-    asking = (piece.strip() for piece in pieces if re.search(r"[?？]\W*$", piece) or _asks(piece))
-    questions = [piece for piece in asking if _says_something(piece)]
+    asking = (segment.strip() for segment in segments if re.search(r"[?？]\W*$", segment) or _asks(segment))
+    questions = [segment for segment in asking if _says_something(segment)]
     if len(questions) < 2 or not all(map(_asks, questions)):
         return []
     return [questions[0], *(resolved(question, questions[0]) for question in questions[1:])]
@@ -247,17 +251,20 @@ def _conjunction(text: str, language: str) -> list[str]:
     """Splits an English or Russian sentence at each question that follows another."""
     if not opens_question(plain(text)):
         return []
-    parts: list[str] = []
+    conjuncts: list[str] = []
     start = 0
     for joint in _JOINTS[language].finditer(text):
-        left, right = text[start : joint.start()], text[joint.end() :]
+        left_text, right = text[start : joint.start()], text[joint.end() :]
         comma = not joint[0].strip(" ,;")  # a comma alone opens a clause more often than a question
-        if _stands(left) and _follows(right, language, alone=comma):
-            parts.append(left)
+        if _stands(left_text) and _follows(right, language, alone=comma):
+            conjuncts.append(left_text)
             start = joint.end()
-    parts.append(text[start:])
-    if len(parts) > 1:
-        return [f"{part.rstrip(' ?.,')}?" for part in (parts[0], *(resolved(part, parts[0]) for part in parts[1:]))]
+    conjuncts.append(text[start:])
+    if len(conjuncts) > 1:
+        return [
+            f"{conjunct.rstrip(' ?.,')}?"
+            for conjunct in (conjuncts[0], *(resolved(conjunct, conjuncts[0]) for conjunct in conjuncts[1:]))
+        ]
     return _shared_subject(text) if language == "en" else []
 
 
@@ -272,10 +279,10 @@ def _follows(right: str, language: str, *, alone: bool) -> bool:
     words = WORD.findall(plain(right))
     if len(words) < _FEWEST[language] or not opens_question(plain(right), words_alone=True):
         return False
-    place = int(words[0] not in QUESTION)
-    if words[place] == "whose" or re.match(r"\w+['’]", right) or not _says_something(right):
+    index = int(words[0] not in QUESTION)
+    if words[index] == "whose" or re.match(r"\w+['’]", right) or not _says_something(right):
         return False
-    return not alone or (words[place] not in _RELATIVE and words[place + 1] in _AFTER_COMMA)
+    return not alone or (words[index] not in _RELATIVE and words[index + 1] in _AFTER_COMMA)
 
 
 _FEWEST = {"en": 3, "ru": 2}
@@ -290,12 +297,12 @@ def _shared_subject(text: str) -> list[str]:
     subject = _EN_SUBJECT.match(text)
     if subject is None:
         return []
-    pieces = [piece for piece in _EN_AND_DOES.split(text.rstrip(" ?.")) if piece]
-    if len(pieces) < 2 or any(len(piece.split()) < 3 for piece in pieces):
+    clauses = [clause for clause in _EN_AND_DOES.split(text.rstrip(" ?.")) if clause]
+    if len(clauses) < 2 or any(len(clause.split()) < 3 for clause in clauses):
         return []
     head = f"{subject['wh']} {subject['noun'].strip()}"
-    others = (re.sub(r"^(?:which|who|that) ", "", piece) for piece in pieces[1:])
-    return [f"{pieces[0]}?", *(f"{head} {piece}?" for piece in others)]
+    other_clauses = (re.sub(r"^(?:which|who|that) ", "", clause) for clause in clauses[1:])
+    return [f"{clauses[0]}?", *(f"{head} {clause}?" for clause in other_clauses)]
 
 
 _ZH_PARTS = late("[，,；;？?。！]+|以及|(?:而且|并且|另外|还有|同时)")
@@ -308,12 +315,12 @@ def _chinese_conjunction(text: str) -> list[str]:
     start = 0
     text = re.sub("^请问[，,]?", "", text)
     for cut in (*_ZH_PARTS.finditer(text), None):
-        piece = text[start : cut.start() if cut else len(text)]
+        clause = text[start : cut.start() if cut else len(text)]
         if cut and cut[0] == "以及" and not opens_question(plain(text[cut.end() : cut.end() + 12])):
             continue
         start = cut.end() if cut else len(text)
-        pending = f"{pending}，{piece.strip()}" if pending and piece.strip() else pending or piece.strip()
-        if opens_question(plain(piece)):
+        pending = f"{pending}，{clause.strip()}" if pending and clause.strip() else pending or clause.strip()
+        if opens_question(plain(clause)):
             groups.append(pending)
             pending = ""
     if len(groups) < 2 or pending:
@@ -386,16 +393,16 @@ def _further(hops: list[Hop], owner: re.Pattern[str], article: str) -> list[Hop]
     for _ in range(2):
         last = hops[-1]
         assert last.slot is not None
-        before, after = last.text[: last.slot[0]], last.text[last.slot[1] :]
-        match = owner.search(before)
-        if match is None or not _asks_more(before[: match.start()] + after):
+        prefix, suffix = last.text[: last.slot[0]], last.text[last.slot[1] :]
+        match = owner.search(prefix)
+        if match is None or not _asks_more(prefix[: match.start()] + suffix):
             break
         noun = match["noun"].strip()
         inner = f"{noun}{match['of']}{last.text[slice(*last.slot)]}"
         start = len(inner) - (last.slot[1] - last.slot[0])
-        outer = f"{before[: match.start()]}{article}{noun}{after}"
-        place = (match.start(), match.start() + len(article) + len(noun))
-        hops = [*hops[:-1], Hop(inner, (start, len(inner))), Hop(outer, place)]
+        outer = f"{prefix[: match.start()]}{article}{noun}{suffix}"
+        slot = (match.start(), match.start() + len(article) + len(noun))
+        hops = [*hops[:-1], Hop(inner, (start, len(inner))), Hop(outer, slot)]
     return hops
 
 
@@ -422,33 +429,33 @@ def _english_inner(text: str, depth: int) -> list[Hop]:
             if reversed_hops := _asked_inside(text, match, noun, inner_end, depth):
                 return reversed_hops
         inner = re.sub(r"^(?:the|a|an|this|that)\s+", "", inner, flags=re.IGNORECASE)
-        before = text[: match.start()]
-        if before[-1:].strip():
-            before += " "
-        place = (
+        prefix = text[: match.start()]
+        if prefix[-1:].strip():
+            prefix += " "
+        placeholder = (
             f"the {noun}"
             if not re.match(r"(?:what|which)\b", noun, re.IGNORECASE)
             else f"that {noun.split(maxsplit=1)[-1]}"
         )
-        outer = f"{before}{place}{text[inner_end:]}"
-        slot = (len(before), len(before) + len(place))
+        outer = f"{prefix}{placeholder}{text[inner_end:]}"
+        slot = (len(prefix), len(prefix) + len(placeholder))
         if len(_content(outer[: slot[0]] + outer[slot[1] :])) < 1:
             continue
-        inside = _english_inner(inner, depth - 1)
-        return [*inside, Hop(outer, slot)]
+        inner_hops = _english_inner(inner, depth - 1)
+        return [*inner_hops, Hop(outer, slot)]
     return [Hop(text)]
 
 
 def _asked_inside(text: str, match: re.Match[str], noun: str, end: int, depth: int) -> list[Hop]:
     """A question in a clause: «X was bought by a retailer that has how many stores» asks for the retailer first."""
     clause = text[match.start("clause") : end]
-    before = text[: match.start()]
-    if match.groupdict().get("rel") not in {"that", "which", "who"} or text[end:].strip() or not _content(before):
+    prefix = text[: match.start()]
+    if match.groupdict().get("rel") not in {"that", "which", "who"} or text[end:].strip() or not _content(prefix):
         return []
-    if _EN_WH.search(before) or re.match(r"(?:what|which)\b", match["np"], re.IGNORECASE) or not _EN_WH.search(clause):
+    if _EN_WH.search(prefix) or re.match(r"(?:what|which)\b", match["np"], re.IGNORECASE) or not _EN_WH.search(clause):
         return []
-    place = f"the {noun}"
-    return [*_english_inner(f"{before}{match['np']}", depth - 1), Hop(f"{place} {clause}", (0, len(place)))]
+    placeholder = f"the {noun}"
+    return [*_english_inner(f"{prefix}{match['np']}", depth - 1), Hop(f"{placeholder} {clause}", (0, len(placeholder)))]
 
 
 def _bridges(text: str, match: re.Match[str]) -> bool:
@@ -457,8 +464,8 @@ def _bridges(text: str, match: re.Match[str]) -> bool:
     inner = groups.get("clause") or groups.get("of") or groups.get("who") or ""
     if not re.search(rf"(?<!\w){_UP}", inner) and not _EN_WH.search(inner):
         return False  # the clause contains no name that could be looked up
-    after = re.match(r"\s+([a-z]+)", text[match.end() :]) if groups.get("of") else None
-    if after and after[1] not in ENGLISH and after[1] not in _EN_VERBS:
+    following = re.match(r"\s+([a-z]+)", text[match.end() :]) if groups.get("of") else None
+    if following and following[1] not in ENGLISH and following[1] not in _EN_VERBS:
         return False  # «the leader of the Islamist regime»: the name goes on
     end = _clause_end(text, match) if groups.get("clause") else match.end()
     return bool(_content(text[: match.start()] + text[end:]))
@@ -534,15 +541,15 @@ def _russian_inner(text: str, depth: int) -> list[Hop]:
             if not re.search(r"[A-ZА-ЯЁ0-9«\"]", clause):
                 continue
             noun = match["noun"]
-            before, after = text[: match.start()], text[match.end() :]
-            outside = [
-                w for w in re.findall(r"[\w-]+", fold(f"{before} {after}")) if w not in RUSSIAN and w not in _RU_WEAK
+            prefix, suffix = text[: match.start()], text[match.end() :]
+            outer_words = [
+                w for w in re.findall(r"[\w-]+", fold(f"{prefix} {suffix}")) if w not in RUSSIAN and w not in _RU_WEAK
             ]
-            if not outside:
+            if not outer_words:
                 continue
-            after = f" {after.lstrip(' ,')}" if after.strip(" ,") else ""
-            slot = (len(before), len(before) + len(noun))
-            return [*_russian_inner(inner, depth - 1), Hop(f"{before}{noun}{after}", slot)]
+            suffix = f" {suffix.lstrip(' ,')}" if suffix.strip(" ,") else ""
+            slot = (len(prefix), len(prefix) + len(noun))
+            return [*_russian_inner(inner, depth - 1), Hop(f"{prefix}{noun}{suffix}", slot)]
     return [Hop(text)]
 
 

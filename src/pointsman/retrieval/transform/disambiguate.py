@@ -173,15 +173,15 @@ def _choose(past: _Past, fits: Callable[[_Name], bool], *, lately: bool = False)
 
     If the user asked who did something, the answer to that comes first: «Who painted the Mona Lisa?».
     """
-    everything = f"{past.question}\n{past.answer}\n" + "\n".join(past.earlier)
+    full_text = f"{past.question}\n{past.answer}\n" + "\n".join(past.earlier)
     recent = (past.question, past.answer)
     asked_who = fits is _is_person and _WHO.match(past.question)
     for text in (*(recent[::-1] if asked_who else recent), *(() if lately else past.earlier)):
         names = _names(text)
-        sure = _sure(names, everything)
+        sure = _sure(names, full_text)
         if text is past.answer and not sure:
             # A word that opens the answer is a name unless it occurs in lower case elsewhere.
-            sure = [n for n in names if not re.search(rf"(?<!\w){re.escape(n.text.lower())}", everything)]
+            sure = [n for n in names if not re.search(rf"(?<!\w){re.escape(n.text.lower())}", full_text)]
         fitting = [name for name in sure if fits(name)]
         if asked_who and text is past.answer:
             fitting = [name for name in fitting if name.text not in past.question]
@@ -273,17 +273,17 @@ def _english(text: str, past: _Past) -> str | None:
     pronoun = _EN_PRONOUN.search(visible)
     if pronoun is not None:
         return _english_pronoun(text, pronoun, past)
-    about = _EN_ABOUT.match(text)
-    if about and past.question and len(about["rest"].split()) <= 6 and not _asks(about["rest"]):
-        return _substituted(about["rest"], past.question, _EN_PREPOSITION, detached=_english_attribute)
+    about_match = _EN_ABOUT.match(text)
+    if about_match and past.question and len(about_match["rest"].split()) <= 6 and not _asks(about_match["rest"]):
+        return _substituted(about_match["rest"], past.question, _EN_PREPOSITION, detached=_english_attribute)
     return None
 
 
 def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
-    before = _EN_LEAD.sub("", text[: pronoun.start()])
+    prefix = _EN_LEAD.sub("", text[: pronoun.start()])
     # A name or a clause of its own before the pronoun is its antecedent.
-    inner = _EN_INNER.search(before, len(before.split(maxsplit=1)[0]) if before.strip() else 0)
-    if _sure(_names(before), text) or (inner and _content(before[: inner.start()], ENGLISH)):
+    inner = _EN_INNER.search(prefix, len(prefix.split(maxsplit=1)[0]) if prefix.strip() else 0)
+    if _sure(_names(prefix), text) or (inner and _content(prefix[: inner.start()], ENGLISH)):
         return None
     word = pronoun[0].lower()
     if (pronoun["he"] or pronoun["she"]) and _nobody_named(past, _EN_ROLE):
@@ -300,8 +300,8 @@ def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
         replacement = f"{entity},"  # «this city»: «Paris, city»
     else:
         replacement = entity + (pronoun["s"] or "")
-    filled = text[: pronoun.start()] + replacement + text[pronoun.end() :]
-    return _capitalised(_EN_LEAD.sub("", filled))
+    substituted_text = text[: pronoun.start()] + replacement + text[pronoun.end() :]
+    return _capitalised(_EN_LEAD.sub("", substituted_text))
 
 
 _EN_MODIFIED = r"\b(?:the|an?|our|your|my|of|about|for)\s+{}\s+(?P<noun>[a-z][a-z-]+)(?<!ed)(?!\w)"
@@ -312,9 +312,9 @@ def _with_noun(entity: str | None, past: _Past) -> str | None:
     if entity is None or " " in entity or not entity[:1].isupper():
         return entity
     for text in (past.question, past.answer):
-        modified = re.search(_EN_MODIFIED.format(re.escape(entity)), text)
-        if modified and fold(modified["noun"]) not in _NO_NAMES:
-            return f"{entity} {modified['noun']}"
+        match = re.search(_EN_MODIFIED.format(re.escape(entity)), text)
+        if match and fold(match["noun"]) not in _NO_NAMES:
+            return f"{entity} {match['noun']}"
     return entity
 
 
@@ -329,11 +329,11 @@ def _english_entity(pronoun: re.Match[str], past: _Past) -> str | None:
     if pronoun["they"]:
         entity = _choose(past, _is_plural) or _choose(past, _is_name) or _english_noun(past.question)
         # «the Wright brothers»: the noun that the name belongs to
-        several = re.search(rf"\bthe {re.escape(entity or '')} [a-z]+s\b", past.question)
-        return several[0].removeprefix("the ") if several else entity
+        plural = re.search(rf"\bthe {re.escape(entity or '')} [a-z]+s\b", past.question)
+        return plural[0].removeprefix("the ") if plural else entity
     # A title may look like a person: «Who wrote Jane Eyre? When was it published?»
-    thing = _choose(past, _is_thing, lately=True) or _choose(past, _is_name, lately=True)
-    return thing or _choose(past, _is_thing) or _english_noun(past.question)
+    entity_name = _choose(past, _is_thing, lately=True) or _choose(past, _is_name, lately=True)
+    return entity_name or _choose(past, _is_thing) or _english_noun(past.question)
 
 
 _EN_ROLE = late(
@@ -430,9 +430,9 @@ def _substituted(
         word = re.escape(preposition[1])
         same_place = list(re.finditer(rf"\b{word}\s+((?:[\w'’.+#«»-]+\s*){{1,4}})", body, re.IGNORECASE))
         for match in reversed(same_place):
-            inside = [name for name in names if match.start(1) <= name.start < match.end(1)]
-            if inside:
-                old = inside[0]
+            names_in_match = [name for name in names if match.start(1) <= name.start < match.end(1)]
+            if names_in_match:
+                old = names_in_match[0]
                 return f"{body[: match.start(1)]}{new}{body[old.start + len(old.text) :]}?"
         if not new[:1].isupper():
             # «to the station» replaces «to the airport» where the question ends with it
@@ -440,11 +440,11 @@ def _substituted(
             return f"{body[: last.start()]}{rest}?" if last else f"{body} {rest}?"
     likeness = [(_likeness(new, name), number, name) for number, name in enumerate(names)]
     if likeness and (best := max(likeness, key=lambda item: item[:2]))[0] > 0:
-        before, after = body[: best[2].start], body[best[2].start + len(best[2].text) :]
-        noun = re.match(r"\s+[\w-]+", after)
+        prefix, suffix = body[: best[2].start], body[best[2].start + len(best[2].text) :]
+        noun = re.match(r"\s+[\w-]+", suffix)
         if noun and new.endswith(noun[0]):  # «the Oslo office», «the Bergen office»
-            after = after[noun.end() :]
-        return f"{before}{new}{after}?"
+            suffix = suffix[noun.end() :]
+        return f"{prefix}{new}{suffix}?"
     return _other_thing(new, body) if not names and not preposition else detached(rest, question)
 
 
@@ -469,23 +469,30 @@ def _other_thing(new: str, body: str) -> str:
     if last is None or len(new.split()) > 2 or _HOW.match(new) or last.end() < len(body):
         return f"{body} {new}?"
     start = last.start()
-    if whole := _OBJECT.search(body[:start]):
-        start = whole.start(whole.lastindex or 0)
+    if object_match := _OBJECT.search(body[:start]):
+        start = object_match.start(object_match.lastindex or 0)
     return f"{body[:start]}{new}?"
 
 
 def _likeness(new: str, name: _Name) -> float:
     """How similar a new name is to one of the question's, as a candidate for its place."""
-    ours, theirs = fold(new).split(), fold(name.text).split()
-    if not ours or not theirs or not (new[0].isupper() or new[0].isdigit() or new[0] in '«"“' or ours[0] == theirs[0]):
+    new_words, name_words = fold(new).split(), fold(name.text).split()
+    if (
+        not new_words
+        or not name_words
+        or not (new[0].isupper() or new[0].isdigit() or new[0] in '«"“' or new_words[0] == name_words[0])
+    ):
         return 0
     score = 1.0
-    if ours[0] == theirs[0]:
+    if new_words[0] == name_words[0]:
         score += 3  # another version of the same thing
     if any(map(str.isdigit, new)) == any(map(str.isdigit, name.text)):
         score += 1
     ending = 0
-    while ending < min(len(ours[-1]), len(theirs[-1]), 3) and ours[-1][-1 - ending] == theirs[-1][-1 - ending]:
+    while (
+        ending < min(len(new_words[-1]), len(name_words[-1]), 3)
+        and new_words[-1][-1 - ending] == name_words[-1][-1 - ending]
+    ):
         ending += 1
     return score + 0.4 * ending
 
@@ -524,15 +531,15 @@ def _russian(text: str, past: _Past) -> str | None:
         return _russian_pronoun(text, pronoun, past)
     if (verb := _RU_OTHER_VERB.match(text)) and past.question:
         return _with_other_verb(verb["verb"], verb["end"], past.question)
-    about = _RU_ABOUT.match(text)
+    match = _RU_ABOUT.match(text)
     if (
-        about
+        match
         and past.question
-        and len(about["rest"].split()) <= 5
-        and not _asks(about["rest"])
-        and not _RU_VERB.search(about["rest"])
+        and len(match["rest"].split()) <= 5
+        and not _asks(match["rest"])
+        and not _RU_VERB.search(match["rest"])
     ):
-        return _substituted(about["rest"], past.question, _RU_PREPOSITION, detached=_russian_attribute)
+        return _substituted(match["rest"], past.question, _RU_PREPOSITION, detached=_russian_attribute)
     return None
 
 
@@ -542,16 +549,16 @@ _RU_OTHER_VERB = late(rf"^\s*(?:а|и)\s+(?P<verb>\w{{3,}}?(?P<end>{_RU_VERB_END
 
 def _with_other_verb(verb: str, end: str, question: str) -> str | None:
     """The question with another verb, «А отменить?», in place of the only one of the same form."""
-    alike = [word for word in WORD.finditer(question) if word[0].lower().endswith(end.lower())]
-    if len(alike) != 1:
+    similar_words = [word for word in WORD.finditer(question) if word[0].lower().endswith(end.lower())]
+    if len(similar_words) != 1:
         return None
-    return question[: alike[0].start()] + verb.lower() + question[alike[0].end() :]
+    return question[: similar_words[0].start()] + verb.lower() + question[similar_words[0].end() :]
 
 
 def _russian_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
-    before = _RU_LEAD.sub("", text[: pronoun.start()])
-    inner = _RU_INNER.search(before.split(maxsplit=1)[1]) if len(before.split()) > 1 else None
-    if _sure(_names(before), text) or (inner and _content(before, RUSSIAN)):
+    prefix = _RU_LEAD.sub("", text[: pronoun.start()])
+    inner = _RU_INNER.search(prefix.split(maxsplit=1)[1]) if len(prefix.split()) > 1 else None
+    if _sure(_names(prefix), text) or (inner and _content(prefix, RUSSIAN)):
         return None
     of_person = (pronoun["he"] or pronoun["she"]) and _RU_LIFE.search(text)
     if of_person and _nobody_named(past, _RU_ROLE):
@@ -560,8 +567,8 @@ def _russian_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
     if entity is None:
         return None
     # «о нём», «у неё»: the preposition stays, the name has its own case
-    filled = text[: pronoun.start()] + entity + text[pronoun.end() :]
-    return _capitalised(_RU_LEAD.sub("", filled))
+    substituted_text = text[: pronoun.start()] + entity + text[pronoun.end() :]
+    return _capitalised(_RU_LEAD.sub("", substituted_text))
 
 
 _RU_LIFE = late(r"умер|род|жил|жив|женил|замуж|написал|снял|лет |учил|погиб|возраст|семь|дет[иь]|зовут")
@@ -581,9 +588,9 @@ def _russian_entity(pronoun: re.Match[str], past: _Past, *, of_person: bool) -> 
         return not masculine or not (last.endswith(("ия", "ова", "ева", "ина")) and first.endswith(("а", "я")))
 
     if pronoun["they"] or pronoun["him"]:
-        several = _choose(past, lambda name: bool({"и", "and"} & set(name.words)))
-        if several is not None:
-            return several
+        conjunction = _choose(past, lambda name: bool({"и", "and"} & set(name.words)))
+        if conjunction is not None:
+            return conjunction
     if of_person:
         answer = _choose(past, _is_person) if _WHO.match(past.question) else None
         person = answer or _choose(past, lambda name: _is_person(name) and agrees(name))
@@ -596,13 +603,8 @@ def _russian_noun(question: str) -> str | None:
     """The topic of a question without names: its first content words, up to a preposition or stop."""
     words: list[str] = []
     for word in re.findall(r"[\w-]+|[,.:;—]", question):
-        folded = fold(word)
-        if (
-            folded in RUSSIAN
-            or folded in _RU_ASKS
-            or not re.match(r"\w", word)
-            or re.search("(?:ть|ться|ешь|ете|ите)$", folded)
-        ):
+        key = fold(word)
+        if key in RUSSIAN or key in _RU_ASKS or not re.match(r"\w", word) or re.search("(?:ть|ться|ешь|ете|ите)$", key):
             if words:
                 break
             continue
@@ -688,18 +690,18 @@ def _chinese(text: str, past: _Past) -> str | None:
 
 
 def _chinese_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
-    before = text[: pronoun.start()]
-    if len(re.findall(r"\w", _ZH_LEAD.sub("", before))) >= 2 and not _ZH_ASKS_ABOUT.fullmatch(before):
+    prefix = text[: pronoun.start()]
+    if len(re.findall(r"\w", _ZH_LEAD.sub("", prefix))) >= 2 and not _ZH_ASKS_ABOUT.fullmatch(prefix):
         return None  # it has its own antecedent
     entity = _chinese_entity(past, person=bool(pronoun["person"]))
-    rest = text[pronoun.end() :]
+    suffix_text = text[pronoun.end() :]
     if entity is None:
         return None
-    if re.match("呢[？?]*$", rest):
+    if re.match("呢[？?]*$", suffix_text):
         return f"{entity}{past.question}" if past.question else None
     start = min(_ZH_THEN.match(text).end(), pronoun.start())  # type: ignore[union-attr]  # as above
     suffix = pronoun[0] if pronoun["this"] else "的" if pronoun["its"] else ""  # 故宫这座宫殿
-    return text[start : pronoun.start()] + entity + suffix + rest
+    return text[start : pronoun.start()] + entity + suffix + suffix_text
 
 
 def _chinese_entity(past: _Past, *, person: bool) -> str | None:
@@ -763,16 +765,16 @@ def _chinese_ellipsis(rest: str, question: str) -> str | None:
         same_tail = next((term for term in reversed(old) if tail and question[term.end() :].startswith(tail)), old[-1])
         best = next((term for term in old if term[0].split()[0] == new[0].split()[0]), same_tail)
         end = best.end() + (len(tail) if question[best.end() :].startswith(tail) else 0)
-        before = question[: best.start()].removesuffix(rest[: rest.index(new[0])] or "\0")  # «在Ubuntu», «在macOS»
-        return before + rest + question[end:]
+        prefix = question[: best.start()].removesuffix(rest[: rest.index(new[0])] or "\0")  # «在Ubuntu», «在macOS»
+        return prefix + rest + question[end:]
     subject = _ZH_BOOK.search(question)
     old_subject = subject[0] if subject else _chinese_subject(question, person=False)
-    if old_subject and (filled := _chinese_attribute(rest, question, old_subject)):
-        return filled
+    if old_subject and (question_with_attribute := _chinese_attribute(rest, question, old_subject)):
+        return question_with_attribute
     if _ZH_CONTACT.fullmatch(rest) and question.startswith(("怎么", "怎样", "如何")):
         return None  # «怎么联系客服？那邮箱呢»: a question of its own
-    if old_subject and (at := question.find(old_subject)) >= 0:
-        return question[:at] + rest + question[at + len(old_subject) :]
+    if old_subject and (index := question.find(old_subject)) >= 0:
+        return question[:index] + rest + question[index + len(old_subject) :]
     return f"{rest}{question}"
 
 

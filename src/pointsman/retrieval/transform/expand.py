@@ -145,9 +145,9 @@ class RuleExpander(BaseTransformer):
         Raises:
             InputError: a kind does not exist, or the thesaurus is invalid.
         """
-        unknown = sorted({*variants, *(weights or {})} - set(KINDS))
-        if unknown:
-            raise InputError(f"variants are of the kinds {', '.join(KINDS)}, not {', '.join(map(repr, unknown))}")
+        unknown_kinds = sorted({*variants, *(weights or {})} - set(KINDS))
+        if unknown_kinds:
+            raise InputError(f"variants are of the kinds {', '.join(KINDS)}, not {', '.join(map(repr, unknown_kinds))}")
         self.variants = tuple(variants)
         self.neighbours, self.speller = neighbours, speller
         self.weights = dict(weights or {})
@@ -166,16 +166,18 @@ class RuleExpander(BaseTransformer):
         degraded: tuple[str, ...] = ()
         texts: dict[str, list[str]] = {}
         if "correction" in self.variants and self.speller is not None:
-            corrected = self.speller.correct(text)
-            text = corrected.text
-            if corrected:  # both forms, if the speller is unsure
-                texts["correction"] = [item for item in (text, corrected.alternative) if item and item != query.text]
+            correction = self.speller.correct(text)
+            text = correction.text
+            if correction:  # both forms, if the speller is unsure
+                texts["correction"] = [item for item in (text, correction.alternative) if item and item != query.text]
         if "paraphrase" in self.variants:
             texts["paraphrase"] = [paraphrase(text)]
         if "synonym" in self.variants:
             texts["synonym"], degraded = self._with_synonyms(text)
         candidates = (
-            Variant(each, kind, self.weights.get(kind, 1.0)) for kind in self.variants for each in texts.get(kind, ())
+            Variant(variant_text, kind, self.weights.get(kind, 1.0))
+            for kind in self.variants
+            for variant_text in texts.get(kind, ())
         )
         variants = distinct(candidates, query.text)
         detail = ", ".join(dict.fromkeys(variant.kind for variant in variants))
@@ -190,14 +192,16 @@ class RuleExpander(BaseTransformer):
         if not by_term and self.neighbours is not None:
             for start, end, word in _content_words(bare):
                 try:
-                    near = [(near, like) for near, like in self.neighbours(word) if like >= self.least_likeness]
+                    neighbours = [
+                        (neighbours, like) for neighbours, like in self.neighbours(word) if like >= self.least_likeness
+                    ]
                 except Exception as error:  # noqa: BLE001  (reported in the result: it is the caller's own code)
                     degraded = (f"no neighbours of words: {type(error).__name__}: {error}",)
                     break
                 stem = DEFAULT_ANALYZER.tokens(word)
-                others = [word for word, _ in near if DEFAULT_ANALYZER.tokens(word) != stem]
-                if others:
-                    by_term.append([bare[:start] + other + bare[end:] for other in others])
+                similar_words = [word for word, _ in neighbours if DEFAULT_ANALYZER.tokens(word) != stem]
+                if similar_words:
+                    by_term.append([bare[:start] + similar_word + bare[end:] for similar_word in similar_words])
         # The first synonym of every term, then the second ones.
         rounds = (texts[number] for number in range(_SYNONYM_VARIANTS) for texts in by_term if number < len(texts))
         return list(rounds)[:_SYNONYM_VARIANTS], degraded
@@ -242,28 +246,30 @@ def paraphrase(text: str) -> str:
     """
     bare = without_request(text)
     if scripts(bare)["han"] > 0.3:
-        rest = _ZH_ASKING.sub(" ", bare)
-        rest = re.sub("[？?。！!]+", " ", rest)
-        rest = " ".join(piece for part in rest.split() if (piece := part.strip("的是了在，,、；;：: ")))
-        return rest if len(re.findall(r"\w", rest)) >= 2 else text
-    pieces = [
-        piece
-        for piece in bare.split()
-        if (word := fold(piece.strip(".,;:!?…()«»\"'“”"))) and (word in _MATTERS or word not in STOP)
+        statement = _ZH_ASKING.sub(" ", bare)
+        statement = re.sub("[？?。！!]+", " ", statement)
+        statement = " ".join(
+            bare_word for segment in statement.split() if (bare_word := segment.strip("的是了在，,、；;：: "))
+        )
+        return statement if len(re.findall(r"\w", statement)) >= 2 else text
+    words = [
+        bare_word
+        for bare_word in bare.split()
+        if (word := fold(bare_word.strip(".,;:!?…()«»\"'“”"))) and (word in _MATTERS or word not in STOP)
     ]
-    if not any(fold(piece.strip("?.,!")) not in _MATTERS for piece in pieces):
+    if not any(fold(bare_word.strip("?.,!")) not in _MATTERS for bare_word in words):
         return text
-    return " ".join(pieces).strip(" .,;:!?…")
+    return " ".join(words).strip(" .,;:!?…")
 
 
 def without_request(text: str) -> str:
     """A query without greeting, request and final punctuation: «Hi, could you tell me about X?» is X."""
-    stripped = text.strip()
-    shares = scripts(stripped)
+    bare_text = text.strip()
+    shares = scripts(bare_text)
     pattern = _ZH_POLITE if shares["han"] > 0.3 else _RU_POLITE if shares["cyrillic"] > 0.3 else _EN_POLITE
-    match = pattern.match(stripped)
-    bare = (stripped[match.end() :] if match else stripped).strip(" ,.?!？。！，…")
-    return bare if any(map(str.isalnum, bare)) else stripped
+    match = pattern.match(bare_text)
+    bare = (bare_text[match.end() :] if match else bare_text).strip(" ,.?!？。！，…")
+    return bare if any(map(str.isalnum, bare)) else bare_text
 
 
 def read_thesaurus(path: str | Path) -> dict[str, list[str]] | dict[str, dict[str, list[str]]]:
@@ -305,8 +311,8 @@ def _folded(thesaurus: Thesaurus | Mapping[str, Thesaurus]) -> dict[str, tuple[s
         if not isinstance(term, str) or isinstance(synonyms, str) or not _are_texts(synonyms):
             raise InputError(f"the synonyms of {term!r:.80} are a list of str, not {synonyms!r:.80}")
         key = _key(term)
-        others = (" ".join(synonym.split()) for synonym in synonyms)
-        table[key] = tuple(dict.fromkeys(other for other in others if other and _key(other) != key))
+        terms = (" ".join(synonym.split()) for synonym in synonyms)
+        table[key] = tuple(dict.fromkeys(other for other in terms if other and _key(other) != key))
     return table
 
 

@@ -107,6 +107,6 @@ class FeedbackExpander(BaseTransformer):
         if not terms:
             return "", 0
         top = weights[terms[0]]
-        repeated = [max(1, round(_MOST_REPEATS * weights[token] / top)) for token in terms]
-        words = [" ".join([token] * count) for token, count in zip(terms, repeated, strict=True)]
-        return " ".join(words), sum(repeated)
+        repeats = [max(1, round(_MOST_REPEATS * weights[token] / top)) for token in terms]
+        words = [" ".join([token] * count) for token, count in zip(terms, repeats, strict=True)]
+        return " ".join(words), sum(repeats)

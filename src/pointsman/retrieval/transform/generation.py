@@ -97,15 +97,15 @@ def usable(text: str, query: str, prompt: str = "", *, longest: int = LONGEST) -
         return "it is empty"
     if len(text) > longest:
         return f"it is too long ({len(text)} characters)"
-    folded, folded_query = fold(text), fold(query)
-    refusal = _REFUSAL.match(folded, _LEAD.match(folded).end())  # type: ignore[union-attr]  # it matches the empty string
+    folded_text, folded_query = fold(text), fold(query)
+    refusal = _REFUSAL.match(folded_text, _LEAD.match(folded_text).end())  # type: ignore[union-attr]  # it matches the empty string
     if refusal is not None and refusal[0] not in folded_query:
         return "it refuses"
-    if prompt and _echoes(folded, folded_query, fold(prompt)):
+    if prompt and _echoes(folded_text, folded_query, fold(prompt)):
         return "it echoes the prompt"
     if any(fold(match[0]) not in folded_query for match in _PLACEHOLDER.finditer(text)):
         return "it holds a placeholder"
-    return _error(folded, folded_query) or _other_language(text, query) or _repetition(folded)
+    return _error(folded_text, folded_query) or _other_language(text, query) or _repetition(folded_text)
 
 
 def strings(text: str, data: Any = None) -> list[str]:
@@ -211,8 +211,8 @@ def _echoes(folded: str, folded_query: str, prompt: str) -> bool:
         return True
     return any(
         line not in folded_query and folded_query not in line and line in folded
-        for part in prompt.splitlines()
-        if len(line := part.strip()) >= _long(part)
+        for segment in prompt.splitlines()
+        if len(line := segment.strip()) >= _long(segment)
     )
 
 
@@ -228,8 +228,13 @@ def _other_language(text: str, query: str) -> str | None:
     script = max(text_scripts, key=text_scripts.__getitem__)
     if query_scripts[script] < 0.15 and text_scripts[script] > 0.6:
         return "it is in another script than the query"
-    ours, theirs = detect(query), detect(text)
-    if ours in {"en", "zh", "ru"} and theirs != ours and theirs not in {"en", "zh", "ru"} and len(text) > 40:
+    query_language, text_language = detect(query), detect(text)
+    if (
+        query_language in {"en", "zh", "ru"}
+        and text_language != query_language
+        and text_language not in {"en", "zh", "ru"}
+        and len(text) > 40
+    ):
         return "it is in another language than the query"
     return None
 

@@ -108,8 +108,10 @@ class _LLMTransformer(BaseTransformer):
         if (reason := self._needless(query)) is not None:
             return Transformed(query, detail=reason)
         if len(query.text) > _LONGEST_QUERY:
-            why = f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
-            return Transformed(query, degraded=(why,))
+            complaint = (
+                f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
+            )
+            return Transformed(query, degraded=(complaint,))
         prompts = self.prompts.get(detect(query.text)) or self.prompts["en"]
         template, prompt = self._prompt(prompts, query)
         problem = ""
@@ -197,8 +199,8 @@ class LLMDecomposer(_LLMTransformer):
         self.max_subqueries, self.weight = max_subqueries, weight
 
     def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
-        filled = fill(prompts.decompose, query=fenced(quoted(query.text)), most=self.max_subqueries)
-        return prompts.decompose, filled
+        prompt = fill(prompts.decompose, query=fenced(quoted(query.text)), most=self.max_subqueries)
+        return prompts.decompose, prompt
 
     def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
         return self._texts(

@@ -27,17 +27,17 @@ class TransformPrompts:
     disambiguate: str
 
     def __post_init__(self) -> None:
-        for name, needed, optional in (
+        for name, required_names, optional in (
             ("decompose", {"query"}, {"query", "most"}),
             ("expand", {"query"}, {"query", "most"}),
             ("disambiguate", {"query", "history"}, {"query", "history"}),
         ):
             template = Template(getattr(self, name))
-            used = set(template.get_identifiers())
-            if not template.is_valid() or used - optional or needed - used:
+            identifiers = set(template.get_identifiers())
+            if not template.is_valid() or identifiers - optional or required_names - identifiers:
                 raise InputError(
-                    f"the prompt {name!r} needs {', '.join(f'${key}' for key in sorted(needed))} and may use "
-                    f"{', '.join(f'${key}' for key in sorted(optional))}; it uses {sorted(used)}; "
+                    f"the prompt {name!r} needs {', '.join(f'${key}' for key in sorted(required_names))} and may use "
+                    f"{', '.join(f'${key}' for key in sorted(optional))}; it uses {sorted(identifiers)}; "
                     "write $$ for a dollar sign"
                 )
 

@@ -51,8 +51,8 @@ class Corrector(BaseTransformer):
         query = Query.of(query)
         if (result := self.at_once(query)) is not None:
             return result
-        unknown = {word for word in set(_WORD.findall(query.text)) if not self._known(word)}
-        if not unknown:
+        unknown_words = {word for word in set(_WORD.findall(query.text)) if not self._known(word)}
+        if not unknown_words:
             return Transformed(query)
         speller = self._vocabulary.speller_in_time(FIRST_SECONDS)
         if speller is None:
@@ -69,13 +69,13 @@ class Corrector(BaseTransformer):
         if not changes:
             return Transformed(query)
         pairs = ", ".join(f"{change.old} → {change.new}" for change in changes)
-        own = all(self._known(change.new) for change in changes)
-        detail = f"corrected by the documents' own words{'' if own else ' and common ones'}: {pairs}"
+        are_own_words = all(self._known(change.new) for change in changes)
+        detail = f"corrected by the documents' own words{'' if are_own_words else ' and common ones'}: {pairs}"
         if all(change.sure for change in changes):
             return Transformed(replace(query, text=text), (), detail, spelling=Spelling(text, query.text))
-        written = Variant(query.text, "correction")
+        original = Variant(query.text, "correction")
         detail = f"{detail}; searched as written as well"
-        return Transformed(replace(query, text=text), (written,), detail, spelling=Spelling(text, query.text, True))
+        return Transformed(replace(query, text=text), (original,), detail, spelling=Spelling(text, query.text, True))
 
     def _known(self, word: str) -> bool:
         return any(reading_of(dataset).store.frequencies([word])[0] > 0 for dataset in self.datasets)

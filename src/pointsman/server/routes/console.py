@@ -34,7 +34,7 @@ class _File:
     """A file of the console, ready to be sent."""
 
     content: bytes
-    packed: bytes
+    gzipped: bytes
     media_type: str
     etag: str
 
@@ -60,13 +60,13 @@ async def page(request: Request) -> Response:
 
 
 @router.api_route("/console/", methods=["GET", "HEAD"])
-async def there() -> Response:
+async def console_page() -> Response:
     """Redirect one level up to the page; its addresses are relative to that."""
     return RedirectResponse("../", 308)
 
 
 @router.api_route("/console/{file}", methods=["GET", "HEAD"])
-async def part(request: Request, file: str) -> Response:
+async def console_file(request: Request, file: str) -> Response:
     """A script, a style or the icon."""
     return _file_response(request, file)
 
@@ -83,5 +83,5 @@ def _file_response(request: Request, name: str) -> Response:
         return Response(status_code=304, headers=headers)
     if packs:
         headers["Content-Encoding"] = "gzip"
-    content = file.packed if packs else file.content
+    content = file.gzipped if packs else file.content
     return Response(content, media_type=file.media_type, headers=headers)

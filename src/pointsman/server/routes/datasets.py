@@ -62,7 +62,7 @@ _READS = problem_responses("not-found", "invalid-input")
 _WRITES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
 
 _NUMBERS = ("documents", "vectors_due", "sequence", "keyword_index_sequence", "bytes")
-_UNOPENED = {"description": "", "indexing_technique": "hybrid", "embedder": None}
+_UNOPENED_FIELDS = {"description": "", "indexing_technique": "hybrid", "embedder": None}
 
 _CHARACTERS = 1_000_000
 """Largest part of a text in one answer."""
@@ -75,12 +75,12 @@ _BATCH = 64
 async def list_datasets(state: Shared, access: Reader) -> Response:
     """List the datasets that the key allows, with their state."""
 
-    def described() -> list[dict[str, Any]]:
+    def descriptions() -> list[dict[str, Any]]:
         return [
-            description for name in access.visible(state.workspace.names()) if (description := _described(state, name))
+            description for name in access.visible(state.workspace.names()) if (description := _status_of(state, name))
         ]
 
-    return Json({"datasets": await in_thread(described)})
+    return Json({"datasets": await in_thread(descriptions)})
 
 
 @router.post(
@@ -93,7 +93,7 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
     """Create a dataset; an existing one gets the new description."""
     access.require_write(body.name)
 
-    def made() -> tuple[bool, dict[str, Any] | None]:
+    def make() -> tuple[bool, dict[str, Any] | None]:
         new = body.name not in state.workspace.names()
         try:
             dataset = state.workspace.dataset(
@@ -102,24 +102,27 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
         except UnmetNeedError:
             if access.read:
                 raise
-            wanted = body.indexing_technique
-            detail = f"dataset {body.name!r} was not made for {wanted!r} search; delete it to index it for that"
+            technique = body.indexing_technique
+            detail = f"dataset {body.name!r} was not made for {technique!r} search; delete it to index it for that"
             raise UnmetNeedError(detail) from None
         dataset.make()
-        return new, _described(state, body.name)
+        return new, _status_of(state, body.name)
 
-    new, about = await in_writer(state, made)
-    if about is not None and not access.read:  # only readers may learn what is stored
-        asked = {"description": body.description or "", "indexing_technique": body.indexing_technique or "hybrid"}
-        about.update(dict.fromkeys((*_NUMBERS, "embedder"), None), **asked)
-    return Json(about, 201 if new else 200)
+    new, status = await in_writer(state, make)
+    if status is not None and not access.read:  # only readers may learn what is stored
+        request_fields = {
+            "description": body.description or "",
+            "indexing_technique": body.indexing_technique or "hybrid",
+        }
+        status.update(dict.fromkeys((*_NUMBERS, "embedder"), None), **request_fields)
+    return Json(status, 201 if new else 200)
 
 
 @router.get("/{name}", response_model=schemas.Dataset, responses=_READS, operation_id="get_dataset")
 async def get_dataset(state: Shared, access: Reader, name: Name) -> Response:
     """Describe a dataset and its state."""
     await in_thread(state.dataset, access, name)
-    return Json(await in_thread(_described, state, name))
+    return Json(await in_thread(_status_of, state, name))
 
 
 @router.delete("/{name}", response_model=schemas.Dropped, responses=_READS, operation_id="drop_dataset")
@@ -127,7 +130,7 @@ async def drop_dataset(state: Shared, access: Caller, name: Name) -> Response:
     """Delete a dataset with all its documents; for a damaged one `deleted` is 0."""
     await in_thread(_check_writable, state, access, name)
 
-    def dropped() -> int:
+    def drop() -> int:
         try:
             dataset = state.workspace.dataset(name, create=False)
             count = len(dataset)
@@ -138,7 +141,7 @@ async def drop_dataset(state: Shared, access: Caller, name: Name) -> Response:
             return 0
         return count
 
-    count = await in_writer(state, dropped)
+    count = await in_writer(state, drop)
     state.metrics.deleted(count)
     return Json({"dataset": name, "deleted": count if access.read else None})
 
@@ -288,15 +291,15 @@ async def add_documents(
     dataset = await in_thread(_writable, state, access, name)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == NDJSON:
-        return Lines(await _begun(_ingested(state, access, dataset, request, embed)), media_type=NDJSON)
+        return Lines(await _first_line_checked(_ingest(state, access, dataset, request, embed)), media_type=NDJSON)
     if kind != JSON:
         raise Problem("unsupported-media-type", f"a body here is {JSON} or {NDJSON}, in UTF-8")
     body = DocumentsRequest.model_validate(await read_json(await request.body()))
     _check_number(state, len(body.documents), f"; or send {NDJSON}")
-    return Json(_added(await _add(state, dataset, body.documents, embed), access))
+    return Json(_counts_shown(await _add(state, dataset, body.documents, embed), access))
 
 
-async def _begun(lines: AsyncGenerator[bytes | Problem]) -> AsyncIterator[bytes]:
+async def _first_line_checked(lines: AsyncGenerator[bytes | Problem]) -> AsyncIterator[bytes]:
     """Return the lines once the first one is available.
 
     Raises:
@@ -306,16 +309,16 @@ async def _begun(lines: AsyncGenerator[bytes | Problem]) -> AsyncIterator[bytes]
     if isinstance(first, Problem):
         raise first
 
-    async def rest() -> AsyncIterator[bytes]:
+    async def remaining_lines() -> AsyncIterator[bytes]:
         yield first
         async for line in lines:
             assert isinstance(line, bytes)
             yield line
 
-    return rest()
+    return remaining_lines()
 
 
-async def _ingested(
+async def _ingest(
     state: State, access: Access, dataset: Dataset, request: Request, embed: When
 ) -> AsyncGenerator[bytes | Problem]:
     """Yield totals after each batch of a stream of documents; each line is sent before more is read.
@@ -325,7 +328,7 @@ async def _ingested(
     total, count, batch = AddResult(), 0, list[DocumentRequest]()
 
     def line(**more: Any) -> bytes:
-        return plain({"done": count, **_added(total, access), **more}) + b"\n"
+        return plain({"done": count, **_counts_shown(total, access), **more}) + b"\n"
 
     async def write() -> None:
         nonlocal total, count, batch
@@ -369,13 +372,13 @@ async def set_metadata(state: Shared, access: Caller, name: Name, body: Metadata
     access.require_read()  # whether an id is known tells what is stored
     _check_number(state, len(body.metadata))
 
-    def changed() -> AddResult:
+    def change() -> AddResult:
         with dataset.writing(WRITE_PATIENCE):
             return dataset.set_metadata(body.metadata, replace=body.replace)
 
-    result = await in_writer(state, changed)
-    state.metrics.written(result)
-    return Json(_added(result, access))
+    result = await in_writer(state, change)
+    state.metrics.record_write(result)
+    return Json(_counts_shown(result, access))
 
 
 @router.delete("/{name}/documents", response_model=schemas.Deleted, responses=_WRITES, operation_id="delete_documents")
@@ -406,8 +409,8 @@ async def verify_dataset(state: Shared, access: Reader, name: Name) -> Response:
 
 def _check_number(state: State, documents: int, remedy: str = "") -> None:
     if documents > state.limits.max_documents:
-        most = state.limits.max_documents
-        raise Problem("invalid-input", f"{documents} documents at once, the limit is {most}{remedy}")
+        limit = state.limits.max_documents
+        raise Problem("invalid-input", f"{documents} documents at once, the limit is {limit}{remedy}")
 
 
 def _writable(state: State, access: Access, name: str) -> Dataset:
@@ -417,26 +420,26 @@ def _writable(state: State, access: Access, name: str) -> Dataset:
 
 
 def _check_writable(state: State, access: Access, name: str) -> None:
-    access.chosen([name], state.workspace.names())
+    access.choose([name], state.workspace.names())
     access.require_write(name)
 
 
 async def _add(state: State, dataset: Dataset, documents: list[DocumentRequest], embed: When) -> AddResult:
     """Add a batch durably, and let other processes write after it."""
 
-    def added() -> AddResult:
+    def add() -> AddResult:
         new = [Document(document.id, document.text, document.metadata) for document in documents]
         with dataset.writing(WRITE_PATIENCE):
             return dataset.add(new, embed="later" if embed == "later" else True)
 
-    result = await in_writer(state, added)
-    state.metrics.written(result)
+    result = await in_writer(state, add)
+    state.metrics.record_write(result)
     if embed == "later":
         state.vectors_due.set()
     return result
 
 
-def _added(result: AddResult, access: Access) -> dict[str, int | None]:
+def _counts_shown(result: AddResult, access: Access) -> dict[str, int | None]:
     """Describe the result of an add; a write-only key does not learn which texts were stored already."""
     counts: dict[str, int | None] = plain_form(result)
     return counts if access.read else dict.fromkeys(counts, None)
@@ -446,7 +449,7 @@ def _document(document: Document) -> dict[str, Any]:
     return {"id": document.id, "text": document.text, "metadata": public_metadata(document.metadata)}
 
 
-def _described(state: State, name: str) -> dict[str, Any] | None:
+def _status_of(state: State, name: str) -> dict[str, Any] | None:
     """Describe a dataset and its health; None if another process has just deleted it."""
     try:
         return {**state.workspace.status(name), "problem": None}
@@ -454,4 +457,4 @@ def _described(state: State, name: str) -> dict[str, Any] | None:
         return None
     except (StoreError, InputError) as error:  # also a collection that is no longer in its database
         log.error("dataset %s cannot be opened: %s", name, error)  # noqa: TRY400  (the message says it all)
-        return {**dict.fromkeys(_NUMBERS, 0), **_UNOPENED, "name": name, "problem": type(error).__name__}
+        return {**dict.fromkeys(_NUMBERS, 0), **_UNOPENED_FIELDS, "name": name, "problem": type(error).__name__}

@@ -54,7 +54,7 @@ async def metrics(state: Shared, access: Reader) -> Response:
 
 
 @router.get("/api/me", response_model=schemas.Me, responses=_READS, operation_id="me")
-async def me(state: Shared, access: Caller) -> Response:
+async def caller(state: Shared, access: Caller) -> Response:
     """Get the permissions of the key, and the limits of the service."""
     return Json(
         {

@@ -20,7 +20,7 @@ from pointsman.server import schemas
 from pointsman.server.answers import Json
 from pointsman.server.problems import Problem
 from pointsman.server.schemas import NAME
-from pointsman.server.searching import prepared
+from pointsman.server.searching import prepare
 from pointsman.server.state import Reader, Shared, in_thread, problem_responses
 from pointsman.server.strict import StrictRoute
 from pointsman.types import NEAREST
@@ -114,9 +114,9 @@ async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Re
     setting = body.retrieval_setting or RetrievalSetting()
     filters = _of_dify(body.metadata_condition or MetadataCondition())
     (context,) = await _searched(state, access, body.knowledge_id, [body.query], setting.top_k or 5, filters)
-    least = setting.score_threshold or 0.0
+    threshold = setting.score_threshold or 0.0
     if context.refused is not None:
-        return Json({"records": _refusal_records(context, least)})
+        return Json({"records": _refusal_records(context, threshold)})
     records = [
         {
             "content": hit.text,
@@ -125,7 +125,7 @@ async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Re
             "metadata": {**public_metadata(hit.metadata), "document_id": hit.id},
         }
         for hit in context.hits
-        if least <= 0 or relevance(hit) >= least
+        if threshold <= 0 or relevance(hit) >= threshold
     ]
     return Json({"records": records})
 
@@ -143,8 +143,8 @@ def _refusal_records(context: RetrievalContext, least: float) -> list[dict[str, 
 def _of_dify(condition: MetadataCondition) -> Filter | None:
     if not condition.conditions:
         return None
-    parts = tuple(_rule(rule) for rule in condition.conditions)
-    return Or(parts) if condition.logical_operator == "or" else And(parts)
+    operands = tuple(_rule(rule) for rule in condition.conditions)
+    return Or(operands) if condition.logical_operator == "or" else And(operands)
 
 
 def _rule(rule: MetadataRule) -> Filter:
@@ -159,8 +159,8 @@ def _rule(rule: MetadataRule) -> Filter:
             f"comparison_operator {rule.comparison_operator!r:.80} is not supported; use one of {', '.join(_OF_DIFY)}"
         )
     names = [rule.name] if isinstance(rule.name, str) else rule.name
-    parts = tuple(make(name, rule.value) for name in names)
-    return parts[0] if len(parts) == 1 else Or(parts)
+    filters = tuple(make(name, rule.value) for name in names)
+    return filters[0] if len(filters) == 1 else Or(filters)
 
 
 def _empty(key: str) -> Filter:
@@ -180,7 +180,7 @@ def _number(value: Any) -> Any:
 def _several(value: Any) -> tuple[Any, ...]:
     """Convert a list, or a text with commas."""
     if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(","))
+        return tuple(word.strip() for word in value.split(","))
     if isinstance(value, list):
         return tuple(value)
     raise FilterError(f"expected a list, not {value!r:.80}")
@@ -262,11 +262,11 @@ async def list_stores(
 ) -> Response:
     """List the datasets that the key allows, as vector stores."""
 
-    def listed() -> dict[str, Any]:
-        names, more = _slice(access.visible(state.workspace.names()), after, limit, order)
-        return _page([_store(dataset) for dataset in state.datasets(access, names)], names, more=more)
+    def page() -> dict[str, Any]:
+        names, has_more = _slice(access.visible(state.workspace.names()), after, limit, order)
+        return _page([_store(dataset) for dataset in state.datasets(access, names)], names, more=has_more)
 
-    return Json(await in_thread(listed))
+    return Json(await in_thread(page))
 
 
 @router.get("/v1/vector_stores/{name}", response_model=StoreObject, responses=_READS, operation_id="get_vector_store")
@@ -292,7 +292,7 @@ async def search_store(state: Shared, access: Reader, name: StoreName, body: Sto
         if hit.id not in best or relevance(hit) > relevance(best[hit.id]):
             best[hit.id] = hit
     hits = sorted(best.values(), key=relevance, reverse=True) if len(contexts) > 1 else list(best.values())
-    least = body.ranking_options.score_threshold or 0.0
+    threshold = body.ranking_options.score_threshold or 0.0
     data = [
         {
             "file_id": hit.id,
@@ -302,7 +302,7 @@ async def search_store(state: Shared, access: Reader, name: StoreName, body: Sto
             "content": [{"type": "text", "text": hit.text}],
         }
         for hit in hits[: body.max_num_results]
-        if least <= 0 or relevance(hit) >= least
+        if threshold <= 0 or relevance(hit) >= threshold
     ]
     page = {"object": "vector_store.search_results.page", "search_query": texts, "data": data}
     return Json({**page, "has_more": False, "next_page": None})
@@ -316,13 +316,13 @@ async def list_files(
 ) -> Response:
     """List the documents of a dataset, as files."""
 
-    def listed() -> dict[str, Any]:
+    def page() -> dict[str, Any]:
         dataset = state.dataset(access, name)
-        ids, more = _slice(dataset.ids(), after, limit, order)
+        ids, has_more = _slice(dataset.ids(), after, limit, order)
         documents = [document for document in dataset.get_many(ids) if document is not None]
-        return _page([_file(name, document) for document in documents], ids, more=more)
+        return _page([_file(name, document) for document in documents], ids, more=has_more)
 
-    return Json(await in_thread(listed))
+    return Json(await in_thread(page))
 
 
 @router.get(
@@ -359,8 +359,8 @@ def _of_openai(filters: Any, depth: int) -> Filter:
         inner = filters.get("filters")
         if not isinstance(inner, list):
             raise FilterError(f"a filter of type {kind!r} has a list of filters, not {inner!r:.80}")
-        parts = tuple(_of_openai(part, depth + 1) for part in inner)
-        return And(parts) if kind == "and" else Or(parts)
+        operands = tuple(_of_openai(operand, depth + 1) for operand in inner)
+        return And(operands) if kind == "and" else Or(operands)
     key, value = filters.get("key"), filters.get("value")
     if not isinstance(key, str) or not isinstance(kind, str) or kind not in _OF_OPENAI:
         raise FilterError(f"a filter has a key and a type of {', '.join(_OF_OPENAI)}, and, or; not {filters!r:.200}")
@@ -434,9 +434,9 @@ def _attributes(document: Document) -> dict[str, Any]:
 
 def _slice(names: Sequence[str], after: str | None, limit: int, order: str) -> tuple[list[str], bool]:
     """Return a page of names, and whether more follow; if ``after`` is gone, the first page."""
-    ordered = list(names) if order == "asc" else list(reversed(names))
-    start = ordered.index(after) + 1 if after in ordered else 0
-    return ordered[start : start + limit], len(ordered) > start + limit
+    ordered_names = list(names) if order == "asc" else list(reversed(names))
+    start = ordered_names.index(after) + 1 if after in ordered_names else 0
+    return ordered_names[start : start + limit], len(ordered_names) > start + limit
 
 
 def _page(data: list[dict[str, Any]], ids: Sequence[str], *, more: bool) -> dict[str, Any]:
@@ -454,11 +454,11 @@ async def _searched(
     rerank: bool | None = None,
 ) -> list[RetrievalContext]:
     """Search a dataset, with the same results as by any other interface."""
-    access.chosen([name], state.workspace.names())
+    access.choose([name], state.workspace.names())
     filters = None if condition is None else str(condition)
     options = schemas.SearchOptions(k=k, datasets=[name], filters=filters, rerank=rerank)
     async with state.gate:
-        contexts = await in_thread(lambda: prepared(state, access, texts, options).run_all())
+        contexts = await in_thread(lambda: prepare(state, access, texts, options).run_all())
     for context in contexts:
-        state.metrics.searched(context)
+        state.metrics.record_search(context)
     return contexts

@@ -11,7 +11,7 @@ from pointsman.server import schemas
 from pointsman.server.answers import Json
 from pointsman.server.routes.search import answer_of
 from pointsman.server.schemas import Name, RetrievalRequest, SearchOptions
-from pointsman.server.searching import prepared
+from pointsman.server.searching import prepare
 from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
 from pointsman.server.strict import StrictRoute
 
@@ -31,12 +31,12 @@ async def search(state: Shared, access: Reader, body: RetrievalRequest) -> Respo
     query, rerank = options.pop("query"), options.pop("use_rerank")
     ready = SearchOptions(**options, rerank=rerank)
     async with state.gate:
-        context = await in_thread(lambda: prepared(state, access, [query], ready).run())
+        context = await in_thread(lambda: prepare(state, access, [query], ready).run())
     answer = answer_of(state, context, body.trace)
-    results, strategy, reranked = (answer.pop(name) for name in ("hits", "strategy", "reranked"))
-    took, sure = (answer.pop(name) for name in ("milliseconds", "strategy_confidence"))
-    names = {"results": results, "strategy_used": strategy, "reranking_applied": reranked}
-    return Json({**names, "performance": {"latency_ms": took, "strategy_confidence": sure}, **answer})
+    results, strategy, was_reranked = (answer.pop(name) for name in ("hits", "strategy", "reranked"))
+    milliseconds, confidence = (answer.pop(name) for name in ("milliseconds", "strategy_confidence"))
+    names = {"results": results, "strategy_used": strategy, "reranking_applied": was_reranked}
+    return Json({**names, "performance": {"latency_ms": milliseconds, "strategy_confidence": confidence}, **answer})
 
 
 @router.get(

@@ -15,7 +15,7 @@ from pointsman.retrieval.journal import listening
 from pointsman.server import problems, schemas
 from pointsman.server.answers import Json, event
 from pointsman.server.schemas import CheckRequest, ExplainRequest, RouteRequest, SearchManyRequest, SearchRequest
-from pointsman.server.searching import described, prepared
+from pointsman.server.searching import describe, prepare
 from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
 from pointsman.server.strict import StrictRoute
 from pointsman.types import Hit, Plan
@@ -47,7 +47,7 @@ async def search(state: Shared, access: Reader, body: SearchRequest) -> Response
     """Search, and return the best hits of all datasets."""
 
     def run() -> RetrievalContext:
-        return prepared(state, access, [body.query], body).run()
+        return prepare(state, access, [body.query], body).run()
 
     async with state.gate:
         context = await in_thread(run)
@@ -62,7 +62,7 @@ async def search_many(state: Shared, access: Reader, body: SearchManyRequest) ->
         raise problems.Problem("invalid-input", detail)
 
     def run() -> list[RetrievalContext]:
-        return prepared(state, access, body.queries, body).run_all()
+        return prepare(state, access, body.queries, body).run_all()
 
     async with state.gate:
         contexts = await in_thread(run)
@@ -84,7 +84,7 @@ async def search_many(state: Shared, access: Reader, body: SearchManyRequest) ->
 )
 async def stream(state: Shared, access: Reader, body: SearchRequest) -> Response:
     """Search, and report progress as server-sent events."""
-    ready = await in_thread(prepared, state, access, [body.query], body)  # errors here are sent with their own status
+    ready = await in_thread(prepare, state, access, [body.query], body)  # errors here are sent with their own status
     return StreamingResponse(
         _events(state, ready, body.trace), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )
@@ -141,8 +141,8 @@ async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Respon
 
     def run() -> tuple[RetrievalContext, Explanation]:
         if body.dataset is not None:
-            access.chosen([body.dataset], state.workspace.names())
-        context = prepared(state, access, [body.query], body).run()
+            access.choose([body.dataset], state.workspace.names())
+        context = prepare(state, access, [body.query], body).run()
         return context, context.explain(body.document_id, body.dataset)
 
     async with state.gate:
@@ -173,10 +173,10 @@ async def verifyanswer_of(state: Shared, access: Reader, body: CheckRequest) -> 
 @router.get("/strategies", response_model=schemas.Strategies, responses=_READS, operation_id="strategies")
 async def strategies(state: Shared, access: Reader) -> Response:
     """List the strategies, and why any of them is unavailable here."""
-    return Json({"strategies": await in_thread(described, state, access)})
+    return Json({"strategies": await in_thread(describe, state, access)})
 
 
 def answer_of(state: State, context: RetrievalContext, trace: TraceDetail) -> dict[str, Any]:
     """Count an answer, and return it in the form to send."""
-    state.metrics.searched(context)
+    state.metrics.record_search(context)
     return wire.answer_to_dict(context, state.workspace.place, trace=trace)

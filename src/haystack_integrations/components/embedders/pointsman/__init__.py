@@ -29,7 +29,7 @@ class _Embedder:
         return default_from_dict(cls, data)
 
     @cached_property
-    def _ours(self) -> BaseEmbedder:
+    def _own_embedder(self) -> BaseEmbedder:
         return load_embedder(self.embedder)
 
 
@@ -46,7 +46,10 @@ class PointsmanTextEmbedder(_Embedder):
         """Returns the vector of a question, of length 1, and the name of the model."""
         if not isinstance(text, str):
             raise TypeError(f"a text is a str, not {type(text).__name__}; PointsmanDocumentEmbedder takes documents")
-        return {"embedding": self._ours.embed_queries([text])[0].tolist(), "meta": {"model": self._ours.name}}
+        return {
+            "embedding": self._own_embedder.embed_queries([text])[0].tolist(),
+            "meta": {"model": self._own_embedder.name},
+        }
 
     @component.output_types(embedding=list[float], meta=dict[str, Any])
     async def run_async(self, text: str) -> dict[str, Any]:
@@ -66,9 +69,11 @@ class PointsmanDocumentEmbedder(_Embedder):
     def run(self, documents: list[Document]) -> dict[str, Any]:
         """Returns the documents with their vectors, each of length 1, and the name of the model."""
         texts = ["\n".join(filter(None, (_title(document), document.content or ""))) for document in documents]
-        rows = self._ours.embed_documents(texts).tolist() if texts else []
-        embedded = [replace(document, embedding=row) for document, row in zip(documents, rows, strict=True)]
-        return {"documents": embedded, "meta": {"model": self._ours.name}}
+        rows = self._own_embedder.embed_documents(texts).tolist() if texts else []
+        documents_with_embeddings = [
+            replace(document, embedding=row) for document, row in zip(documents, rows, strict=True)
+        ]
+        return {"documents": documents_with_embeddings, "meta": {"model": self._own_embedder.name}}
 
     @component.output_types(documents=list[Document], meta=dict[str, Any])
     async def run_async(self, documents: list[Document]) -> dict[str, Any]:

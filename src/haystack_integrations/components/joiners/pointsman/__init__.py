@@ -47,5 +47,5 @@ class PointsmanJoiner:
             document.id: document for ranking in reversed(lists) for document in reversed(ranking)
         }  # the first version counts
         rankings = [[(document.id, document.score) for document in ranking] for ranking in lists]
-        fused = fuse(rankings, self.method, self.weights)
-        return {"documents": [replace(by_id[id_], score=score) for id_, score in fused[:k]]}
+        scores_by_id = fuse(rankings, self.method, self.weights)
+        return {"documents": [replace(by_id[id_], score=score) for id_, score in scores_by_id[:k]]}

@@ -40,20 +40,20 @@ class PointsmanRanker:
 
     @cached_property
     def _reranker(self) -> CalibratedReranker:
-        ours = load_embedder(self.embedder)
-        return CalibratedReranker(ours, sigma=ours.cosine_spread or USUAL_SIGMA)
+        own_embedder = load_embedder(self.embedder)
+        return CalibratedReranker(own_embedder, sigma=own_embedder.cosine_spread or USUAL_SIGMA)
 
     @component.output_types(documents=list[Document])
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, list[Document]]:
         """Returns the most relevant documents, best first, with their scores."""
         k = self.top_k if top_k is None else top_k
-        numbered = [
-            OurDocument(str(place), document.content, document.meta)
-            for place, document in enumerate(documents)
+        own_documents = [
+            OurDocument(str(number), document.content, document.meta)
+            for number, document in enumerate(documents)
             if document.content is not None
         ]
-        ranked = self._reranker.rerank(query, numbered, k)
-        best = [replace(documents[int(document.id)], score=float(document.metadata["score"])) for document in ranked]
+        ranking = self._reranker.rerank(query, own_documents, k)
+        best = [replace(documents[int(document.id)], score=float(document.metadata["score"])) for document in ranking]
         return {"documents": [*best, *(document for document in documents if document.content is None)][:k]}
 
     @component.output_types(documents=list[Document])

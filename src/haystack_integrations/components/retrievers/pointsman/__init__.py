@@ -36,11 +36,11 @@ class _Retriever:
         policy = filter_policy if isinstance(filter_policy, FilterPolicy) else FilterPolicy.from_str(filter_policy)
         self.filter_policy = policy
 
-    def _wanted(self, filters: dict[str, Any] | None) -> Filter | None:
-        merged = apply_filter_policy(self.filter_policy, self.filters, filters)
-        return filter_of(merged) if merged else None
+    def _parsed_filters(self, filters: dict[str, Any] | None) -> Filter | None:
+        applied_filters = apply_filter_policy(self.filter_policy, self.filters, filters)
+        return filter_of(applied_filters) if applied_filters else None
 
-    def _about(self) -> dict[str, Any]:
+    def _init_parameters(self) -> dict[str, Any]:
         return {
             "document_store": self.document_store.to_dict(),
             "filters": self.filters,
@@ -86,7 +86,9 @@ class PointsmanRetriever(_Retriever):
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings from which `from_dict` rebuilds it."""
-        return default_to_dict(self, **self._about(), strategy=self.strategy, rerank=self.rerank, refuse=self.refuse)
+        return default_to_dict(
+            self, **self._init_parameters(), strategy=self.strategy, rerank=self.rerank, refuse=self.refuse
+        )
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "PointsmanRetriever":
@@ -117,7 +119,7 @@ class PointsmanRetriever(_Retriever):
         rerank = False if self.document_store.embedder is None and self.rerank is None else self.rerank
         return {
             "strategy": strategy,  # type: ignore[typeddict-item]  # a name, which the request checks
-            "filters": self._wanted(filters),
+            "filters": self._parsed_filters(filters),
             "rerank": rerank,
             "refuse": self.refuse,
         }
@@ -145,7 +147,7 @@ class PointsmanEmbeddingRetriever(_Retriever):
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings from which `from_dict` rebuilds it."""
-        return default_to_dict(self, **self._about())
+        return default_to_dict(self, **self._init_parameters())
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "PointsmanEmbeddingRetriever":
@@ -158,7 +160,7 @@ class PointsmanEmbeddingRetriever(_Retriever):
     ) -> dict[str, list[Document]]:
         """Returns the nearest documents; their scores are cosines."""
         k = self.top_k if top_k is None else top_k
-        hits = self.document_store.dataset.search_vector(query_embedding, k, filters=self._wanted(filters))
+        hits = self.document_store.dataset.search_vector(query_embedding, k, filters=self._parsed_filters(filters))
         return {"documents": self.document_store.hits_to_documents(hits)}
 
     @component.output_types(documents=list[Document])

@@ -45,15 +45,15 @@ class PointsmanRouter:
 
     def run(self, query: str) -> dict[str, str]:
         """Returns the question under the name of each chosen route."""
-        return self._sent(query, self._selector.select(self._choices, query))
+        return self._output(query, self._selector.select(self._choices, query))
 
     async def run_async(self, query: str) -> dict[str, str]:
         """Async version of `run`."""
-        return self._sent(query, await self._selector.aselect(self._choices, query))
+        return self._output(query, await self._selector.aselect(self._choices, query))
 
     @cached_property
     def _choices(self) -> list[ToolMetadata]:
         return [ToolMetadata(name, description) for name, description in self.routes.items()]
 
-    def _sent(self, query: str, result: SelectorResult) -> dict[str, str]:
+    def _output(self, query: str, result: SelectorResult) -> dict[str, str]:
         return {self._choices[index].name: query for index in result.inds}
