@@ -222,6 +222,17 @@ def test_without_a_path_it_is_temporary() -> None:
     assert not path.exists()
 
 
+def test_the_spread_is_not_measured_on_documents_that_another_writer_has_just_deleted(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset.add(corpus(1))
+    monkeypatch.setattr(type(dataset.store), "sample", lambda *_: [])  # deleted after the vectors were drawn
+    dataset.add(corpus(9))
+    monkeypatch.undo()
+    spread = dataset.cosine_spread
+    assert spread is None or np.isfinite([spread.mean, spread.sigma]).all()
+
+
 def test_the_spread_of_cosines_is_measured(dataset: Dataset) -> None:
     assert dataset.cosine_spread is None  # nothing is known, so nothing is averaged in
     dataset.add([])

@@ -153,13 +153,15 @@ class EmbeddedDataset(StoredDataset):
         if not len(sample):
             return
         questions = self._likely_queries(store) if embed else store.vectors(sample=LIKELY)
+        documents = store.sample(SCRIPT_SAMPLE)
+        if not len(questions) or not documents:
+            return  # another writer has deleted them meanwhile
         spread = CosineSpread.measured(questions, sample)
         usual = getattr(self.embedder, "cosine_spread", None)
         if usual or count < _SPREAD_LEAST:  # few documents determine the mean, not the deviation
             # An embedder's own σ works as well as the dataset's (.7262 against .7252 nDCG@10 over 15 collections), and
             # keeps the scores of different datasets, and of a growing one, on one scale.
             spread = CosineSpread(spread.mean, usual or USUAL_SIGMA)
-        documents = store.sample(SCRIPT_SAMPLE)
         new = {
             SPREAD_NOTE: json.dumps([spread.mean, spread.sigma]),
             _SPREAD_AT: str(count),
