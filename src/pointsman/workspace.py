@@ -108,9 +108,9 @@ class Workspace:
             raise InputError(f"settings are Settings(name=value, …) or Settings.load(), not {settings!r:.80}")
         self.backend: Backend = open_backend(path)
         self.settings = settings or Settings()
-        policy, fitted = self.stored_policy() or measured(), self.stored_calibrations()
+        policy, calibrations = self.stored_policy() or measured(), self.stored_calibrations()
         self.workflow: Stages = workflow or RetrievalWorkflow(
-            policy=policy, timeout=self.settings.timeout, fitted=fitted
+            policy=policy, timeout=self.settings.timeout, fitted=calibrations
         )
         if settings is not None:
             from pointsman.models.chosen import SettingsModels, embedder_for
@@ -166,29 +166,29 @@ class Workspace:
         """
         check_name(name)
         with self._opening:
-            attached = self._attached().get(name)
-            if attached is not None:
-                collection = self._attached_dataset(name, attached)
+            attachment = self._attached().get(name)
+            if attachment is not None:
+                collection = self._attached_dataset(name, attachment)
                 if description is not None and description != collection.description:
                     collection.describe(description)
                 return collection
-            about = self._record(name)
-            if about is None and not create:
+            record = self._record(name)
+            if record is None and not create:
                 raise UnknownNameError("dataset", name, tuple(self.names()))
-            if about is not None and indexing_technique not in {None, about.indexing_technique}:
+            if record is not None and indexing_technique not in {None, record.indexing_technique}:
                 raise UnmetNeedError(
-                    f"dataset {name!r} was made for {about.indexing_technique!r} search; delete it to index it for "
+                    f"dataset {name!r} was made for {record.indexing_technique!r} search; delete it to index it for "
                     f"{indexing_technique!r}"
                 )
             dataset = self._datasets.get(name)
-            if dataset is not None and about is None and dataset.opened:
+            if dataset is not None and record is None and dataset.opened:
                 self._datasets.pop(name).close()  # another process has deleted it
                 dataset = None
             if dataset is None:
                 dataset = self._datasets[name] = Dataset(
                     name,
-                    (description or "") if about is None else about.description,
-                    (indexing_technique or "hybrid") if about is None else _technique(about),
+                    (description or "") if record is None else record.description,
+                    (indexing_technique or "hybrid") if record is None else _technique(record),
                     backend=self.backend,
                     embedder=self._embedder,
                     bm25_k1=self.settings.bm25_k1,
@@ -198,8 +198,8 @@ class Workspace:
                     on_make=self._forget_records,
                     on_open=self._open_datasets.opened,
                 )
-            elif about is not None:
-                dataset.follow(about)
+            elif record is not None:
+                dataset.follow(record)
             elif indexing_technique is not None:
                 dataset.indexing_technique = indexing_technique  # nothing has been written yet
         self._open_datasets.used(dataset)
@@ -214,9 +214,9 @@ class Workspace:
         """Return the record of a dataset: the current one in a folder, a recent one in a server."""
         if isinstance(self.backend, LocalBackend):
             return self.backend.about(name)
-        now = monotonic()
-        if self._records is None or now - self._records[0] > _FRESH:
-            self._records = now, {record.name: record for record in self.backend.datasets()}
+        time = monotonic()
+        if self._records is None or time - self._records[0] > _FRESH:
+            self._records = time, {record.name: record for record in self.backend.datasets()}
         return self._records[1].get(name)
 
     def _forget_records(self) -> None:
@@ -276,11 +276,11 @@ class Workspace:
         with closing(attachment.open()) as store:
             dimensions = store.info.dimensions
             if vector is not None and dimensions is not None:
-                loaded = self._embedder_of(attachment)
-                if loaded.dimensions != dimensions:
+                loaded_embedder = self._embedder_of(attachment)
+                if loaded_embedder.dimensions != dimensions:
                     raise InputError(
-                        f"the vectors in {attachment.place} have {dimensions} dimensions, those of {loaded.name!r} "
-                        f"{loaded.dimensions}; name the embedder that made them"
+                        f"the vectors in {attachment.place} have {dimensions} dimensions, those of "
+                        f"{loaded_embedder.name!r} {loaded_embedder.dimensions}; name the embedder that made them"
                     )
                 if store.info.can(Capability.VECTORS):
                     attachment = replace(attachment, spread=_spread_of(store))
@@ -308,13 +308,13 @@ class Workspace:
     def _attached(self, *, fresh: bool = False) -> Mapping[str, str]:
         """Return the records of the attached collections, as read recently; one may be invalid."""
         with self._opening:
-            now = monotonic()
-            if fresh or self._attachments is None or now - self._attachments[0] > _FRESH:
+            time = monotonic()
+            if fresh or self._attachments is None or time - self._attachments[0] > _FRESH:
                 records = self.backend.records(ATTACHED)
                 attachments = {name: record.value for name, record in records.items()}
                 for name in [name for name, entry in self._foreign.items() if attachments.get(name) != entry[0]]:
                     self._foreign.pop(name)[1].close()
-                self._attachments = now, attachments
+                self._attachments = time, attachments
             return self._attachments[1]
 
     def _attached_dataset(self, name: str, record: str) -> Dataset:
@@ -323,7 +323,7 @@ class Workspace:
             if name not in self._foreign:
                 try:
                     attachment = Attachment.from_json(record, name)
-                    own = None if attachment.spec is None else self._embedder_of(attachment)
+                    own_embedder = None if attachment.spec is None else self._embedder_of(attachment)
                     store = attachment.open()
                 except PointsmanError as error:
                     failure = error if isinstance(error, StoreError) else StoreUnavailableError(str(error))
@@ -339,8 +339,8 @@ class Workspace:
                     attachment.description,
                     store.technique,
                     store=store,
-                    embedder=self._embedder if own is None else own,
-                    query_vectors=self._query_vectors if own is None else None,
+                    embedder=self._embedder if own_embedder is None else own_embedder,
+                    query_vectors=self._query_vectors if own_embedder is None else None,
                     engine=lambda: self.engine,
                 )
                 self._foreign[name] = record, dataset
@@ -622,8 +622,8 @@ class Workspace:
 
     def _choices(self, datasets: str | Sequence[str | Dataset]) -> list[Dataset]:
         """Return these datasets; those given by name are opened."""
-        several = [datasets] if isinstance(datasets, str | Dataset) else datasets
-        return [self.source(dataset) if isinstance(dataset, str) else dataset for dataset in several]
+        selection = [datasets] if isinstance(datasets, str | Dataset) else datasets
+        return [self.source(dataset) if isinstance(dataset, str) else dataset for dataset in selection]
 
     def _sources(self, request: SearchRequest) -> list[Dataset]:
         """Return the datasets that a request names; all if it names none."""
@@ -701,10 +701,10 @@ class Workspace:
         """
         from pointsman.calibration.dataset import calibrate
 
-        done = calibrate(self.dataset(name, create=False), queries, qrels, on_progress=on_progress)
-        if keep and done.calibration is not None:
-            self.keep_calibration(name, done.calibration)
-        return done
+        result = calibrate(self.dataset(name, create=False), queries, qrels, on_progress=on_progress)
+        if keep and result.calibration is not None:
+            self.keep_calibration(name, result.calibration)
+        return result
 
     acalibrate = async_twin(calibrate)
 
@@ -739,12 +739,12 @@ class Workspace:
         self._change_calibration(name, lambda former: replace(former or Calibration(""), reranking=reranking))
 
     def _change_calibration(self, name: str, change: Callable[[Calibration | None], Calibration | None]) -> None:
-        def changed(fitted: dict[str, Calibration]) -> None:
-            calibration = change(fitted.pop(name, None))
+        def change_all(calibrations: dict[str, Calibration]) -> None:
+            calibration = change(calibrations.pop(name, None))
             if calibration is not None:
-                fitted[name] = calibration
+                calibrations[name] = calibration
 
-        self.workflow = replace(self.workflow, fitted=change_calibrations(self.backend, changed))
+        self.workflow = replace(self.workflow, fitted=change_calibrations(self.backend, change_all))
 
     def stored_calibrations(self) -> Mapping[str, Calibration]:
         """Return the calibrations fitted to datasets of the workspace, by name.

@@ -98,37 +98,37 @@ class SourceBranch:
         """Search for all questions at once; takes two round trips if a store scores only each list's own candidates."""
         store = self.reading.store
         statistics = self.reading.read()
-        looks = [self._look(question, depth, statistics) for question in questions]
-        lists = store.search([look for look, _ in looks])
+        store_queries = [self._look(question, depth, statistics) for question in questions]
+        lists = store.search([store_query for store_query, _ in store_queries])
         if gaps := self._gaps(questions, lists):
             try:
-                scores = store.score([looks[place][0] for place in gaps], list(gaps.values()))
+                scores = store.score([store_queries[index][0] for index in gaps], list(gaps.values()))
             except StoreError as error:
                 lists = self._unfilled(lists, error)
             else:
                 lists = _filled(lists, gaps, scores)
-        return self._results(looks, lists)
+        return self._results(store_queries, lists)
 
     async def asearch(self, questions: Sequence[Question], depth: int) -> list[Results]:
         """Async version of `search`; embedding, and a store in this process, run in a worker thread."""
         if self.reading.can(Capability.LOCAL):
             return await in_thread(self.search, questions, depth)
 
-        def look() -> list[tuple[Look, tuple[str, ...]]]:
+        def prepare() -> list[tuple[Look, tuple[str, ...]]]:
             statistics = self.reading.read()
             return [self._look(question, depth, statistics) for question in questions]
 
-        looks = await in_thread(look)
+        store_queries = await in_thread(prepare)
         store = self.reading.store
-        lists = await store.asearch([look for look, _ in looks])
+        lists = await store.asearch([prepare for prepare, _ in store_queries])
         if gaps := self._gaps(questions, lists):
             try:
-                scores = await store.ascore([looks[place][0] for place in gaps], list(gaps.values()))
+                scores = await store.ascore([store_queries[index][0] for index in gaps], list(gaps.values()))
             except StoreError as error:
                 lists = self._unfilled(lists, error)
             else:
                 lists = _filled(lists, gaps, scores)
-        return self._results(looks, lists)
+        return self._results(store_queries, lists)
 
     def _gaps(self, questions: Sequence[Question], lists: Sequence[Lists]) -> dict[int, list[Any]]:
         """Return, by the position of a question, the candidates that have a score in only one list, for `Store.score`.
@@ -139,13 +139,13 @@ class SourceBranch:
         if self.reading.can(Capability.LOCAL) or not self.reading.can(Capability.SCORES_OTHERS):
             return {}
         gaps: dict[int, list[Any]] = {}
-        for place, (question, store_lists) in enumerate(zip(questions, lists, strict=True)):
-            following = questions[place + 1 : place + 2]
+        for index, (question, store_lists) in enumerate(zip(questions, lists, strict=True)):
+            following = questions[index + 1 : index + 2]
             if question.variant is not None or (following and following[0].variant is not None):
                 continue
             scores = list(store_lists.scores.values())
             if len(scores) == 2 and scores[0].keys() != scores[1].keys():
-                gaps[place] = sorted(scores[0].keys() ^ scores[1].keys(), key=str)
+                gaps[index] = sorted(scores[0].keys() ^ scores[1].keys(), key=str)
         return gaps
 
     def _unfilled(self, lists: Sequence[Lists], error: StoreError) -> list[Lists]:
@@ -156,15 +156,15 @@ class SourceBranch:
     def _look(self, question: Question, depth: int, statistics: Statistics) -> tuple[Look, tuple[str, ...]]:
         """The store's look for a question, and notes about texts that could not be embedded."""
         source, query, variant = self.reading.source, question.query, question.variant
-        words, near, as_passage = self.searches_words, self.searches_vectors, False
+        words, searches_vectors, as_passage = self.searches_words, self.searches_vectors, False
         if variant is not None and variant.method is not None:
-            words, near = source.lists_for(variant.method if source.keeps(variant.method) else "auto")
+            words, searches_vectors = source.lists_for(variant.method if source.keeps(variant.method) else "auto")
         if variant is not None:
             as_passage = variant.as_passage
         text = words_in(query.text, statistics, self.absent_script, self.reading.store) if words else None
-        look = Look(text, None, depth, query.filters)
-        if not near:
-            return look, ()
+        store_query = Look(text, None, depth, query.filters)
+        if not searches_vectors:
+            return store_query, ()
         try:
             failure = question.unembedded.get(id(source.query_vectors))
             if failure is not None and query.text not in source.query_vectors:
@@ -176,8 +176,8 @@ class SourceBranch:
             if not words:
                 raise
             # the keyword list needs no model
-            return look, (f"{self.name}: {describe(error)}; only words were searched",)
-        return replace(look, vector=vector), ()
+            return store_query, (f"{self.name}: {describe(error)}; only words were searched",)
+        return replace(store_query, vector=vector), ()
 
     def _results(
         self,
@@ -186,8 +186,8 @@ class SourceBranch:
     ) -> list[Results]:
         notes = self._vectors_due()
         return [
-            StoreResults(self.reading, look, store_lists, (*degraded, *notes))
-            for (look, degraded), store_lists in zip(looks, lists, strict=True)
+            StoreResults(self.reading, store_query, store_lists, (*degraded, *notes))
+            for (store_query, degraded), store_lists in zip(looks, lists, strict=True)
         ]
 
     def _vectors_due(self) -> tuple[str, ...]:
@@ -201,13 +201,14 @@ class SourceBranch:
 
 def _filled(lists: Sequence[Lists], gaps: Mapping[int, Any], scores: Sequence[Scores]) -> list[Lists]:
     """Return the lists with these scores added, by position."""
-    filled = list(lists)
-    for place, added in zip(gaps, scores, strict=True):
-        own = filled[place].scores
-        filled[place] = replace(
-            filled[place], scores={name: {**added.get(name, {}), **values} for name, values in own.items()}
+    complete_lists = list(lists)
+    for index, missing_scores in zip(gaps, scores, strict=True):
+        scores_of_list = complete_lists[index].scores
+        complete_lists[index] = replace(
+            complete_lists[index],
+            scores={name: {**missing_scores.get(name, {}), **values} for name, values in scores_of_list.items()},
         )
-    return filled
+    return complete_lists
 
 
 class RetrieverBranch:
@@ -227,7 +228,7 @@ class RetrieverBranch:
 
     def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], Call[list[Results]]]]:
         """See `Branch`; one call per question."""
-        return [([place], self._call(question.query, depth)) for place, question in enumerate(questions)]
+        return [([index], self._call(question.query, depth)) for index, question in enumerate(questions)]
 
     def _call(self, query: Query, depth: int) -> Call[list[Results]]:
         async def asynchronous() -> list[Results]:
@@ -294,48 +295,48 @@ async def ask(
     Returns:
         The results of each question.
     """
-    left_out = {branch.name: why for branch in branches if (why := breaker.why_not(branch.name)) is not None}
-    searched = [branch for branch in branches if branch.name not in left_out] or list(branches)
+    left_out = {branch.name: reason for branch in branches if (reason := breaker.why_not(branch.name)) is not None}
+    available_branches = [branch for branch in branches if branch.name not in left_out] or list(branches)
     start = journals[0].now()
     jobs = [
-        (number, branch, places, call)
+        (number, branch, positions, call)
         for number, branch in enumerate(branches)
-        if branch in searched
-        for places, call in branch.calls(questions, depth)
+        if branch in available_branches
+        for positions, call in branch.calls(questions, depth)
     ]
-    calls = [_reporting(call, branch, places, questions, journals) for _, branch, places, call in jobs]
+    calls = [_reporting(call, branch, positions, questions, journals) for _, branch, positions, call in jobs]
     results: list[dict[int, Results]] = [{} for _ in questions]
-    failed: list[dict[str, Exception]] = [{} for _ in questions]
+    failures: list[dict[str, Exception]] = [{} for _ in questions]
     outcomes, causes = [], list[tuple[str, Exception]]()
-    for wave in _waves(calls, one_each=len(calls) <= len(searched) or len({id(j) for j in journals}) == 1):
+    for wave in _waves(calls, one_each=len(calls) <= len(available_branches) or len({id(j) for j in journals}) == 1):
         outcomes += await mode.all(wave, budget)
-    for (number, branch, places, _), outcome in zip(jobs, outcomes, strict=True):
+    for (number, branch, positions, _), outcome in zip(jobs, outcomes, strict=True):
         error = outcome.error or (RuntimeError("it gave no answer") if outcome.answer is None else None)
         if not isinstance(error, TimeoutError) or budget is None or budget >= _PATIENCE:
             breaker.record(branch.name, error)  # a branch that had too little time has not failed
         if error is not None:
             causes.append((branch.name, error))
-        for place, answer in zip(places, outcome.answer or [None] * len(places), strict=True):
-            question = questions[place]
+        for position, answer in zip(positions, outcome.answer or [None] * len(positions), strict=True):
+            question = questions[position]
             label = f"{branch.name}, {question.label}" if question.label else branch.name
             if answer is not None:
-                results[place][number] = answer
+                results[position][number] = answer
             elif error is not None:
-                failed[place][label] = error
-            _note(journals[place], _span(label, answer, error, outcome.milliseconds, start), label, answer, error)
+                failures[position][label] = error
+            _note(journals[position], _span(label, answer, error, outcome.milliseconds, start), label, answer, error)
     for name, error in causes if any(results) else ():  # if nothing answers, the caller raises the error
         log.warning("branch %s failed: %s", name, describe(error))
-    if len(searched) < len(branches):
+    if len(available_branches) < len(branches):
         _note_left_out(left_out, journals, start)
-    return [BranchAnswers(*pair) for pair in zip(results, failed, strict=True)]
+    return [BranchAnswers(*pair) for pair in zip(results, failures, strict=True)]
 
 
 def _note_left_out(left_out: Mapping[str, str], journals: Sequence[Journal], start: float) -> None:
     """Note the branches that were left out, once in each journal."""
     for journal in {id(journal): journal for journal in journals}.values():
-        for name, why in left_out.items():
-            journal.add(Span("retrieve", name, 0.0, None, why, start))
-            journal.degrade(f"{name}: {why}")
+        for name, reason in left_out.items():
+            journal.add(Span("retrieve", name, 0.0, None, reason, start))
+            journal.degrade(f"{name}: {reason}")
 
 
 def _note(journal: Journal, span: Span, label: str, answer: Results | None, error: Exception | None) -> None:
@@ -369,23 +370,25 @@ def nothing_answered(failed: Mapping[str, Exception]) -> Exception:
 async def complete(results: Sequence[Results], keys: Sequence[Any], mode: Mode) -> list[Results]:
     """Add raw scores for these keys to every list; one more round trip to each store, the last of the search."""
     gaps: dict[int, list[tuple[int, ScoreGap]]] = {}
-    for place, result in enumerate(results):
+    for position, result in enumerate(results):
         for missing in result.missing(keys):
-            gaps.setdefault(id(missing.results.reading), []).append((place, missing))
-    added: list[dict[str, dict[Any, float]]] = [{} for _ in results]
+            gaps.setdefault(id(missing.results.reading), []).append((position, missing))
+    missing_scores: list[dict[str, dict[Any, float]]] = [{} for _ in results]
     for group in gaps.values():
         reading = group[0][1].results.reading
-        looks, gap_keys = [m.results.look for _, m in group], [m.keys for _, m in group]
+        store_queries, gap_keys = [m.results.look for _, m in group], [m.keys for _, m in group]
         if not reading.can(Capability.SCORES_OTHERS):
             continue
         store = reading.store
-        scores = await mode.one(Call(partial(store.score, looks, gap_keys), partial(store.ascore, looks, gap_keys)))
-        for (place, missing), new in zip(group, scores, strict=True):
+        scores = await mode.one(
+            Call(partial(store.score, store_queries, gap_keys), partial(store.ascore, store_queries, gap_keys))
+        )
+        for (position, missing), new in zip(group, scores, strict=True):
             number = missing.number
             for name, values in new.items():
                 scores_by_key = values if number is None else {(number, key): score for key, score in values.items()}
-                added[place].setdefault(name, {}).update(scores_by_key)
-    return [result.with_scores(new) if new else result for result, new in zip(results, added, strict=True)]
+                missing_scores[position].setdefault(name, {}).update(scores_by_key)
+    return [result.with_scores(new) if new else result for result, new in zip(results, missing_scores, strict=True)]
 
 
 def _reporting(
@@ -396,19 +399,19 @@ def _reporting(
     journals: Sequence[Journal],
 ) -> Call[list[Results]]:
     """The call, reporting its end to the journals that have a listener."""
-    if not any(journals[place].is_heard for place in places):
+    if not any(journals[position].is_heard for position in places):
         return call
-    starts = {place: journals[place].now() for place in places}
+    starts = {position: journals[position].now() for position in places}
 
-    def ended(answers: list[Results] | None, error: Exception | None) -> None:
-        for number, place in enumerate(places):
-            journal, label = journals[place], questions[place].label
+    def report(answers: list[Results] | None, error: Exception | None) -> None:
+        for number, position in enumerate(places):
+            journal, label = journals[position], questions[position].label
             name = f"{branch.name}, {label}" if label else branch.name
             journal.heard.add(name)
-            took = journal.now() - starts[place]
-            journal.tell(_span(name, answers[number] if answers else None, error, took, starts[place]))
+            duration = journal.now() - starts[position]
+            journal.tell(_span(name, answers[number] if answers else None, error, duration, starts[position]))
 
-    return reporting(call, ended)
+    return reporting(call, report)
 
 
 def _span(name: str, answer: Results | None, error: Exception | None, milliseconds: float, start: float) -> Span:

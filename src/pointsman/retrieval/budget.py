@@ -87,8 +87,8 @@ class Spending:
             ModelError: the model is left out for a while, or the budget is used up.
         """
         name = f"model {id(llm)}"
-        if (why := self.breaker.why_not(name)) is not None:
-            raise ModelError(f"{type(llm).__name__} is {why}")
+        if (reason := self.breaker.why_not(name)) is not None:
+            raise ModelError(f"{type(llm).__name__} is {reason}")
         call = self.begin(prompt)
         try:
             yield call
@@ -124,9 +124,9 @@ class Spending:
     def end(self, call: BookedCall, answer: Completion) -> None:
         """Replace the booked tokens by the actual cost of the call."""
         usage = answer.usage
-        reported = usage is not None and usage.prompt_tokens + usage.completion_tokens > 0
-        spent = call.tokens + estimated(answer.text)
-        cost = usage.prompt_tokens + usage.completion_tokens if usage and reported else spent
+        has_usage = usage is not None and usage.prompt_tokens + usage.completion_tokens > 0
+        estimate = call.tokens + estimated(answer.text)
+        cost = usage.prompt_tokens + usage.completion_tokens if usage and has_usage else estimate
         with self._lock:
             self.tokens += cost - call.tokens
 

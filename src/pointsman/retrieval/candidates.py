@@ -102,12 +102,12 @@ class Pool(Generic[Key]):
             ranking = fuse(list(self.lists.values()), method, factors)
             return Fused(ranking, getattr(method, "__name__", type(method).__name__), no_share)
         if method in SCALES and (method in self.lists or not self.lists):
-            own = self._alone(method)
-            return own if self.lists.keys() <= OWN else self._beside(own, weights)
+            own_ranking = self._alone(method)
+            return own_ranking if self.lists.keys() <= OWN else self._beside(own_ranking, weights)
         if method == "hybrid":
             if spread is not None and self.lists.keys() >= SCALES.keys() <= self.scores.keys():
-                own = self._calibrated(spread, weights)
-                return own if self.lists.keys() <= OWN else self._beside(own, weights)
+                own_ranking = self._calibrated(spread, weights)
+                return own_ranking if self.lists.keys() <= OWN else self._beside(own_ranking, weights)
             if len(self.lists) <= 1:
                 return self._alone(next(iter(self.lists), ""))
             method = "rrf"
@@ -140,13 +140,13 @@ class Pool(Generic[Key]):
         A document without a vector counts as if its cosine were at chance level; if one is due, see `_missing_cosine`.
         """
         weights = weights or {}
-        words, near = weights.get("bm25", 1.0), weights.get("vector", 1.0) * KAPPA / spread.sigma
+        words, vector_weight = weights.get("bm25", 1.0), weights.get("vector", 1.0) * KAPPA / spread.sigma
         total: dict[Key, float] = {key: words * score for key, score in self.scores.get("bm25", {}).items()}
         cosines = self.scores.get("vector", {})
         missing_cosine = self._missing_cosine(cosines.values(), spread.mean)
         for key, cosine in cosines.items():
-            above = (missing_cosine if math.isnan(cosine) else cosine) - spread.mean + self._raised(key)
-            total[key] = total.get(key, 0.0) + near * above
+            excess = (missing_cosine if math.isnan(cosine) else cosine) - spread.mean + self._raised(key)
+            total[key] = total.get(key, 0.0) + vector_weight * excess
         return total
 
     def _raised(self, key: Any) -> float:
@@ -186,17 +186,17 @@ class Pool(Generic[Key]):
         keys = list(dict.fromkeys(chain(bm25, cosine)))
         missing_cosine = self._missing_cosine(cosine.values(), math.nan)  # NaN counts as the lowest
         cosines = [cosine.get(key, math.nan) for key in keys]
-        above = [(missing_cosine if math.isnan(value) else value) - spread.mean for value in cosines]
+        excess = [(missing_cosine if math.isnan(value) else value) - spread.mean for value in cosines]
         if self.raised:
-            above = [value + self._raised(key) for key, value in zip(keys, above, strict=True)]
-        words, near = weights.get("bm25", 1.0), weights.get("vector", 1.0)
+            excess = [value + self._raised(key) for key, value in zip(keys, excess, strict=True)]
+        words, vector_weight = weights.get("bm25", 1.0), weights.get("vector", 1.0)
         ranking = calibrated_sum(
             keys,
             [bm25.get(key, 0.0) for key in keys],
-            above,
+            excess,
             sigma=spread.sigma,
             weight_bm25=words,
-            weight_cosine=near,
+            weight_cosine=vector_weight,
         )
 
         def share(source: str, keys: Sequence[Key], ranks: Sequence[int | None]) -> Sequence[float | None]:
@@ -204,11 +204,11 @@ class Pool(Generic[Key]):
                 return [words * bm25.get(key, 0.0) for key in keys]
             if source != "vector":
                 return no_share(source, keys, ranks)
-            factor, mean = near * KAPPA / spread.sigma, spread.mean
-            above = {key: cosine[key] - mean for key in keys if key in cosine}
+            factor, mean = vector_weight * KAPPA / spread.sigma, spread.mean
+            excess = {key: cosine[key] - mean for key in keys if key in cosine}
             if self.raised:
-                above = {key: cosine[key] - mean + self._raised(key) for key in above}
-            return [factor * above[key] if key in above else None for key in keys]
+                excess = {key: cosine[key] - mean + self._raised(key) for key in excess}
+            return [factor * excess[key] if key in excess else None for key in keys]
 
         return Fused(ranking, "calibrated", share)
 
@@ -219,28 +219,28 @@ def merge(pools: Mapping[int, Pool[Any]]) -> Pool[tuple[int, Any]]:
     Raw scores on one scale are compared across sources. If a source lacks a list, its documents count there as
     having no word of the query (BM25 0) or no vector (cosine NaN).
     """
-    own = [name for name in SCALES if any(name in pool.lists for pool in pools.values())]
-    others = [name for pool in pools.values() for name in pool.lists if name not in SCALES]
+    own_lists = [name for name in SCALES if any(name in pool.lists for pool in pools.values())]
+    foreign_lists = [name for pool in pools.values() for name in pool.lists if name not in SCALES]
     lists = {
         name: [((n, key), score) for n, pool in pools.items() for key, score in pool.lists.get(name, ())]
-        for name in (*own, *others)
+        for name in (*own_lists, *foreign_lists)
     }
     if len(pools) > 1:
         lists = {name: _best_first(ranking) if name in SCALES else ranking for name, ranking in lists.items()}
-    scores = {name: _scores(pools, name) for name in own}
+    scores = {name: _scores(pools, name) for name in own_lists}
     return Pool(lists, scores, any(pool.vectors_due for pool in pools.values()))
 
 
 def _scores(pools: Mapping[int, Pool[Any]], name: str) -> dict[tuple[int, Any], float]:
-    merged: dict[tuple[int, Any], float] = {}
+    scores_by_key: dict[tuple[int, Any], float] = {}
     absent = 0.0 if name == "bm25" else math.nan
     for n, pool in pools.items():
         scores = pool.scores.get(name)
         if scores is not None:
-            merged.update([((n, key), score) for key, score in scores.items()])
+            scores_by_key.update([((n, key), score) for key, score in scores.items()])
         else:
-            merged.update(((n, key), absent) for others in pool.scores.values() for key in others)
-    return merged
+            scores_by_key.update(((n, key), absent) for other_scores in pool.scores.values() for key in other_scores)
+    return scores_by_key
 
 
 def _complete(scores: Mapping[Key, float]) -> Ranking[Key]:
@@ -276,7 +276,7 @@ class Results:
 
     def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
         """Dataset and id of the document of each key; None for documents that are gone."""
-        return [key_of(fetched) for fetched in self.fetch(keys, [("", 0)] * len(keys))]
+        return [key_of(version) for version in self.fetch(keys, [("", 0)] * len(keys))]
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:  # noqa: ARG002  (here and below: stores know more)
         """A store's keys for document ids; ids that do not exist are left out."""
@@ -301,9 +301,9 @@ class Results:
 
     def with_pool(self, pool: Pool[Any]) -> Results:
         """A copy with another pool over the same keys."""
-        other = copy(self)
-        other.pool = pool
-        return other
+        results = copy(self)
+        results.pool = pool
+        return results
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,8 +352,8 @@ class StoreResults(Results):
         if not self.documents:
             return self.reading.store.fetch(keys)
         missing = [key for key in keys if key not in self.documents]
-        fetched = dict(zip(missing, self.reading.store.fetch(missing), strict=True)) if missing else {}
-        return [self.documents.get(key) or fetched.get(key) for key in keys]
+        documents = dict(zip(missing, self.reading.store.fetch(missing), strict=True)) if missing else {}
+        return [self.documents.get(key) or documents.get(key) for key in keys]
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:
         """See `Results`."""
@@ -362,8 +362,8 @@ class StoreResults(Results):
     def missing(self, keys: Sequence[Any]) -> list[ScoreGap]:
         """See `Results`."""
         present = self.pool.scores
-        unscored = [key for key in keys if any(key not in scores for scores in present.values())]
-        return [ScoreGap(self, None, unscored)] if unscored else []
+        unscored_keys = [key for key in keys if any(key not in scores for scores in present.values())]
+        return [ScoreGap(self, None, unscored_keys)] if unscored_keys else []
 
     def score(self, source: str, key: HitKey) -> float | None:
         """See `Results`."""
@@ -423,18 +423,20 @@ class RetrieverResults(Results):
         degraded = tuple(getattr(hits, "degraded", ()))
         try:
             if filters is not None:
-                inside = [hit for hit in hits if filters.matches(hit.document.fields)]
-                if outside := len(hits) - len(inside):
-                    degraded += (f"{name}: {outside} of its {len(hits)} hits are outside the filter and are left out",)
-                hits = inside
+                matching_hits = [hit for hit in hits if filters.matches(hit.document.fields)]
+                if count_outside := len(hits) - len(matching_hits):
+                    degraded += (
+                        f"{name}: {count_outside} of its {len(hits)} hits are outside the filter and are left out",
+                    )
+                hits = matching_hits
             # an id alone is hashed faster than a pair
             keys: list[Any] = [
                 hit.document.id if hit.dataset is None else (hit.dataset, hit.document.id) for hit in hits
             ]
             scores: list[Any] = [hit.score for hit in hits]
         except AttributeError:
-            other = next((hit for hit in hits if not isinstance(hit, Hit)), None)
-            kind = "hits without documents" if other is None else type(other).__name__
+            foreign_hit = next((hit for hit in hits if not isinstance(hit, Hit)), None)
+            kind = "hits without documents" if foreign_hit is None else type(foreign_hit).__name__
             raise TypeError(f"a retriever returns hits, {name!r} returned {kind}") from None
         if key is not None:
             keys = list(map(key, hits))
@@ -453,8 +455,13 @@ class RetrieverResults(Results):
     @classmethod
     def together(cls, parts: Sequence[Results], degraded: tuple[str, ...]) -> RetrieverResults:
         """Combine several results into one, list by list."""
-        lists = {name: ranking for part in parts for name, ranking in part.pool.lists.items()}
-        hits = {name: hits for part in parts if isinstance(part, RetrieverResults) for name, hits in part.hits.items()}
+        lists = {name: ranking for results in parts for name, ranking in results.pool.lists.items()}
+        hits = {
+            name: hits
+            for results in parts
+            if isinstance(results, RetrieverResults)
+            for name, hits in results.hits.items()
+        }
         return cls(Pool(lists), hits, degraded)
 
     def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
@@ -486,14 +493,14 @@ class MergedResults(Results):
         raised: Mapping[int, float],
         store_keys: Mapping[Any, Any],
     ) -> None:
-        merged = merge({number: part.pool for number, part in stores.items()})
-        lists = dict(merged.lists)
+        merged_pool = merge({number: results.pool for number, results in stores.items()})
+        lists = dict(merged_pool.lists)
         if others is not None:
             lists |= {
                 name: [(store_keys.get(key, key), score) for key, score in ranking] if store_keys else ranking
                 for name, ranking in others.pool.lists.items()
             }
-        super().__init__(replace(merged, lists=lists, raised=raised), degraded=degraded)
+        super().__init__(replace(merged_pool, lists=lists, raised=raised), degraded=degraded)
         self._stores, self._others = stores, others
 
     def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:
@@ -501,13 +508,17 @@ class MergedResults(Results):
         place_of = dict(zip(keys, places, strict=True))
         return self._each(
             keys,
-            lambda part, some: part.fetch(some, [("", 0)] * len(some)),
-            lambda part, some: part.fetch(some, [place_of[key] for key in some]),
+            lambda results, store_keys: results.fetch(store_keys, [("", 0)] * len(store_keys)),
+            lambda results, store_keys: results.fetch(store_keys, [place_of[key] for key in store_keys]),
         )
 
     def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
         """See `Results`."""
-        return self._each(keys, lambda part, some: part.ids(some), lambda part, some: part.ids(some))
+        return self._each(
+            keys,
+            lambda results, store_keys: results.ids(store_keys),
+            lambda results, store_keys: results.ids(store_keys),
+        )
 
     def _each(
         self,
@@ -517,30 +528,30 @@ class MergedResults(Results):
     ) -> list[Any]:
         """Ask each branch for its own keys, all at once, and put the answers into the order of ``keys``."""
         answers: dict[Any, Any] = {}
-        for number, part in self._stores.items():
+        for number, results in self._stores.items():
             store_keys = [key for key in keys if _is_of(key, number)]
-            answers.update(zip(store_keys, ask_store(part, [key for _, key in store_keys]), strict=True))
+            answers.update(zip(store_keys, ask_store(results, [key for _, key in store_keys]), strict=True))
         if self._others is not None:
-            rest = [key for key in keys if key not in answers]
-            answers.update(zip(rest, ask_others(self._others, rest), strict=True))
+            other_keys = [key for key in keys if key not in answers]
+            answers.update(zip(other_keys, ask_others(self._others, other_keys), strict=True))
         return [answers.get(key) for key in keys]
 
     def missing(self, keys: Sequence[Any]) -> list[ScoreGap]:
         """See `Results`."""
         return [
             ScoreGap(gap.results, number, gap.keys)
-            for number, part in self._stores.items()
-            for gap in part.missing([key[1] for key in keys if _is_of(key, number)])
+            for number, results in self._stores.items()
+            for gap in results.missing([key[1] for key in keys if _is_of(key, number)])
         ]
 
     def score(self, source: str, key: HitKey) -> float | None:
         """See `Results`."""
-        scores = [part.score(source, key) for part in self._stores.values()]
+        scores = [results.score(source, key) for results in self._stores.values()]
         return max((score for score in scores if score is not None), default=None)
 
     def can_score(self, source: str) -> bool:
         """See `Results`."""
-        return any(part.can_score(source) for part in self._stores.values())
+        return any(results.can_score(source) for results in self._stores.values())
 
 
 def keys_in_stores(results: Mapping[int, Results]) -> dict[Any, Any]:
@@ -555,12 +566,17 @@ def keys_in_stores(results: Mapping[int, Results]) -> dict[Any, Any]:
     Raises:
         StoreError: a store could not be asked.
     """
-    lists = [ranking for part in results.values() if part.shared for ranking in part.pool.lists.values()]
+    lists = [
+        ranking
+        for store_results in results.values()
+        if store_results.shared
+        for ranking in store_results.pool.lists.values()
+    ]
     store_keys: dict[Any, Any] = {}
-    for number, part in results.items() if lists else ():
-        name = part.reading.name if isinstance(part, StoreResults) else None
+    for number, store_results in results.items() if lists else ():
+        name = store_results.reading.name if isinstance(store_results, StoreResults) else None
         foreign_keys = [key for ranking in lists for key, _ in ranking if name is not None and _names(key, name)]
-        keys = part.keys([key[1] for key in foreign_keys]) if foreign_keys else {}
+        keys = store_results.keys([key[1] for key in foreign_keys]) if foreign_keys else {}
         store_keys.update((key, (number, keys[key[1]])) for key in foreign_keys if key[1] in keys)
     return store_keys
 
@@ -590,16 +606,16 @@ def together(
         raised: by number, what is added to cosines before they are compared; see `Pool`.
         store_keys: of `keys_in_stores`.
     """
-    parts = list(results.values())
-    if len(parts) == 1 and (parts[0].shared or not many):
-        return parts[0]
-    degraded = tuple(note for part in parts for note in part.degraded)
-    if all(part.shared for part in parts):
-        return RetrieverResults.together(parts, degraded)
-    stores = {number: part for number, part in results.items() if not part.shared}
-    shared = [part for part in parts if part.shared]
-    others = RetrieverResults.together(shared, ()) if shared else None
-    return MergedResults(stores, others, degraded, raised or {}, store_keys or {})
+    all_results = list(results.values())
+    if len(all_results) == 1 and (all_results[0].shared or not many):
+        return all_results[0]
+    degraded = tuple(note for source_results in all_results for note in source_results.degraded)
+    if all(source_results.shared for source_results in all_results):
+        return RetrieverResults.together(all_results, degraded)
+    stores = {number: source_results for number, source_results in results.items() if not source_results.shared}
+    shared_results = [source_results for source_results in all_results if source_results.shared]
+    retriever_results = RetrieverResults.together(shared_results, ()) if shared_results else None
+    return MergedResults(stores, retriever_results, degraded, raised or {}, store_keys or {})
 
 
 def hits_of(results: Results, fused: Fused[Any], count: int) -> list[Hit]:
@@ -609,8 +625,8 @@ def hits_of(results: Results, fused: Fused[Any], count: int) -> list[Hit]:
     """
     top = fused.ranking[:count]
     keys = [key for key, _ in top]
-    ways = provenance(results.pool, keys, fused.share)
-    return build_hits(results, top, fetch(results, keys, ways), ways)
+    provenance_of = provenance(results.pool, keys, fused.share)
+    return build_hits(results, top, fetch(results, keys, provenance_of), provenance_of)
 
 
 def fetch(results: Results, keys: Sequence[Any], ways: Mapping[Any, Sequence[Provenance]]) -> list[Fetched]:
@@ -641,48 +657,48 @@ def build_hits(
         ways: of each key, its ranks and scores in the lists.
         relevance: the relevance of all hits that have one; None: that of retrievers' hits is kept.
     """
-    several = len(results.pool.lists) > 1
+    has_several_lists = len(results.pool.lists) > 1
     hits = []
-    for rank, ((key, score), fetched) in enumerate(zip(top, versions, strict=True), 1):
-        if fetched is None:
+    for rank, ((key, score), version) in enumerate(zip(top, versions, strict=True), 1):
+        if version is None:
             continue
-        way = ways[key]
-        if several:
-            way.append(Provenance("fuse", rank, score))
-        if not isinstance(fetched, Hit):
-            dataset, document = fetched
+        steps = ways[key]
+        if has_several_lists:
+            steps.append(Provenance("fuse", rank, score))
+        if not isinstance(version, Hit):
+            dataset, document = version
             chance = None if relevance is None else relevance.get((dataset, document.id))
-            hits.append(Hit(document, score, dataset, tuple(way), None, chance))
+            hits.append(Hit(document, score, dataset, tuple(steps), None, chance))
             continue
-        if fetched.provenance:  # a retriever built from others brings its own
-            own = {step.source for step in way}
-            way = [*(step for step in fetched.provenance if step.source not in own), *way]
-        chance = fetched.relevance if relevance is None else relevance.get(fetched.key)
-        if type(fetched) is Hit:  # several times as fast as `replace`
-            hits.append(Hit(fetched.document, score, fetched.dataset, tuple(way), fetched.excerpt, chance))
+        if version.provenance:  # a retriever built from others brings its own
+            own_sources = {step.source for step in steps}
+            steps = [*(step for step in version.provenance if step.source not in own_sources), *steps]
+        chance = version.relevance if relevance is None else relevance.get(version.key)
+        if type(version) is Hit:  # several times as fast as `replace`
+            hits.append(Hit(version.document, score, version.dataset, tuple(steps), version.excerpt, chance))
         else:
-            hits.append(replace(fetched, score=score, provenance=tuple(way), relevance=chance))
+            hits.append(replace(version, score=score, provenance=tuple(steps), relevance=chance))
     return hits
 
 
 def best_place(ways: Sequence[Provenance]) -> Place:
     """The list and rank where a document stands highest; the higher score decides between equal ranks."""
-    best, at, high = "", 0, 0.0
+    best, best_rank, high = "", 0, 0.0
     for source, rank, score, _ in ways:
-        if rank and (not at or rank < at or (rank == at and score is not None and score > high)):
-            best, at, high = source, rank, -math.inf if score is None else score
-    return best, at
+        if rank and (not best_rank or rank < best_rank or (rank == best_rank and score is not None and score > high)):
+            best, best_rank, high = source, rank, -math.inf if score is None else score
+    return best, best_rank
 
 
 def provenance(pool: Pool[Any], keys: Sequence[Any], share: Share = no_share) -> dict[Any, list[Provenance]]:
     """Rank, raw and normalised score of these keys in each list; a rank is None where only another list has the key."""
-    ways: dict[Any, list[Provenance]] = {key: [] for key in keys}
+    steps_by_key: dict[Any, list[Provenance]] = {key: [] for key in keys}
     for source, ranking in pool.lists.items():
-        standing = _standing(ranking, pool.scores.get(source, {}), ways)
+        standing = _standing(ranking, pool.scores.get(source, {}), steps_by_key)
         shares = share(source, list(standing), [rank for rank, _ in standing.values()])
         for (key, (rank, score)), value in zip(standing.items(), shares, strict=True):
-            ways[key].append(Provenance(source, rank, score, value))
-    return ways
+            steps_by_key[key].append(Provenance(source, rank, score, value))
+    return steps_by_key
 
 
 def _standing(

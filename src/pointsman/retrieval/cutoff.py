@@ -43,8 +43,8 @@ def hits_to_cover(
         refused: whether the answer is refused.
         degraded: whether anything did not work as requested.
     """
-    fitted = recipe.fitted.get(names[0]) if len(names) == 1 else None
-    promise = None if fitted is None else fitted.coverage
+    calibration = recipe.fitted.get(names[0]) if len(names) == 1 else None
+    promise = None if calibration is None else calibration.coverage
     chances = [hit.relevance for hit in hits if hit.relevance is not None]
     obstacles = {
         "the answer is refused": refused,
@@ -57,8 +57,10 @@ def hits_to_cover(
         "some hits have no relevance": len(chances) < len(hits),
         "this search did not work as those of the labelled queries did": degraded,
     }
-    if (why := next((why for why, is_so in obstacles.items() if is_so), None)) is not None or promise is None:
-        return str(why)
+    if (
+        obstacle := next((obstacle for obstacle, is_so in obstacles.items() if is_so), None)
+    ) is not None or promise is None:
+        return str(obstacle)
     count = promise.count(chances, coverage)
     return f"by the labels, {promise.most:.2f} is the most that can be promised" if count is None else count
 
@@ -85,17 +87,17 @@ def unknown_keys(filters: Filter, results: Iterable[Results]) -> Iterator[str]:
 
     Nothing if the keys of a branch are unknown: those of a retriever, or of a store that would have to ask its server.
     """
-    known: set[str] = set()
+    known_keys: set[str] = set()
     for result in results:
         keys = result.reading.store.metadata_keys() if isinstance(result, StoreResults) else None
         if keys is None:
             return
-        known.update(keys)
-    if not known:  # there are no documents, or none with metadata
+        known_keys.update(keys)
+    if not known_keys:  # there are no documents, or none with metadata
         return
-    unknown = [key for key in dict.fromkeys(_needed(filters)) if key not in known and key not in (ID, TEXT)]
-    for key in unknown[:_NOTED]:
-        nearest = _nearest(key, sorted(known))
+    missing_keys = [key for key in dict.fromkeys(_needed(filters)) if key not in known_keys and key not in (ID, TEXT)]
+    for key in missing_keys[:_NOTED]:
+        nearest = _nearest(key, sorted(known_keys))
         hint = f"; did you mean {nearest!r:.80}?" if nearest else ""
         yield f"filters: no document that was searched has the key {key!r:.80}{hint}"
 
@@ -103,8 +105,8 @@ def unknown_keys(filters: Filter, results: Iterable[Results]) -> Iterator[str]:
 def _needed(filters: Filter) -> Iterator[str]:
     """Yield the keys that a filter wants a value of; a negation is met by documents without the key."""
     if isinstance(filters, And | Or):
-        for part in filters.parts:
-            yield from _needed(part)
+        for operand in filters.parts:
+            yield from _needed(operand)
     elif isinstance(key := getattr(filters, "key", None), str):
         yield key
 

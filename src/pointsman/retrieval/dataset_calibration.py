@@ -71,9 +71,9 @@ class Coverage:
                 among them, from 0; None if there is none.
             way: how they were searched.
         """
-        scores = [shares(relevance)[place] for relevance, place in questions if place is not None]
-        up = 10**_DIGITS
-        return cls(len(questions), tuple(sorted(min(math.ceil(score * up) / up, 1.0) for score in scores)), way)
+        scores = [shares(relevance)[rank] for relevance, rank in questions if rank is not None]
+        scale = 10**_DIGITS
+        return cls(len(questions), tuple(sorted(min(math.ceil(score * scale) / scale, 1.0) for score in scores)), way)
 
     @property
     def most(self) -> float:
@@ -98,11 +98,11 @@ def shares(relevance: Sequence[float]) -> list[float]:
     """Return the share of the answer before each hit and after the last one: from 0 to 1, one value more than hits."""
     roots = [math.sqrt(max(chance, 0.0)) for chance in relevance]
     total = sum(roots) or 1.0
-    before, cumulated = 0.0, [0.0]
+    cumulative, cumulative_shares = 0.0, [0.0]
     for root in roots:
-        before += root / total
-        cumulated.append(before)
-    return cumulated
+        cumulative += root / total
+        cumulative_shares.append(cumulative)
+    return cumulative_shares
 
 
 def minimum_for(chances: Sequence[float]) -> float | None:
@@ -205,12 +205,12 @@ class Calibration:
         Raises:
             InputError: it is not a calibration.
         """
-        later = {"reranking", "minimums"}  # records of earlier versions lack them
-        if not isinstance(values, dict) or set(values) - later != {"origin", "relevance", "coverage"}:
+        optional_fields = {"reranking", "minimums"}  # records of earlier versions lack them
+        if not isinstance(values, dict) or set(values) - optional_fields != {"origin", "relevance", "coverage"}:
             raise InputError(f"a stored calibration has origin, relevance and coverage, not {values!r:.80}")
         reranking = values.get("reranking")
         if reranking is not None:
-            if not isinstance(reranking, dict) or set(reranking) != {one.name for one in fields(Reranking)}:
+            if not isinstance(reranking, dict) or set(reranking) != {item.name for item in fields(Reranking)}:
                 raise InputError(f"reranking has {', '.join(Reranking.__slots__)}, not {reranking!r:.80}")
             reranking = Reranking(**reranking)
         origin, relevance, coverage = values["origin"], values["relevance"], values["coverage"]
@@ -222,13 +222,18 @@ class Calibration:
             if not isinstance(coverage["scores"], list):
                 raise InputError(f"scores of a coverage are a list, not {coverage['scores']!r:.80}")
             coverage = Coverage(coverage["questions"], tuple(coverage["scores"]), coverage["way"])
-        calibrations = tuple(Relevance.of(one) for one in relevance)
+        calibrations = tuple(Relevance.of(item) for item in relevance)
         return cls(origin, calibrations, coverage, reranking, values.get("minimums", {}))
 
 
 def to_json(calibrations: Mapping[str, Calibration]) -> str:
     """Return the JSON record of a workspace, by dataset name, for `read_calibrations`."""
-    return json.dumps({name: asdict(one) for name, one in sorted(calibrations.items())}, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(
+            {name: asdict(calibration) for name, calibration in sorted(calibrations.items())}, ensure_ascii=False
+        )
+        + "\n"
+    )
 
 
 def read_calibrations(text: str, where: str) -> dict[str, Calibration]:
@@ -241,7 +246,7 @@ def read_calibrations(text: str, where: str) -> dict[str, Calibration]:
         values = json.loads(text)
         if not isinstance(values, dict):
             raise InputError(f"calibrations are a JSON object, not {type(values).__name__}")
-        return {name: Calibration.of(one) for name, one in values.items()}
+        return {name: Calibration.of(form) for name, form in values.items()}
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
         raise InputError(f"{where}: {error}; delete it, and fit it again with 'pointsman calibrate'") from None
 
@@ -272,16 +277,16 @@ def change_calibrations(
 
     for attempt in range(_ATTEMPTS):
         record = backend.record(CALIBRATION)
-        fitted = _calibrations_in(backend, record)
-        change(fitted)
+        calibrations = _calibrations_in(backend, record)
+        change(calibrations)
         version = NEW if record is None else record.version
         try:
-            backend.put_record(CALIBRATION, "", to_json(fitted) if fitted else None, version)
+            backend.put_record(CALIBRATION, "", to_json(calibrations) if calibrations else None, version)
             break
         except ConflictError:
             if attempt + 1 == _ATTEMPTS:
                 raise
-    return fitted
+    return calibrations
 
 
 def _calibrations_in(backend: Backend, record: Record | None) -> dict[str, Calibration]:

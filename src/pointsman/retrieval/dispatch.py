@@ -139,28 +139,28 @@ class Tasks:
     async def all(self, calls: Sequence[Call[T]], timeout: float | None) -> list[Outcome[T]]:  # noqa: ASYNC109  (see Mode)
         """See `Mode`."""
         outcomes: list[Outcome[T] | None] = [None] * len(calls)
-        began = perf_counter()
+        start = perf_counter()
 
-        async def one(place: int, call: Call[T]) -> None:
+        async def await_call(index: int, call: Call[T]) -> None:
             try:
-                outcomes[place] = Outcome(await call.asynchronous(), None, _since(began))
+                outcomes[index] = Outcome(await call.asynchronous(), None, _since(start))
             except Exception as error:  # noqa: BLE001  (an outcome: the caller decides)
-                outcomes[place] = Outcome(None, error, _since(began))
+                outcomes[index] = Outcome(None, error, _since(start))
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
                 cause = RuntimeError("it was cancelled and gave no answer")  # the caller did not cancel it
-                outcomes[place] = Outcome(None, cause, _since(began))
+                outcomes[index] = Outcome(None, cause, _since(start))
 
         with anyio.move_on_after(timeout):
             if len(calls) == 1:
-                await one(0, calls[0])
+                await await_call(0, calls[0])
             else:
                 async with anyio.create_task_group() as group:
-                    for place, call in enumerate(calls):
-                        group.start_soon(one, place, call)
-        return [outcome or Outcome(None, _late(timeout), _since(began)) for outcome in outcomes]
+                    for index, call in enumerate(calls):
+                        group.start_soon(await_call, index, call)
+        return [outcome or Outcome(None, _late(timeout), _since(start)) for outcome in outcomes]
 
 
 class Threads:
@@ -176,21 +176,21 @@ class Threads:
             return [_now(calls[0].sync)]
         outcomes: list[Outcome[T] | None] = [None] * len(calls)
         queue: SimpleQueue[tuple[int, Outcome[T] | BaseException]] = SimpleQueue()
-        began, limit = perf_counter(), _waitable(timeout)
+        start, limit = perf_counter(), _waitable(timeout)
         waiting, under_way = deque(enumerate(calls)), 0
         while waiting or under_way:
             try:
                 while waiting:
-                    _Worker.start_call(waiting[0][0], waiting[0][1].sync, queue, began)
+                    _Worker.start_call(waiting[0][0], waiting[0][1].sync, queue, start)
                     waiting.popleft()
                     under_way += 1
             except _TooManyError as error:
                 refused = error
                 if not _Worker.count:  # no thread will become free
                     break
-            remaining = None if limit is None else max(0.0, began + limit - perf_counter())
+            remaining = None if limit is None else max(0.0, start + limit - perf_counter())
             try:
-                place, outcome = queue.get(
+                index, outcome = queue.get(
                     timeout=min(_POLL, _POLL if remaining is None else remaining) if waiting else remaining
                 )
             except Empty:
@@ -199,20 +199,20 @@ class Threads:
                 break
             if not isinstance(outcome, Outcome):  # KeyboardInterrupt and similar errors stop the whole search
                 raise outcome
-            outcomes[place] = outcome
+            outcomes[index] = outcome
             under_way -= 1
-        for place, _ in waiting:
-            outcomes[place] = Outcome(None, refused, _since(began))
-        return [outcome or Outcome(None, _late(timeout), _since(began)) for outcome in outcomes]
+        for index, _ in waiting:
+            outcomes[index] = Outcome(None, refused, _since(start))
+        return [outcome or Outcome(None, _late(timeout), _since(start)) for outcome in outcomes]
 
 
 def _now(function: Callable[[], T]) -> Outcome[T]:
     """Make a call in this thread."""
-    began = perf_counter()
+    start = perf_counter()
     try:
-        return Outcome(function(), None, _since(began))
+        return Outcome(function(), None, _since(start))
     except Exception as error:  # noqa: BLE001  (an outcome: the caller decides)
-        return Outcome(None, error, _since(began))
+        return Outcome(None, error, _since(start))
 
 
 class _TooManyError(RuntimeError):
@@ -325,10 +325,10 @@ class Breaker:
         if not self._state:  # the usual case is free
             return None
         with self._lock:
-            count, until, cause = self._state.get(name, (0, 0.0, ""))
+            count, end, cause = self._state.get(name, (0, 0.0, ""))
             if self._failures is None or count < self._failures:
                 return None
-            remaining = until - perf_counter()
+            remaining = end - perf_counter()
             if remaining <= 0:
                 self._state[name] = (count, perf_counter() + self._seconds, cause)  # this one tries, others wait
                 return None

@@ -305,8 +305,8 @@ def share_by(method: str, lists: Mapping[str, Sequence[tuple[Any, Any]]], weight
         return share_of_ranks
 
     def share_of_scores(source: str, keys: Sequence[Any], _: Sequence[int | None]) -> list[float | None]:
-        alone = dict(fuse([lists[source]], method, [weights.get(source, 1.0)]))
-        return [alone.get(key) for key in keys]
+        scores_of_list = dict(fuse([lists[source]], method, [weights.get(source, 1.0)]))
+        return [scores_of_list.get(key) for key in keys]
 
     return share_of_scores
 

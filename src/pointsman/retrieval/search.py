@@ -502,8 +502,8 @@ class Pipeline:
         )
 
     def _fitted_to(self, dataset: str) -> Sequence[Relevance]:
-        fitted = self.recipe.fitted.get(dataset)
-        return () if fitted is None else fitted.relevance
+        calibration = self.recipe.fitted.get(dataset)
+        return () if calibration is None else calibration.relevance
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -526,8 +526,8 @@ class Pipeline:
     def for_branches(self) -> float | None:
         """Seconds for the branches: all the remaining time, less a fifth if a later stage may need some."""
         remaining = self.journal.deadline.left()
-        later = any(not refiner.in_place for refiner in self.recipe.refiners)
-        return remaining if remaining is None or not later else 0.8 * remaining
+        has_later_stages = any(not refiner.in_place for refiner in self.recipe.refiners)
+        return remaining if remaining is None or not has_later_stages else 0.8 * remaining
 
     def for_measuring(self) -> float | None:
         """Seconds for measuring what readings lack: half of the remaining time."""
@@ -581,22 +581,22 @@ async def measure(pipelines: Sequence[Pipeline]) -> None:
         return
     start, breaker = first.journal.now(), first.recipe.breaker
     jobs = []
-    for reading, concerned in lacking.values():
+    for reading, waiting_pipelines in lacking.values():
         name = f"background of {reading.name}"
-        if (why := breaker.why_not(name)) is not None:
-            _say_unmeasured(concerned, name, f"it is {why}")
+        if (reason := breaker.why_not(name)) is not None:
+            _say_unmeasured(waiting_pipelines, name, f"it is {reason}")
         else:
-            jobs.append((reading, concerned, name))
+            jobs.append((reading, waiting_pipelines, name))
     limit = first.for_measuring()
     outcomes = await first.mode.all([_in_thread(reading.measure) for reading, _, _ in jobs], limit) if jobs else []
-    for (reading, concerned, name), outcome in zip(jobs, outcomes, strict=True):
+    for (reading, waiting_pipelines, name), outcome in zip(jobs, outcomes, strict=True):
         error = None if not reading.lacks_background else outcome.error
         breaker.record(name, error)
         cause = None if error is None else describe(error)
-        for pipeline in concerned:
+        for pipeline in waiting_pipelines:
             pipeline.journal.add(Span("measure", name, outcome.milliseconds, None, cause, start))
         if cause is not None:
-            _say_unmeasured(concerned, name, cause)
+            _say_unmeasured(waiting_pipelines, name, cause)
 
 
 def _say_unmeasured(pipelines: Sequence[Pipeline], name: str, cause: str) -> None:
@@ -616,17 +616,17 @@ async def embed(pipelines: Sequence[Pipeline]) -> None:
     A query whose embedding fails or is late is searched by words only; several are retried one by one by the searches.
     An embedder that is late again and again is left out for a while.
     """
-    breaker, calls, embedded = pipelines[0].recipe.breaker, [], []
+    breaker, calls, requests = pipelines[0].recipe.breaker, [], []
     for number, (source, missing) in _not_embedded(pipelines).items():
         name = f"embedder of {source.name}"
-        if (why := breaker.why_not(name)) is not None:
-            _search_words(pipelines, number, ModelError(f"the embedder is {why}"))
+        if (reason := breaker.why_not(name)) is not None:
+            _search_words(pipelines, number, ModelError(f"the embedder is {reason}"))
             continue
         prepare = partial(source.query_vectors.prepare, missing)
         calls.append(Call(prepare, partial(in_thread, prepare)))
-        embedded.append((number, name, missing))
+        requests.append((number, name, missing))
     outcomes = await pipelines[0].mode.all(calls, pipelines[0].for_embedding()) if calls else []
-    for (number, name, missing), outcome in zip(embedded, outcomes, strict=True):
+    for (number, name, missing), outcome in zip(requests, outcomes, strict=True):
         error = outcome.error
         late = isinstance(error, TimeoutError)
         breaker.record(name, error if late else None)
@@ -670,25 +670,27 @@ async def retrieve(pipelines: Sequence[Pipeline]) -> None:
         if not names:
             continue
         first, recipe = group[0], group[0].recipe
-        over = first.over
-        each = [pipeline.questions() for pipeline in group]
-        journals = [pipeline.journal for pipeline, questions in zip(group, each, strict=True) for _ in questions]
+        wider_search = first.over
+        question_groups = [pipeline.questions() for pipeline in group]
+        journals = [
+            pipeline.journal for pipeline, questions in zip(group, question_groups, strict=True) for _ in questions
+        ]
         answers = await ask(
-            recipe.branches(names, over, first.readings),
-            [question for questions in each for question in questions],
-            max(recipe.depth, over.depth),
+            recipe.branches(names, wider_search, first.readings),
+            [question for questions in question_groups for question in questions],
+            max(recipe.depth, wider_search.depth),
             first.mode,
             journals,
             breaker=recipe.breaker,
             budget=first.for_branches(),
         )
         start = 0
-        for pipeline, questions in zip(group, each, strict=True):
+        for pipeline, questions in zip(group, question_groups, strict=True):
             pipeline.answered = answers[start : start + len(questions)]
             start += len(questions)
             if not any(answer.results for answer in pipeline.answered):
-                failed = {name: error for answer in pipeline.answered for name, error in answer.failed.items()}
-                errors.append(nothing_answered(failed))
+                failures = {name: error for answer in pipeline.answered for name, error in answer.failed.items()}
+                errors.append(nothing_answered(failures))
                 pipeline.answered = ()
                 pipeline.journal.degrade(describe(errors[-1]))
     if errors and len(errors) == len(pipelines):
@@ -727,13 +729,13 @@ async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
 
 async def _refined(refiner: BaseRefiner, pipeline: Pipeline) -> Any:
     """The ranking that a refiner returns, or the error it raises."""
-    query, ranked, k = pipeline.query, pipeline.ranked, pipeline.recipe.most
+    query, ranking, k = pipeline.query, pipeline.ranked, pipeline.recipe.most
     if refiner.in_place:
         try:
-            return refiner.refine(query, ranked, k)
+            return refiner.refine(query, ranking, k)
         except Exception as error:  # noqa: BLE001  (reported in the answer)
             return error
-    call = Call(lambda: refiner.refine(query, ranked, k), lambda: refiner.arefine(query, ranked, k))
+    call = Call(lambda: refiner.refine(query, ranking, k), lambda: refiner.arefine(query, ranking, k))
     return await pipeline.attempt(call, pipeline.journal.deadline.left(refiner.timeout))
 
 
@@ -780,8 +782,8 @@ def _spending(recipe: Recipe, questions: int, limit: float | None) -> Any:
     from pointsman.retrieval.budget import spending
 
     seconds = None if budget.seconds is None else questions * budget.seconds
-    shared = replace(budget, calls=questions * budget.calls, tokens=questions * budget.tokens, seconds=seconds)
-    return spending(shared, limit, recipe.breaker)
+    shared_budget = replace(budget, calls=questions * budget.calls, tokens=questions * budget.tokens, seconds=seconds)
+    return spending(shared_budget, limit, recipe.breaker)
 
 
 def cause_of(answer: Any) -> Exception:

@@ -109,8 +109,10 @@ class Source(ABC):
         """
         if method not in LISTS:
             raise UnknownNameError("strategy", method, ("auto", *LISTS))
-        words, near = LISTS[method]
-        return self.indexing_technique == "hybrid" or (not near if self.indexing_technique == "keyword" else not words)
+        words, needs_vectors = LISTS[method]
+        return self.indexing_technique == "hybrid" or (
+            not needs_vectors if self.indexing_technique == "keyword" else not words
+        )
 
 
 def words_in(text: str, statistics: Statistics, least: float, store: Store) -> str:

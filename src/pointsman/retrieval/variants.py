@@ -58,9 +58,11 @@ class VariantResults(Results):
         """See `Results`."""
         answers: dict[Any, Fetched] = {}
         for results in self._everywhere:
-            ways = provenance(results.pool, [key for key in keys if answers.get(key) is None])
-            mine = [key for key, way in ways.items() if way]
-            answers.update(zip(mine, results.fetch(mine, [best_place(ways[key]) for key in mine]), strict=True))
+            steps_by_key = provenance(results.pool, [key for key in keys if answers.get(key) is None])
+            own_keys = [key for key, steps in steps_by_key.items() if steps]
+            answers.update(
+                zip(own_keys, results.fetch(own_keys, [best_place(steps_by_key[key]) for key in own_keys]), strict=True)
+            )
         return [answers.get(key) for key in keys]
 
     def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
@@ -79,9 +81,9 @@ class VariantResults(Results):
 
 def keys_beside(own: Results | None, beside: Beside) -> list[Any]:
     """All candidates, without repeats."""
-    everywhere = [*([own] if own is not None else []), *(results for _, _, results in beside)]
+    all_results = [*([own] if own is not None else []), *(results for _, _, results in beside)]
     return list(
-        dict.fromkeys(key for results in everywhere for ranking in results.pool.lists.values() for key, _ in ranking)
+        dict.fromkeys(key for results in all_results for ranking in results.pool.lists.values() for key, _ in ranking)
     )
 
 
@@ -103,7 +105,9 @@ def is_unrelated(query: str, variant: Variant, own: Mapping[int, Results], resul
         return False
     if _first_hits(results, _FIRST_OF_VARIANT) & _first_hits(own, _FIRST_OF_QUERY):
         return False
-    deviations = [_cosine_in_deviations(own.get(number), part) for number, part in results.items()]
+    deviations = [
+        _cosine_in_deviations(own.get(number), variant_results) for number, variant_results in results.items()
+    ]
     return all(deviation is None or deviation < LEAST_DEVIATIONS for deviation in deviations)
 
 
@@ -111,8 +115,8 @@ def _first_hits(results: Mapping[int, Results], count: int) -> set[tuple[int, An
     """The first hits of every list, by branch number and key."""
     return {
         (number, key)
-        for number, part in results.items()
-        for ranking in part.pool.lists.values()
+        for number, source_results in results.items()
+        for ranking in source_results.pool.lists.values()
         for key, _ in ranking[:count]
     }
 
@@ -125,10 +129,10 @@ def _cosine_in_deviations(own: Results | None, results: Results) -> float | None
     """The cosine of two queries of a source, in standard deviations above that of query and random document."""
     if not isinstance(own, StoreResults) or not isinstance(results, StoreResults):
         return None
-    spread, one, other = results.spread, own.look.vector, results.look.vector
-    if spread is None or one is None or other is None or not spread.sigma > 0:
+    spread, query_vector, variant_vector = results.spread, own.look.vector, results.look.vector
+    if spread is None or query_vector is None or variant_vector is None or not spread.sigma > 0:
         return None
-    return (float(one @ other) - spread.mean) / spread.sigma
+    return (float(query_vector @ variant_vector) - spread.mean) / spread.sigma
 
 
 def with_first_kept(fused: Fused[Any], own: Fused[Any]) -> Fused[Any]:
@@ -142,9 +146,9 @@ def with_first_kept(fused: Fused[Any], own: Fused[Any]) -> Fused[Any]:
     first = own.ranking[0][0]
     if any(key == first for key, _ in ranking[:LOWEST_PLACE]):
         return fused
-    others = [(key, score) for key, score in ranking if key != first]
-    others.insert(LOWEST_PLACE - 1, (first, others[LOWEST_PLACE - 1][1]))
-    return replace(fused, ranking=others)
+    other_pairs = [(key, score) for key, score in ranking if key != first]
+    other_pairs.insert(LOWEST_PLACE - 1, (first, other_pairs[LOWEST_PLACE - 1][1]))
+    return replace(fused, ranking=other_pairs)
 
 
 def can_add(own: Results | None, beside: Beside, method: str, spread: CosineSpread | None) -> bool:
@@ -176,12 +180,12 @@ def by_rank(
     """
     main = (own.pool if own is not None else Pool()).fused(method, spread, weights)
     method = method if method in METHODS else "hybrid"  # a variant may have been searched by other lists
-    parts = {label: results.pool.fused(method, spread, weights) for label, _, results in beside}
+    fused_by_label = {label: results.pool.fused(method, spread, weights) for label, _, results in beside}
     total = sum(variant.weight for _, variant, _ in beside)
     shares = {label: variant.weight / max(total, 1.0) for label, variant, _ in beside}
-    rankings = [main.ranking, *(part.ranking for part in parts.values())]
+    rankings = [main.ranking, *(fused.ranking for fused in fused_by_label.values())]
     ranking = fuse([[(key, None) for key, _ in keys] for keys in rankings], "rrf", [1.0, *shares.values()])
-    results = VariantResults(whole, {label: (parts[label].ranking, results) for label, _, results in beside})
+    results = VariantResults(whole, {label: (fused_by_label[label].ranking, results) for label, _, results in beside})
 
     def share_of_ranks(source: str, _: Sequence[Any], ranks: Sequence[int | None]) -> list[float | None]:
         return [shares[source] / (RRF_K + rank) if rank and source in shares else None for rank in ranks]
@@ -201,33 +205,33 @@ def added_up(
     keys = keys_beside(own, beside)
     evidence = {label: results.pool.evidence(spread, weights) for label, _, results in beside}
     kinds = {label: variant for label, variant, _ in beside}
-    parts = [label for label, variant in kinds.items() if variant.kind in PARTS]
-    others = [label for label in kinds if label not in parts]
-    groups = (bool(parts) + bool(others)) or 1
-    share = max((kinds[label].weight for label in parts), default=0.0) / groups
-    total = groups * max(1.0, sum(kinds[label].weight for label in others))
+    aspects = [label for label, variant in kinds.items() if variant.kind in PARTS]
+    other_labels = [label for label in kinds if label not in aspects]
+    groups = (bool(aspects) + bool(other_labels)) or 1
+    share = max((kinds[label].weight for label in aspects), default=0.0) / groups
+    total = groups * max(1.0, sum(kinds[label].weight for label in other_labels))
     base = own.pool.evidence(spread, weights)
     scores = {}
     for key in keys:
         score = base.get(key, 0.0)
-        if parts:
-            score += min(share, 1.0) * max(evidence[label].get(key, 0.0) for label in parts)
-        score += sum(kinds[label].weight * evidence[label].get(key, 0.0) for label in others) / total
+        if aspects:
+            score += min(share, 1.0) * max(evidence[label].get(key, 0.0) for label in aspects)
+        score += sum(kinds[label].weight * evidence[label].get(key, 0.0) for label in other_labels) / total
         scores[key] = score
     ranking = sorted(scores.items(), key=lambda item: -item[1])
     lists = {}
     for label, _, results in beside:
-        mine = {key for ranking in results.pool.lists.values() for key, _ in ranking}
-        pairs = [(key, score) for key, score in evidence[label].items() if key in mine]
+        own_keys = {key for ranking in results.pool.lists.values() for key, _ in ranking}
+        pairs = [(key, score) for key, score in evidence[label].items() if key in own_keys]
         lists[label] = (sorted(pairs, key=lambda item: -item[1]), results)
     plain = own.pool.fused("hybrid", spread, weights).share
 
     def share_of(source: str, keys: Sequence[Any], ranks: Sequence[int | None]) -> Sequence[float | None]:
-        if source in others:
+        if source in other_labels:
             return [kinds[source].weight * evidence[source].get(key, 0.0) / total for key in keys]
-        if source not in parts:
+        if source not in aspects:
             return plain(source, keys, ranks)
-        best = [max(parts, key=lambda label: evidence[label].get(key, 0.0)) for key in keys]
+        best = [max(aspects, key=lambda label: evidence[label].get(key, 0.0)) for key in keys]
         return [
             min(share, 1.0) * evidence[source].get(key, 0.0) if source == label else 0.0
             for key, label in zip(keys, best, strict=True)

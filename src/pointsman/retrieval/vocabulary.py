@@ -84,9 +84,9 @@ def speller_of(dataset: Source, *, most: int = MOST_CHARACTERS) -> Speller:
             return speller
         if speller is None or entry.seconds < _AT_ONCE:
             return _built(dataset, entry, most)
-        enough = max(1, int(ANEW * entry.documents))
-        changed = getattr(dataset.store, "changed_since", None)  # without it, enough counts as changed
-        if not entry.renewing and (changed is None or changed(entry.sequence, enough) >= enough):
+        threshold = max(1, int(ANEW * entry.documents))
+        count_changes = getattr(dataset.store, "changed_since", None)  # without it, enough counts as changed
+        if not entry.renewing and (count_changes is None or count_changes(entry.sequence, threshold) >= threshold):
             entry.renewing = True
             threading.Thread(target=_renew, args=(dataset, entry, most), name="pointsman-words", daemon=True).start()
         return speller
@@ -95,11 +95,11 @@ def speller_of(dataset: Source, *, most: int = MOST_CHARACTERS) -> Speller:
 def _built(dataset: Source, entry: _SpellerEntry, most: int) -> Speller:
     from pointsman.text.spelling import Speller
 
-    began = perf_counter()
+    start = perf_counter()
     sequence = dataset.store.statistics().sequence  # before reading: later writes are then seen the next time
     speller = Speller.from_texts(_texts(dataset, most), lexicon=LEXICON)
     speller.build()
-    entry.documents, entry.seconds = dataset.store.count(), perf_counter() - began
+    entry.documents, entry.seconds = dataset.store.count(), perf_counter() - start
     entry.speller, entry.sequence = speller, sequence
     return speller
 
@@ -129,17 +129,17 @@ def _texts(dataset: Source, most: int) -> Iterator[str]:
 
 def _together(spellers: Sequence[Speller]) -> Speller:
     """One speller for the words of several; the latest ones are cached, so that each is built once while unchanged."""
-    each = tuple(sorted(spellers, key=id))  # routers change the order, which affects no correction
-    key = tuple(map(id, each))
+    sorted_spellers = tuple(sorted(spellers, key=id))  # routers change the order, which affects no correction
+    key = tuple(map(id, sorted_spellers))
     with _joint_guard:
         cached = _joint.pop(key, None)
-        if cached is None or any(first is not second for first, second in zip(cached[0], each, strict=True)):
+        if cached is None or any(first is not second for first, second in zip(cached[0], sorted_spellers, strict=True)):
             from pointsman.text.spelling import Speller
 
             counts: Counter[str] = Counter()
-            for speller in each:
+            for speller in sorted_spellers:
                 counts.update(speller.frequencies)
-            cached = each, Speller(counts, lexicon=LEXICON)
+            cached = sorted_spellers, Speller(counts, lexicon=LEXICON)
             cached[1].build()
         _joint[key] = cached
         while len(_joint) > _MOST_JOINT:
@@ -189,10 +189,10 @@ class Vocabulary:
 
     def speller(self) -> Speller | None:
         """Return a speller that knows the words of all datasets; None if there is no dataset."""
-        each = [speller_of(dataset, most=self.most) for dataset in self.datasets]
-        if len(each) < 2:
-            return each[0] if each else None
-        return _together(each)
+        spellers = [speller_of(dataset, most=self.most) for dataset in self.datasets]
+        if len(spellers) < 2:
+            return spellers[0] if spellers else None
+        return _together(spellers)
 
 
 class _FirstReading:
@@ -255,5 +255,5 @@ class NearWords:
             _, words, vectors = self._known
         cosines = vectors @ self.embedder.embed_queries([word])[0]
         order = (-cosines).argsort(kind="stable")[: self.count + 1]
-        near = [(words[place], float(cosines[place])) for place in order.tolist()]
-        return [pair for pair in near if pair[0] != word.lower()][: self.count]
+        neighbours = [(words[index], float(cosines[index])) for index in order.tolist()]
+        return [pair for pair in neighbours if pair[0] != word.lower()][: self.count]

@@ -280,8 +280,8 @@ def unknown_keys(filters: Filter | None, keys: Collection[str], place: str) -> I
 def keys_of(filters: Filter | None) -> Iterator[str]:
     """Yields the keys that a filter uses."""
     if isinstance(filters, And | Or):
-        for part in filters.parts:
-            yield from keys_of(part)
+        for operand in filters.parts:
+            yield from keys_of(operand)
     elif isinstance(filters, Not):
         yield from keys_of(filters.part)
     elif isinstance(key := getattr(filters, "key", None), str):
@@ -291,8 +291,8 @@ def keys_of(filters: Filter | None) -> Iterator[str]:
 def as_written(condition: Equals | In) -> list[Typed]:
     """Return the values of a condition, with texts as given too: a collection has its own format for instants."""
     values = (condition.value,) if isinstance(condition, Equals) else condition.values
-    compared = [condition.typed] if isinstance(condition, Equals) else list(condition.typed)
-    return list(dict.fromkeys([*compared, *(("string", value) for value in values if isinstance(value, str))]))
+    typed_values = [condition.typed] if isinstance(condition, Equals) else list(condition.typed)
+    return list(dict.fromkeys([*typed_values, *(("string", value) for value in values if isinstance(value, str))]))
 
 
 Row = tuple[str, float, "Document"]
@@ -308,9 +308,9 @@ def narrowed(filters: Filter | None, leaf: Callable[[Filter], T | None], both: C
         both: joins conditions by ``"and"`` or ``"or"``.
     """
     if isinstance(filters, And | Or):
-        parts = [narrowed(part, leaf, both) for part in filters.parts]
-        able = [part for part in parts if part is not None]
-        if not able or (isinstance(filters, Or) and len(able) < len(parts)):
+        operands = [narrowed(operand, leaf, both) for operand in filters.parts]
+        able = [operand for operand in operands if operand is not None]
+        if not able or (isinstance(filters, Or) and len(able) < len(operands)):
             return None
         return able[0] if len(able) == 1 else both(filters.word, able)
     return None if filters is None or isinstance(filters, Not) else leaf(filters)

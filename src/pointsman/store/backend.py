@@ -271,8 +271,10 @@ class LocalBackend(BaseBackend):
         """See `Backend`."""
         from pointsman.store.local.store import LocalStore
 
-        about = self.about(name)
-        return None if about is None else LocalStore(self.folder(name), {}, **{**_bm25(about.settings), **(bm25 or {})})
+        record = self.about(name)
+        return (
+            None if record is None else LocalStore(self.folder(name), {}, **{**_bm25(record.settings), **(bm25 or {})})
+        )
 
     def describe(self, name: str, description: str) -> None:
         """See `Backend`."""
@@ -281,10 +283,10 @@ class LocalBackend(BaseBackend):
 
         folder = self._existing(name)
         with translated(folder), steady(folder, alone=True):
-            about = read_manifest(folder)
-            if about is None:  # another process has just deleted it
+            manifest = read_manifest(folder)
+            if manifest is None:  # another process has just deleted it
                 raise UnknownNameError("dataset", name, tuple(self.names()))
-            write_manifest(folder, {**about, "description": description})
+            write_manifest(folder, {**manifest, "description": description})
 
     def drop(self, name: str) -> None:
         """See `Backend`; deletes everything under the name, even a damaged dataset."""
@@ -372,8 +374,8 @@ class LocalBackend(BaseBackend):
                     f"{manifest} is missing; 'pointsman verify --repair' makes a new one, or restore it from a backup"
                 )
             return None
-        known, record = self._abouts.get(name, (None, None))
-        if stamp != known:
+        cached_stamp, record = self._abouts.get(name, (None, None))
+        if stamp != cached_stamp:
             record = self._read_about(name)
             if len(self._abouts) >= _REMEMBERED:
                 self._abouts.clear()
@@ -383,16 +385,16 @@ class LocalBackend(BaseBackend):
     def _read_about(self, name: str) -> DatasetRecord | None:
         from pointsman.store.local.collection import read_manifest
 
-        about = read_manifest(self.folder(name))
-        if about is None:
+        manifest = read_manifest(self.folder(name))
+        if manifest is None:
             return None
         settings = {
             key: value
-            for key, value in about.items()
+            for key, value in manifest.items()
             if key not in {"format", "identity", "name", "description", "indexing_technique"}
         }
-        technique = about.get("indexing_technique", "hybrid")
-        return DatasetRecord(name, about.get("description", ""), technique, about.get("identity", ""), settings)
+        technique = manifest.get("indexing_technique", "hybrid")
+        return DatasetRecord(name, manifest.get("description", ""), technique, manifest.get("identity", ""), settings)
 
     def _is_foreign(self) -> bool:
         try:

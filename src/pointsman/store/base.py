@@ -394,13 +394,13 @@ class BaseStore(ABC):
 
     def documents(self, filters: Filter | None = None) -> Iterator[Document]:
         """See `Store`."""
-        after: str | None = None
+        cursor: str | None = None
         while True:
-            page = self.page(after, 1000, filters)
+            page = self.page(cursor, 1000, filters)
             yield from page.documents
             if page.next is None:
                 return
-            after = page.next
+            cursor = page.next
 
     def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
         """See `Store`."""

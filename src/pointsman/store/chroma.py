@@ -101,18 +101,18 @@ class ChromaStore(AttachedStore):
 
     @property
     def _facts(self) -> CollectionFacts:
-        place = f"{self._server.label} {self._collection.path} {self._attachment.text}"
-        return CollectionFacts(place, self._collection.dimensions, readable=True)
+        location = f"{self._server.label} {self._collection.path} {self._attachment.text}"
+        return CollectionFacts(location, self._collection.dimensions, readable=True)
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; looks with the same depth and filter share a request."""
         answers: dict[int, Lists] = {}
         groups: dict[tuple[int, str], list[int]] = {}
-        for number, look in enumerate(looks):
-            if look.vector is None or self._collection.dimensions is None:
-                answers[number] = Lists({} if look.vector is None else {NEAR: []})
+        for number, query in enumerate(looks):
+            if query.vector is None or self._collection.dimensions is None:
+                answers[number] = Lists({} if query.vector is None else {NEAR: []})
             else:
-                groups.setdefault((look.depth, str(look.filters)), []).append(number)
+                groups.setdefault((query.depth, str(query.filters)), []).append(number)
         for numbers in groups.values():
             rankings = self._nearest([looks[number] for number in numbers])
             answers.update(zip(numbers, rankings, strict=True))
@@ -122,7 +122,7 @@ class ChromaStore(AttachedStore):
         """Return the nearest documents for looks with the same depth and filter."""
         first = looks[0]
         body: dict[str, Any] = {
-            "query_embeddings": [look.vector.tolist() for look in looks if look.vector is not None],
+            "query_embeddings": [query.vector.tolist() for query in looks if query.vector is not None],
             "include": [*_DOCUMENTS, "distances"],
             **_where(first.filters),
         }
@@ -142,12 +142,12 @@ class ChromaStore(AttachedStore):
                 )
             ]
 
-        lists, more = matching(first.filters, first.depth, _MOST, ask)
-        place, fields = self._attachment.place, self._attachment.metadata
-        notes = list(unknown_keys(first.filters, fields, place)) if fields else []
-        if more:
+        lists, is_incomplete = matching(first.filters, first.depth, _MOST, ask)
+        location, fields = self._attachment.place, self._attachment.metadata
+        notes = list(unknown_keys(first.filters, fields, location)) if fields else []
+        if is_incomplete:
             notes.append(
-                f"{place}: the filter was applied to the nearest {_MOST:,} documents only; there may be more matches"
+                f"{location}: the filter was applied to the nearest {_MOST:,} documents only; there may be more matches"
             )
         return [
             Lists(
@@ -183,9 +183,11 @@ class ChromaStore(AttachedStore):
         if keys is not None:
             requests = [{"ids": list(keys)}] if keys else []
         elif sample and sample < total:
-            parts = min(sample, 8)
-            size = sample // parts
-            requests = [{"limit": size, "offset": part * (total - size) // max(parts - 1, 1)} for part in range(parts)]
+            count = min(sample, 8)
+            size = sample // count
+            requests = [
+                {"limit": size, "offset": number * (total - size) // max(count - 1, 1)} for number in range(count)
+            ]
         else:
             requests = [{"limit": _TOGETHER, "offset": begin} for begin in range(0, total, _TOGETHER)]
         vectors: dict[str, Sequence[float]] = {}
@@ -208,11 +210,13 @@ class ChromaStore(AttachedStore):
         return self._documents(answer["ids"], answer["documents"], answer["metadatas"])
 
     def _documents(self, ids: Sequence[str], texts: Sequence[Any], metadatas: Sequence[Any]) -> list[Document]:
-        seen, text = self._attachment.metadata, self._attachment.text
+        visible_names, text = self._attachment.metadata, self._attachment.text
         documents = []
         for id_, words, value in zip(ids, texts, metadatas, strict=True):
             metadata = value if isinstance(value, Mapping) else {}
-            visible = metadata if not seen else {name: metadata[name] for name in seen if name in metadata}
+            visible = (
+                metadata if not visible_names else {name: metadata[name] for name in visible_names if name in metadata}
+            )
             documents.append(Document(id_, str((words if text == TEXT else metadata.get(text)) or ""), dict(visible)))
         return documents
 
@@ -222,15 +226,15 @@ class ChromaStore(AttachedStore):
         with self._opening:
             if self._read is None or self._read.dimensions is None:
                 name = self._attachment.table
-                about = self._server.ask("GET", f"{self._root}/{quote(name, safe='')}", accepted=(404,))
-                if about is None:
+                description = self._server.ask("GET", f"{self._root}/{quote(name, safe='')}", accepted=(404,))
+                if description is None:
                     raise InputError(f"{self._server.label} has no collection {name!r:.80}")
-                settings = about.get("configuration_json") or {}
+                settings = description.get("configuration_json") or {}
                 kinds = [settings[kind] for kind in ("hnsw", "spann") if settings.get(kind)]
                 space = kinds[0].get("space", "l2") if kinds else "l2"
                 if space not in _SCORES:
                     raise InputError(f"{self._attachment.place} compares by {space!r:.40}, which is not supported")
-                self._read = _Collection(f"{self._root}/{about['id']}", space, about.get("dimension"))
+                self._read = _Collection(f"{self._root}/{description['id']}", space, description.get("dimension"))
             return self._read
 
 
@@ -249,13 +253,13 @@ def _condition(leaf: Filter) -> dict[str, Any] | None:
     if not isinstance(leaf, Equals | In) or leaf.key.startswith(("$", "#", "chroma:")):
         return None
     values = [leaf.typed] if isinstance(leaf, Equals) else sorted(leaf.typed, key=str)
-    parts: list[dict[str, Any]] = []
+    conditions: list[dict[str, Any]] = []
     for value in values:
         forms = _forms(value)
         if not forms:
             return None
-        parts += [{leaf.key: {"$eq": forms[0]}}, *({leaf.key: {"$contains": form}} for form in forms)]
-    return {"$or": parts} if parts else None
+        conditions += [{leaf.key: {"$eq": forms[0]}}, *({leaf.key: {"$contains": form}} for form in forms)]
+    return {"$or": conditions} if conditions else None
 
 
 def _forms(value: Typed) -> list[Any]:

@@ -94,7 +94,7 @@ class FaissStore(AttachedStore):
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; filters are evaluated here, over as many of the nearest documents as necessary."""
-        return [self._search(look) for look in looks]
+        return [self._search(query) for query in looks]
 
     def _search(self, look: Look) -> Lists:
         files = self._files
@@ -122,13 +122,13 @@ class FaissStore(AttachedStore):
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`."""
         begin = position(after)
-        every = list(self._files.documents.values())
+        documents = list(self._files.documents.values())
         page: list[Document] = []
-        for number in range(begin, len(every)):
-            if filters is None or filters.matches(every[number].fields):
+        for number in range(begin, len(documents)):
+            if filters is None or filters.matches(documents[number].fields):
                 if len(page) == limit:
                     return Page(page, str(number))
-                page.append(every[number])
+                page.append(documents[number])
         return Page(page, None)
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
@@ -188,7 +188,7 @@ class FaissStore(AttachedStore):
         return _Files(stamp, index, documents, ids, index.metric_type == faiss.METRIC_INNER_PRODUCT, readable)
 
     def _lines(self) -> list[Document]:
-        id_, text, seen = self._attachment.id, self._attachment.text, self._attachment.metadata
+        id_, text, visible_names = self._attachment.id, self._attachment.text, self._attachment.metadata
         documents = []
         for number, line in enumerate(self._listing.read_bytes().splitlines(), 1):
             try:
@@ -198,5 +198,7 @@ class FaissStore(AttachedStore):
                 raise CorruptStoreError(
                     f"{self._listing}, line {number}: this is not a JSON object with {id_!r:.40} and {text!r:.40}"
                 ) from error
-            documents.append(Document(name, words, {key: value[key] for key in value if not seen or key in seen}))
+            documents.append(
+                Document(name, words, {key: value[key] for key in value if not visible_names or key in visible_names})
+            )
         return documents

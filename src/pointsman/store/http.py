@@ -39,19 +39,19 @@ class Address:
 
     def __init__(self, url: str, port: int, options: Collection[str] = ()) -> None:
         try:
-            parts = urlsplit(url)
-            port = parts.port or port
+            url_parts = urlsplit(url)
+            port = url_parts.port or port
         except ValueError:
-            parts = urlsplit("")
-        if not parts.hostname:
+            url_parts = urlsplit("")
+        if not url_parts.hostname:
             raise InputError("the URL of a server cannot be read; it has a scheme, a host and a port")  # may be secret
-        self.options = options_of(parts.query, {"insecure", *options})
-        secure = check_encrypted(parts, None if is_here(parts) else parts.hostname, self.options)
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        self.options = options_of(url_parts.query, {"insecure", *options})
+        secure = check_encrypted(url_parts, None if is_here(url_parts) else url_parts.hostname, self.options)
+        host = f"[{url_parts.hostname}]" if ":" in url_parts.hostname else url_parts.hostname
         self.base = f"{'https' if secure else 'http'}://{host}:{port}"
-        self.label = f"{parts.scheme}://{host}:{port}"
-        self.key = unquote(parts.password or "")
-        self.path = [unquote(part) for part in parts.path.split("/") if part]
+        self.label = f"{url_parts.scheme}://{host}:{port}"
+        self.key = unquote(url_parts.password or "")
+        self.path = [unquote(step) for step in url_parts.path.split("/") if step]
 
 
 class Server:
@@ -78,7 +78,7 @@ class Server:
             StoreUnavailableError: the server does not answer, or is busy for too long.
             StoreError: any other error of the server.
         """
-        until, pause = time.monotonic() + PATIENCE, _PAUSE
+        deadline, pause = time.monotonic() + PATIENCE, _PAUSE
         while True:
             try:
                 content = None if body is None else json.dumps(body, allow_nan=False)  # ASCII: surrogates pass through
@@ -88,7 +88,7 @@ class Server:
                 message = f"status {answer.status_code}"
             except (httpx.TransportError, httpx.InvalidURL) as error:
                 message = str(error) or type(error).__name__
-            if time.monotonic() >= until:
+            if time.monotonic() >= deadline:
                 raise StoreUnavailableError(
                     f"{self.label} does not answer ({self._clean(message)}); check that it is running and that you "
                     "have access"

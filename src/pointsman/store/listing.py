@@ -151,7 +151,7 @@ def _of_chroma(store: Any, name: str) -> Listing | None:
         while True:
             answer = store.get(limit=_TOGETHER, offset=offset, include=page["include"])
             ids = answer["ids"]
-            texts, metadatas = (answer.get(part) or [None] * len(ids) for part in ("documents", "metadatas"))
+            texts, metadatas = (answer.get(field) or [None] * len(ids) for field in ("documents", "metadatas"))
             for id_, text, metadata in zip(ids, texts, metadatas, strict=True):
                 if isinstance(text, str):
                     yield Document(id_, text, dict(metadata or {}))

@@ -95,7 +95,7 @@ class MeilisearchStore(AttachedStore):
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; one request for both lists of a look, unless its filter needs another one."""
-        return [self._search(look) for look in looks]
+        return [self._search(query) for query in looks]
 
     def _search(self, look: Look) -> Lists:
         queries = self._queries(look)
@@ -113,13 +113,13 @@ class MeilisearchStore(AttachedStore):
                 for result in results
             ]
 
-        lists, more = matching(look.filters, look.depth, self._index.most, ask)
-        place = self._attachment.place
-        notes = list(unknown_keys(look.filters, self._attachment.metadata, place))
-        if more:
+        lists, is_incomplete = matching(look.filters, look.depth, self._index.most, ask)
+        location = self._attachment.place
+        notes = list(unknown_keys(look.filters, self._attachment.metadata, location))
+        if is_incomplete:
             notes.append(
-                f"{place}: the filter was applied to the first {self._index.most:,} documents only; there may be more "
-                "matches"
+                f"{location}: the filter was applied to the first {self._index.most:,} documents only; there may be "
+                "more matches"
             )
         rankings: dict[str, Ranking] = {
             name: [(key, score) for key, score, _ in rows] for name, rows in zip(queries, lists, strict=True)
@@ -175,7 +175,9 @@ class MeilisearchStore(AttachedStore):
             "attributesToRetrieve": self._fields,
             "showRankingScore": True,
         }
-        filters = narrowed(look.filters, self._condition, lambda word, parts: f"({f' {word.upper()} '.join(parts)})")
+        filters = narrowed(
+            look.filters, self._condition, lambda word, operands: f"({f' {word.upper()} '.join(operands)})"
+        )
         if filters is not None:
             common["filter"] = filters
         queries: dict[str, dict[str, Any]] = {}
@@ -229,12 +231,12 @@ class MeilisearchStore(AttachedStore):
             InputError: there is no such index, field or embedder.
         """
         attachment, label = self._attachment, self._server.label
-        about = self._server.ask("GET", self._path, accepted=(404,))
-        if about is None:
+        description = self._server.ask("GET", self._path, accepted=(404,))
+        if description is None:
             raise InputError(f"{label} has no index {attachment.table!r:.80}")
-        if about.get("primaryKey") not in {None, attachment.id}:
+        if description.get("primaryKey") not in {None, attachment.id}:
             raise InputError(
-                f"the id of index {attachment.table!r} is {about['primaryKey']!r}, not {attachment.id!r:.80}"
+                f"the id of index {attachment.table!r} is {description['primaryKey']!r}, not {attachment.id!r:.80}"
             )
         fields = self._server.ask("GET", f"{self._path}/stats")["fieldDistribution"]
         for name in (attachment.text, *attachment.metadata) if fields else ():
@@ -249,8 +251,8 @@ class MeilisearchStore(AttachedStore):
             raise InputError(f"index {attachment.table!r} has no embedder {attachment.vector!r:.80}; it has {choices}")
         dimensions = None if attachment.vector is None else embedders[attachment.vector].get("dimensions")
         names = frozenset(name for name in settings.get("filterableAttributes") or () if isinstance(name, str))
-        most = int((settings.get("pagination") or {}).get("maxTotalHits") or 1000)
-        return _Index(names & set(attachment.metadata), dimensions, most)
+        limit = int((settings.get("pagination") or {}).get("maxTotalHits") or 1000)
+        return _Index(names & set(attachment.metadata), dimensions, limit)
 
 
 def _literal(value: Typed) -> str | None:
@@ -270,8 +272,8 @@ def _simple(text: str) -> bool:
 
 def _vector(document: Mapping[str, Any], embedder: str) -> Sequence[float] | None:
     """Return the first vector of a document by an embedder; None if it has none."""
-    stored = (document.get("_vectors") or {}).get(embedder)
-    rows = stored.get("embeddings") if isinstance(stored, Mapping) else stored
+    stored_vectors = (document.get("_vectors") or {}).get(embedder)
+    rows = stored_vectors.get("embeddings") if isinstance(stored_vectors, Mapping) else stored_vectors
     if not rows:
         return None
     return rows[0] if isinstance(rows[0], Sequence) else rows

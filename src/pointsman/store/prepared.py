@@ -119,10 +119,10 @@ def edits(changes: Mapping[str, Metadata], stored: Sequence[Document | None], *,
         if document is None:
             raise InputError(f"there is no document {id_!r:.80}")
         metadata = dict(values) if replace else {**document.metadata, **values}
-        prepared = prepare(
+        item = prepare(
             Document(id_, document.text, {key: value for key, value in metadata.items() if value is not None})
         )
-        result.append(Edit(prepared, prepared.document.searchable != document.searchable))
+        result.append(Edit(item, item.document.searchable != document.searchable))
     return result
 
 
@@ -137,9 +137,9 @@ def _check_reserved(document: Document) -> None:
     for key in RESERVED.keys() & metadata.keys() if has_source else _ALWAYS_RESERVED & metadata.keys():
         value, kind = metadata[key], RESERVED[key]
         if value is not None and not _is_of(kind, value):
-            where = "" if key in _ALWAYS_RESERVED else " of a document with a source"
+            circumstance = "" if key in _ALWAYS_RESERVED else " of a document with a source"
             raise InputError(
-                f"document {document.id!r:.80}: the metadata {key!r}{where} is {kind}, not {value!r:.80}; "
+                f"document {document.id!r:.80}: the metadata {key!r}{circumstance} is {kind}, not {value!r:.80}; "
                 "store other values under another key"
             )
 
@@ -226,9 +226,9 @@ def directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> ND
     wrong = ~(np.isfinite(lengths) & (lengths > 0))
     if wrong.any():
         first = int(np.argmax(wrong))
-        what = "is all zeros" if lengths[first] == 0 else "has values that are not finite numbers"
+        complaint = "is all zeros" if lengths[first] == 0 else "has values that are not finite numbers"
         raise InputError(
-            f"the vector of document {prepared[first].document.id!r} {what}; "
+            f"the vector of document {prepared[first].document.id!r} {complaint}; "
             "check the embedder, or leave the document out"
         )
     return rows if np.abs(lengths - 1).max(initial=0) < 1e-6 else rows / lengths[:, None]

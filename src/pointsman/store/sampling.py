@@ -18,4 +18,4 @@ def evenly(items: Sequence[T], count: int | None) -> list[T]:
     """
     if count is None or len(items) <= count:
         return list(items)
-    return [items[place * len(items) // count] for place in range(count)]
+    return [items[number * len(items) // count] for number in range(count)]

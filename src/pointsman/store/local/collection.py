@@ -148,12 +148,12 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
         if _occupied(directory):
             return False
         collect_leftovers(directory.parent)
-        with directory_aside(directory.parent) as aside:
-            truth = Truth(aside / TRUTH)
+        with directory_aside(directory.parent) as temporary:
+            truth = Truth(temporary / TRUTH)
             truth.close()
-            write_manifest(aside, {"format": FORMAT, "identity": truth.identity, **(about or {})})
+            write_manifest(temporary, {"format": FORMAT, "identity": truth.identity, **(about or {})})
             try:
-                aside.rename(directory)
+                temporary.rename(directory)
             except OSError as error:
                 if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:  # another process was first
                     return False
@@ -212,8 +212,8 @@ def _drop(directory: Path, lock: WriterLock, identity: str | None = None) -> boo
         except StoreError:
             if not lock.is_noise:
                 raise
-        with translated(directory), steady(directory, alone=True) as there:
-            if not there:
+        with translated(directory), steady(directory, alone=True) as exists:
+            if not exists:
                 return False
             if identity is not None and (read_manifest(directory) or {}).get("identity") != identity:
                 raise _replaced(directory)
@@ -332,11 +332,11 @@ class Collection:
         Raises:
             ReplacedError: another process has deleted or recreated the collection.
         """
-        now = monotonic()
-        if now > self._look_again:
+        time = monotonic()
+        if time > self._look_again:
             if file_stamp(self._manifest_path) != self._stamp and self.replaced:
                 raise _replaced(self._directory)
-            self._look_again = now + _LOOK_SECONDS  # not set if it was replaced: the next search is to raise too
+            self._look_again = time + _LOOK_SECONDS  # not set if it was replaced: the next search is to raise too
         if seq is None:
             seq = self.truth.sequence()
         if self._seen == seq == self.keyword.applied and self._columns_seq in (seq, -1) and not self._wants_base:
@@ -353,8 +353,8 @@ class Collection:
     def may_lag(self) -> bool:
         """Whether an index was behind the documents when last checked; `lagging` returns the details."""
         vectors = self._vectors
-        behind = vectors is not None and vectors.loaded and vectors.applied < self._seen
-        return self.keyword.shown < self._seen or behind
+        vectors_lag = vectors is not None and vectors.loaded and vectors.applied < self._seen
+        return self.keyword.shown < self._seen or vectors_lag
 
     def lagging(self, *, words: bool = True) -> str | None:
         """Describe what current answers may lack; return None if the indexes contain all writes.
@@ -366,26 +366,28 @@ class Collection:
             words: whether the keyword index matters.
         """
         seq = self.truth.sequence()
-        behind = []
+        lags = []
         if words and self.keyword.shown < seq and not (self.keyword.shown < 0 and self.truth.is_empty()):
-            behind.append(("keyword index", self.keyword.shown))
+            lags.append(("keyword index", self.keyword.shown))
         vectors = self.vectors
         if vectors is not None and vectors.loaded and vectors.applied < seq:
-            behind.append(("vector index", vectors.applied))
-        if not behind:
+            lags.append(("vector index", vectors.applied))
+        if not lags:
             self._behind_since = math.inf
             return None
         self._behind_since = min(self._behind_since, monotonic())
         late = monotonic() - self._behind_since >= _LAG_SECONDS
-        why = f": {self.keyword.trouble}" if self.keyword.trouble is not None else "; it is being brought up to date"
+        reason = f": {self.keyword.trouble}" if self.keyword.trouble is not None else "; it is being brought up to date"
         messages = []
-        for name, last_seq in behind:
+        for name, last_seq in lags:
             if last_seq < 0:
-                messages.append(f"the {name} of {self._directory.name!r} is not there yet{why}")
+                messages.append(f"the {name} of {self._directory.name!r} is not there yet{reason}")
             elif late:
                 count = self.truth.changed_since(last_seq, _COUNTED)
-                more = " or more" if count == _COUNTED else ""
-                messages.append(f"the {name} of {self._directory.name!r} lacks the last {count}{more} changes{why}")
+                suffix = " or more" if count == _COUNTED else ""
+                messages.append(
+                    f"the {name} of {self._directory.name!r} lacks the last {count}{suffix} changes{reason}"
+                )
         return "; ".join(messages) or None
 
     @property
@@ -608,7 +610,7 @@ class Collection:
         """Return documents and manifest, which belong together; create them if there are none."""
         while True:
             create_collection(self._directory, about)
-            with steady(self._directory) as there:
+            with steady(self._directory) as exists:
                 self._stamp = file_stamp(self._manifest_path)
                 manifest = read_manifest(self._directory)
                 if manifest is not None:
@@ -621,7 +623,7 @@ class Collection:
                             "restore both from one backup"
                         )
                     return truth, manifest
-            if there:
+            if exists:
                 self._complete(about)
             elif self._directory.exists() and not self._directory.is_dir():
                 raise StoreError(f"{self._directory} is not a directory; delete it, or name another path")
@@ -664,7 +666,7 @@ class Collection:
             return
         if monotonic() < self._heal_again or not self._writing.acquire(blocking=False):
             return
-        already = self._lock.held
+        was_held = self._lock.held
         try:
             self._become_writer(healing=True)
             self._heal_quietly()
@@ -675,7 +677,7 @@ class Collection:
         except StoreError as error:  # the directory is not writable
             self._put_off(error)
         finally:
-            if not already:
+            if not was_held:
                 self._step_down()
             self._writing.release()
 
@@ -697,17 +699,17 @@ class Collection:
 
     def _enter(self, wait: float) -> None:
         """Become the writer for a block, taking turns with waiting processes, and count the block."""
-        until = monotonic() + wait
+        deadline = monotonic() + wait
         with self._writing:
             # If threads of this process kept joining, other processes would never get a turn. A nested block must not
             # queue, however, behind a process that waits for its end.
-            nested = getattr(self._own, "depth", 0) > 0
-            if wait <= 0 or (self._lock.held and (nested or not self._inside or not self._lock.wanted)):
+            is_nested = getattr(self._own, "depth", 0) > 0
+            if wait <= 0 or (self._lock.held and (is_nested or not self._inside or not self._lock.wanted)):
                 self._become_writer()
                 self._inside += 1
                 return
         try:
-            with self._lock.line(until):
+            with self._lock.line(deadline):
                 while True:
                     try:
                         with self._writing:
@@ -717,7 +719,7 @@ class Collection:
                     except ReplacedError:
                         raise
                     except LockedError:
-                        if monotonic() >= until:
+                        if monotonic() >= deadline:
                             raise
                     sleep(POLL_SECONDS)
         except FileNotFoundError as error:
@@ -798,8 +800,8 @@ class Collection:
         """As the writer, save the columns if many documents have changed since; else the change log is enough."""
         path, identity = self._directory / COLUMNS, self.truth.identity
         seq, rows = (0, 0) if self._columns_unusable else saved_state(path, identity)
-        enough = min(max(_COLUMNS_AGAIN, rows // 2), 5 * _COLUMNS_AGAIN)
-        if self.truth.changed_since(seq, enough) < enough:
+        threshold = min(max(_COLUMNS_AGAIN, rows // 2), 5 * _COLUMNS_AGAIN)
+        if self.truth.changed_since(seq, threshold) < threshold:
             return
         try:
             self.columns.use(lambda table: write_table(path, table, identity, self._columns_seq))

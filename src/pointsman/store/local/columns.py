@@ -219,14 +219,14 @@ class _RowOf:
     def set(self, keys: Keys, rows: NDArray[np.int64], living: int) -> None:
         """Assign rows to keys; if a key repeats, its last row wins."""
         # at most 64 bytes of table per document, about the size of a dict entry
-        inside = (keys >= 0) & (keys < 16 * living + 2**20)
+        in_table = (keys >= 0) & (keys < 16 * living + 2**20)
         if self._others:
-            inside &= [int(key) not in self._others for key in keys]
-        if inside.any():
-            self._table.grow(int(keys[inside].max()) + 1)
-            self._table.view[keys[inside]] = rows[inside]
-        outside = ~inside
-        self._others.update(zip(keys[outside].tolist(), rows[outside].tolist(), strict=True))
+            in_table &= [int(key) not in self._others for key in keys]
+        if in_table.any():
+            self._table.grow(int(keys[in_table].max()) + 1)
+            self._table.view[keys[in_table]] = rows[in_table]
+        beyond_table = ~in_table
+        self._others.update(zip(keys[beyond_table].tolist(), rows[beyond_table].tolist(), strict=True))
 
     def drop(self, key: int) -> None:
         if self._others.pop(key, None) is None:
@@ -234,14 +234,14 @@ class _RowOf:
 
     def rows(self, keys: Keys) -> NDArray[np.int64]:
         """Return the row of each key, -1 for unknown keys."""
-        inside = (keys >= 0) & (keys < self._table.size)
-        if inside.all():
+        in_table = (keys >= 0) & (keys < self._table.size)
+        if in_table.all():
             return self._table.view[keys].astype(np.int64)
         rows = np.full(len(keys), -1)
-        rows[inside] = self._table.view[keys[inside]]
+        rows[in_table] = self._table.view[keys[in_table]]
         if self._others:
-            for place in np.flatnonzero(rows < 0).tolist():
-                rows[place] = self._others.get(int(keys[place]), -1)
+            for index in np.flatnonzero(rows < 0).tolist():
+                rows[index] = self._others.get(int(keys[index]), -1)
         return rows
 
 
@@ -297,17 +297,17 @@ class _Column(ABC):
 
     def hits(self, test: Test, size: int, rows: NDArray[np.int64] | None) -> Bools:
         """Return a mask of the rows (the first ``size``, or those given) that have a value passing the test."""
-        here = None if self._rows.size else rows  # pairs can only be looked up by row in a mask of all rows
+        selected_rows = None if self._rows.size else rows  # pairs can only be looked up by row in a mask of all rows
         result: Bools | None = None
         for plane in self._planes:
             plane.grow(size)
-            passed = test(plane.view if here is None else plane.view[here])
-            result = passed if result is None else np.logical_or(result, passed, out=result)
+            mask = test(plane.view if selected_rows is None else plane.view[selected_rows])
+            result = mask if result is None else np.logical_or(result, mask, out=result)
         if result is None:
-            result = np.zeros(size if here is None else len(here), np.bool_)
+            result = np.zeros(size if selected_rows is None else len(selected_rows), np.bool_)
         if self._rows.size:
             result[self._rows.view[test(self._cells.view)]] = True
-        if rows is here:
+        if rows is selected_rows:
             return result
         matches: Bools = result[rows]
         return matches
@@ -373,12 +373,12 @@ class _Numbers(_Column):
         high, high_included = _as_double(interval.high, interval.high_included, above=False)
 
         def test(cells: NDArray[Any]) -> Bools:
-            above = None if low is None else cells >= low if low_included else cells > low
-            below = None if high is None else cells <= high if high_included else cells < high
-            if above is None or below is None:
-                return below if above is None else above  # type: ignore[return-value]  # a range has a bound
-            both: Bools = np.logical_and(above, below, out=above)
-            return both
+            above_low = None if low is None else cells >= low if low_included else cells > low
+            below_high = None if high is None else cells <= high if high_included else cells < high
+            if above_low is None or below_high is None:
+                return below_high if above_low is None else above_low  # type: ignore[return-value]  # a range has a bound
+            mask: Bools = np.logical_and(above_low, below_high, out=above_low)
+            return mask
 
         return test
 
@@ -412,8 +412,8 @@ class _Vocabulary(_Column):
 
     def passing(self, test: Callable[[str], bool]) -> Test:
         """Return the test that applies ``test`` to each value of the vocabulary once."""
-        passed = np.array([*map(test, self._sorted), *map(test, self._fresh), False], np.bool_)  # the last is for -1
-        return lambda cells: passed[cells]
+        mask = np.array([*map(test, self._sorted), *map(test, self._fresh), False], np.bool_)  # the last is for -1
+        return lambda cells: mask[cells]
 
     def within(self, interval: Interval) -> Test:
         _, low, low_included, high, high_included = interval
@@ -439,15 +439,15 @@ class _Vocabulary(_Column):
             order = sorted(range(len(texts)), key=texts.__getitem__)
             codes = np.full(len(texts) + 1, -1, np.int32)  # the last position maps -1 (no value) to itself
             codes[order] = np.arange(len(texts), dtype=np.int32)
-            self._sorted, self._fresh = [texts[place] for place in order], {}
+            self._sorted, self._fresh = [texts[index] for index in order], {}
             for array in (self._cells, *self._planes):
                 array.view[:] = codes[array.view]
 
     def to_arrays(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
         """See `_Column`; the vocabulary is JSON."""
-        about, arrays = super().to_arrays()
+        header, arrays = super().to_arrays()
         vocabulary = json.dumps([self._sorted, list(self._fresh)]).encode()
-        return about, [*arrays, np.frombuffer(vocabulary, np.uint8)]
+        return header, [*arrays, np.frombuffer(vocabulary, np.uint8)]
 
     def restore(self, about: Mapping[str, Any], arrays: Iterator[NDArray[Any]]) -> None:
         """See `_Column`."""
@@ -460,8 +460,8 @@ class _Vocabulary(_Column):
         return content
 
     def _code(self, entry: Any) -> int | None:
-        place = bisect_left(self._sorted, entry)
-        return place if place < len(self._sorted) and self._sorted[place] == entry else self._fresh.get(entry)
+        index = bisect_left(self._sorted, entry)
+        return index if index < len(self._sorted) and self._sorted[index] == entry else self._fresh.get(entry)
 
     def _encode(self, content: Any) -> int:
         entry = self._entry(content)
@@ -473,13 +473,13 @@ class _Vocabulary(_Column):
     def _recode(self, cells: NDArray[Any]) -> NDArray[Any]:
         """Drop the strings that no document uses any more."""
         texts = [*self._sorted, *self._fresh]
-        used = np.unique(cells).tolist()
-        order = sorted(used, key=texts.__getitem__)
+        codes_in_use = np.unique(cells).tolist()
+        order = sorted(codes_in_use, key=texts.__getitem__)
         codes = np.full(len(texts), -1, np.int32)
         codes[order] = np.arange(len(order), dtype=np.int32)
         self._sorted, self._fresh = [texts[code] for code in order], {}
-        recoded: NDArray[Any] = codes[cells]
-        return recoded
+        new_cells: NDArray[Any] = codes[cells]
+        return new_cells
 
 
 class _Strings(_Vocabulary):
@@ -505,8 +505,8 @@ class _Strings(_Vocabulary):
 
     def to_arrays(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
         """See `_Column`."""
-        about, arrays = super().to_arrays()
-        return {**about, "cut": self.cut}, arrays
+        header, arrays = super().to_arrays()
+        return {**header, "cut": self.cut}, arrays
 
     def restore(self, about: Mapping[str, Any], arrays: Iterator[NDArray[Any]]) -> None:
         """See `_Column`."""
@@ -591,13 +591,13 @@ class Table:
 
     def to_arrays(self) -> tuple[list[Any], list[NDArray[Any]]]:
         """Return the table as JSON and arrays, for `from_arrays`."""
-        described, arrays = [], [self.keys.view, self.alive.view]
+        descriptions, arrays = [], [self.keys.view, self.alive.view]
         for name, kinds in self._columns.items():
             for kind, column in kinds.items():
-                about, of_column = column.to_arrays()
-                described.append([name, kind, about])
+                header, of_column = column.to_arrays()
+                descriptions.append([name, kind, header])
                 arrays += of_column
-        return described, arrays
+        return descriptions, arrays
 
     @classmethod
     def from_arrays(cls, described: Sequence[Any], arrays: Iterable[NDArray[Any]], scan: Scan | None) -> Table:
@@ -607,24 +607,24 @@ class Table:
         rows = np.flatnonzero(table.alive.view)
         table.living = len(rows)
         table._row_of.set(table.keys.view[rows], rows, table.living)
-        for name, kind, about in described:
+        for name, kind, header in described:
             column = table._columns.setdefault(name, {})[kind] = table._column(kind)
-            column.restore(about, remaining)
+            column.restore(header, remaining)
         return table
 
     def put(self, pairs: Pairs) -> None:
         """Insert or replace documents; if a key repeats, its last document wins."""
         self.version += 1
         slack = 256 if self.size else 0  # the first load leaves everything sorted
-        touched: set[_Column] = set()
+        changed_columns: set[_Column] = set()
         pairs = iter(pairs)
         while batch := list(islice(pairs, _BATCH)):
             columns = self._note(batch)
             self._append(np.array([key for key, _ in batch], np.int64))
             for column in columns:
                 column.settle(self.size)
-            touched |= columns
-        for column in touched:
+            changed_columns |= columns
+        for column in changed_columns:
             column.tidy(slack)
         self._compact()
 
@@ -642,17 +642,17 @@ class Table:
         """Return a new mask over all rows, or over those given. Dead rows may match."""
         match filter:
             case And() | Or():
-                every = isinstance(filter, And)
-                result, join = self._none(rows), np.logical_and if every else np.logical_or
-                result[:] = every
-                for part in filter.parts:
-                    join(result, self.evaluate(part, rows), out=result)
+                is_and = isinstance(filter, And)
+                result, join = self._none(rows), np.logical_and if is_and else np.logical_or
+                result[:] = is_and
+                for operand in filter.parts:
+                    join(result, self.evaluate(operand, rows), out=result)
             case Not():
                 result = self.evaluate(filter.part, rows)
                 np.logical_not(result, out=result)
             case Equals() | In() | Range() | PartOfText() | Exists():
-                scanned = self._takes_documents(filter)
-                result = self._scanned(filter, rows) if scanned else self._meeting(filter, rows)
+                needs_documents = self._takes_documents(filter)
+                result = self._scanned(filter, rows) if needs_documents else self._meeting(filter, rows)
             case _:
                 raise TypeError(f"columns cannot answer a {type(filter).__name__}, only what pointsman.filters has")
         return result
@@ -717,7 +717,7 @@ class Table:
 
     def _note(self, batch: Iterable[tuple[int, Mapping[str, Any]]]) -> set[_Column]:
         """Distribute the documents' values over the columns; return the columns that received any."""
-        touched: set[_Column] = set()
+        changed_columns: set[_Column] = set()
         for row, (_, metadata) in enumerate(batch, self.size):
             for name, values in facts(metadata).items():
                 for its_kind, content in values:
@@ -727,8 +727,8 @@ class Table:
                     if column is None:
                         column = kinds[kind] = self._column(kind)
                     column.add(row, content)
-                    touched.add(column)
-        return touched
+                    changed_columns.add(column)
+        return changed_columns
 
     def _column(self, kind: Kind | Literal["integer"]) -> _Column:
         if kind == "string":
@@ -738,21 +738,23 @@ class Table:
     def _append(self, keys: Keys) -> None:
         """Give each key a new row; if a key repeats, its last row lives. Previous rows of the keys become dead."""
         rows = np.arange(self.size, self.size + len(keys))
-        before = self.rows(keys)
+        old_rows = self.rows(keys)
         self.keys.extend(keys)
         self.alive.extend(np.ones(len(keys), np.bool_))
         self._row_of.set(keys, rows, self.living + len(keys))
-        died = np.union1d(before[before >= 0], rows[self.rows(keys) != rows])
-        self.alive.view[died] = False
-        self.living += len(keys) - len(died)
+        dead_rows = np.union1d(old_rows[old_rows >= 0], rows[self.rows(keys) != rows])
+        self.alive.view[dead_rows] = False
+        self.living += len(keys) - len(dead_rows)
 
     def _compact(self) -> None:
         if self.size <= 2 * self.living + 1024:
             return
         alive = self.alive.view.copy()
-        keys, renumbered = self.keys.view[alive], np.cumsum(alive) - 1
+        keys, new_numbers = self.keys.view[alive], np.cumsum(alive) - 1
         for name, kinds in list(self._columns.items()):
-            remaining = {kind: column for kind, column in kinds.items() if column.compact(alive, renumbered, len(keys))}
+            remaining = {
+                kind: column for kind, column in kinds.items() if column.compact(alive, new_numbers, len(keys))
+            }
             if remaining:
                 self._columns[name] = remaining
             else:

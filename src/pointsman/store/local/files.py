@@ -116,15 +116,15 @@ def _regular(path: str, flags: int) -> int:
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write to a temporary file, sync, and rename; after a crash either the old or the new file is there."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.tmp")  # another thread may be writing too
+    temporary = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.tmp")  # another thread may be writing too
     try:
-        with aside.open("wb") as file:
+        with temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        temporary.replace(path)
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     sync_directory(path.parent)
 
 
@@ -147,8 +147,8 @@ def file_stamp(path: Path | str) -> tuple[int, int, int] | str:
 
 def remove_leftovers(path: Path) -> None:
     """Delete temporary files left by killed writers of this file; only for its sole writer."""
-    for aside in path.parent.glob(f"{path.name}.*.tmp"):
-        aside.unlink(missing_ok=True)
+    for leftover in path.parent.glob(f"{path.name}.*.tmp"):
+        leftover.unlink(missing_ok=True)
 
 
 def make_directory(directory: Path) -> None:
@@ -227,7 +227,7 @@ def steady(directory: Path, *, alone: bool = False) -> Iterator[bool]:
 
 def _locked_descriptor(directory: Path, operation: int) -> int | None:
     """Return a descriptor that locks the directory of this name; None if there is none."""
-    until = monotonic() + _HOLD_SECONDS
+    deadline = monotonic() + _HOLD_SECONDS
     while True:
         try:
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -243,7 +243,7 @@ def _locked_descriptor(directory: Path, operation: int) -> int | None:
             os.close(descriptor)
             raise
         os.close(descriptor)
-        if monotonic() >= until:
+        if monotonic() >= deadline:
             raise LockedError(f"{directory} is being created, changed or deleted by another process; try again")
         sleep(POLL_SECONDS)
 
@@ -285,30 +285,30 @@ def directory_aside(folder: Path) -> Iterator[Path]:
     It is locked during the block: unlocked ones were left by processes that died.
     """
     while True:
-        aside = folder / f".pointsman-{uuid.uuid4().hex}.new"
-        make_private(aside, file=False)
+        directory = folder / f".pointsman-{uuid.uuid4().hex}.new"
+        make_private(directory, file=False)
         try:
-            descriptor = os.open(aside, os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:  # another process that collects leftovers was quicker
             continue
-        if _try_lock(descriptor, fcntl.LOCK_SH) and _is(aside, descriptor):  # shared: it is opened in the block
+        if _try_lock(descriptor, fcntl.LOCK_SH) and _is(directory, descriptor):  # shared: it is opened in the block
             break
         os.close(descriptor)
     try:
-        yield aside
+        yield directory
     finally:
-        if aside.exists():
-            shutil.rmtree(aside, ignore_errors=True)  # collected later if it cannot be removed now
+        if directory.exists():
+            shutil.rmtree(directory, ignore_errors=True)  # collected later if it cannot be removed now
         _unlock(descriptor)
 
 
 def replace_directory(directory: Path, aside: Path) -> None:
     """Replace a directory by another, if it exists; for a moment there may be none of that name."""
-    doomed = _doomed(directory)
+    old_directory = _doomed(directory)
     with suppress(FileNotFoundError):
-        directory.rename(doomed)
+        directory.rename(old_directory)
     aside.rename(directory)
-    shutil.rmtree(doomed, ignore_errors=True)  # collected later if it cannot be removed now
+    shutil.rmtree(old_directory, ignore_errors=True)  # collected later if it cannot be removed now
 
 
 def _remove_tree(directory: Path) -> None:
@@ -328,13 +328,15 @@ def remove_directory(directory: Path) -> None:
 
     The caller holds it exclusively (`steady`). Files that cannot be removed are renamed away and collected later.
     """
-    doomed = _doomed(directory)
-    directory.rename(doomed)
+    old_directory = _doomed(directory)
+    directory.rename(old_directory)
     sync_directory(directory.parent)
     try:
-        _remove_tree(doomed)
+        _remove_tree(old_directory)
     except OSError as error:
-        log.warning("%s was deleted, but not all of its files could be removed from %s: %s", directory, doomed, error)
+        log.warning(
+            "%s was deleted, but not all of its files could be removed from %s: %s", directory, old_directory, error
+        )
 
 
 def collect_leftovers(folder: Path) -> int:
@@ -344,7 +346,7 @@ def collect_leftovers(folder: Path) -> int:
     except OSError as error:
         log.debug("%s cannot be checked for leftover files (%s)", folder, error)
         return 0
-    removed = 0
+    count = 0
     for path in leftovers:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -354,12 +356,12 @@ def collect_leftovers(folder: Path) -> int:
         try:
             if _try_lock(descriptor, fcntl.LOCK_EX) and _is(path, descriptor):
                 _remove_tree(path)
-                removed += 1
+                count += 1
         except OSError as error:
             log.info("%s cannot be removed: %s", path, error)
         finally:
             _unlock(descriptor)
-    return removed
+    return count
 
 
 # ── the writer ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -445,10 +447,10 @@ class WriterLock:
         """
         if self.held:
             return
-        until = monotonic() + _HEALING_SECONDS
+        deadline = monotonic() + _HEALING_SECONDS
         try:
             while not self._lock.acquire():
-                if healing or self._note()[1] == "writing" or monotonic() >= until:
+                if healing or self._note()[1] == "writing" or monotonic() >= deadline:
                     raise self._locked()
                 sleep(POLL_SECONDS)
         except FileNotFoundError:
@@ -461,13 +463,13 @@ class WriterLock:
     @property
     def wanted(self) -> bool:
         """Whether a process is waiting in the queue."""
-        place = ExclusiveLock(self._queue)
+        queue_lock = ExclusiveLock(self._queue)
         try:
-            return not place.acquire()
+            return not queue_lock.acquire()
         except OSError:
             return False  # if the queue's file cannot be created, no one waits
         finally:
-            place.release()
+            queue_lock.release()
 
     @contextmanager
     def line(self, until: float) -> Iterator[None]:
@@ -478,9 +480,9 @@ class WriterLock:
             FileNotFoundError: there is no such directory.
             StoreError: the directory is not writable.
         """
-        place = ExclusiveLock(self._queue)  # a separate one for each waiter, also within a process
+        queue_lock = ExclusiveLock(self._queue)  # a separate one for each waiter, also within a process
         try:
-            while not place.acquire():
+            while not queue_lock.acquire():
                 if monotonic() >= until:
                     raise self._locked()
                 sleep(POLL_SECONDS)
@@ -491,7 +493,7 @@ class WriterLock:
         try:
             yield
         finally:
-            place.release()
+            queue_lock.release()
 
     def release(self) -> None:
         """Release the lock."""

@@ -243,8 +243,8 @@ class _ListIndex:
     def store(self) -> LocalStore:
         """The copy; created on first use."""
         if self._store is None:
-            about = {"name": self._listing.name, "description": "", "indexing_technique": "keyword"}
-            self._store = LocalStore(self._directory / "documents", about, **self._constants)
+            record = {"name": self._listing.name, "description": "", "indexing_technique": "keyword"}
+            self._store = LocalStore(self._directory / "documents", record, **self._constants)
         return self._store
 
     def follow(self, *, anew: bool) -> int:
@@ -256,17 +256,17 @@ class _ListIndex:
         state = None if self._listing.state is None else self._listing.state()
         if not anew and self._listing.exact and state == self._state and self._listed_at > -math.inf:
             return self.store.statistics().sequence
-        began = self.clock()
+        start = self.clock()
         with self.store.writing():
-            listed: set[str] = set()
+            listed_ids: set[str] = set()
             for batch in batched(self._listing.documents(), _TOGETHER):
                 documents = [_storable(document) for document in {one.id: one for one in batch}.values()]
-                listed.update(document.id for document in documents)
+                listed_ids.update(document.id for document in documents)
                 self.store.write(documents)
-            self.store.delete([id_ for id_ in self.store.ids() if id_ not in listed])
+            self.store.delete([id_ for id_ in self.store.ids() if id_ not in listed_ids])
             if anew:
                 self.store.rebuild()
-        self._state, self._listed_at = state, began
+        self._state, self._listed_at = state, start
         return self.store.statistics().sequence
 
     def refresh(self) -> str | None:

@@ -137,7 +137,7 @@ class _View:
             if not hits:
                 return False
             explanation = json.loads(query.explain(self.searcher, hits[0][1]).to_json())
-            numbers = {part["description"]: part["value"] for part in _parts(explanation)}
+            numbers = {detail["description"]: detail["value"] for detail in _parts(explanation)}
             self.counted_length = float(numbers["avgdl, average length of field"])
             self.counted = int(numbers["N, total number of docs"])
             markers = self.searcher.doc_freq("key", _MARKER)
@@ -199,15 +199,15 @@ class WordQuery:
         """See `KeywordIndex.search`."""
         if k < 1 or self._query is None:
             return []
-        allowed = None
+        matching_keys = None
         if filters is not None:
             if self._columns is None:
                 raise InputError("this keyword index was opened without metadata; it cannot filter")
-            allowed = self._columns.allowed(filters)
+            matching_keys = self._columns.allowed(filters)
         # Read deeper, within limits, until no further document can be among the best.
         depth = k + max(_TIES, k // 4) if self._constants == (K1, B) else max(_DEEPEST, 10 * k)
         while True:
-            hits = self._top(self._query, depth, allowed)
+            hits = self._top(self._query, depth, matching_keys)
             best = self._best(hits, k)
             end = len(hits) < depth or depth >= max(_DEEPEST, 4 * k)
             if end or hits[-1].score * self._view.greatest_ratio < best[-1][1]:
@@ -229,25 +229,29 @@ class WordQuery:
         """Return the best ``k`` hits, scored by the formula; those that cannot be among them are left out before."""
         if k < len(hits) and self._constants == (K1, B):
             ratios = [self._view.ratio(hit.length) for hit in hits]
-            least = sorted((hit.score * min(1.0, ratio) for hit, ratio in zip(hits, ratios, strict=True)), reverse=True)
-            bar = least[k - 1] * (1 - _WEIGHTS_APART)
+            lower_bounds = sorted(
+                (hit.score * min(1.0, ratio) for hit, ratio in zip(hits, ratios, strict=True)), reverse=True
+            )
+            bar = lower_bounds[k - 1] * (1 - _WEIGHTS_APART)
             hits = [hit for hit, ratio in zip(hits, ratios, strict=True) if hit.score * max(1.0, ratio) >= bar]
         formula = BM25(self._view.average_length, *self._constants)
         scores = formula.scores(self._weights(), self._counts(hits), [hit.length for hit in hits])
-        ordered = sorted([(-score, hit.key) for hit, score in zip(hits, scores, strict=True)])
-        return [(key, -score) for score, key in ordered[:k]]
+        ranking = sorted([(-score, hit.key) for hit, score in zip(hits, scores, strict=True)])
+        return [(key, -score) for score, key in ranking[:k]]
 
     def _counts(self, hits: Sequence[_Hit]) -> list[list[int]]:
         """Return how often each word occurs in each document, from the counts stored with its postings."""
         entries, doc = [_entry(term) for term in self.terms], self._view.searcher.doc
         counts: list[list[int]] = []
         for hit in hits:
-            stored: Any = doc(hit.address).get_first("counts")
-            places = [stored.find(entry) for entry in entries]
+            stored_counts: Any = doc(hit.address).get_first("counts")
+            offsets = [stored_counts.find(entry) for entry in entries]
             counts.append(
                 [
-                    int(stored[place + len(entry) : stored.index(b"\n", place + len(entry))]) if place >= 0 else 0
-                    for place, entry in zip(places, entries, strict=True)
+                    int(stored_counts[offset + len(entry) : stored_counts.index(b"\n", offset + len(entry))])
+                    if offset >= 0
+                    else 0
+                    for offset, entry in zip(offsets, entries, strict=True)
                 ]
             )
         return counts
@@ -399,17 +403,17 @@ class KeywordIndex:
         Raises:
             StoreError: the index cannot be written; the documents are safe, and the next attempt continues from there.
         """
-        since = self.applied
+        start = self.applied
         target = self._source.sequence()  # read first: what is written meanwhile is applied again next time
-        if since == target and not self._anew:
+        if start == target and not self._anew:
             return
         try:
             try:
-                self._apply(since, target)
+                self._apply(start, target)
             except BaseException as error:
                 if not (_of_tantivy(error) and self._removed_leftover(error)):
                     raise
-                self._apply(since, target)
+                self._apply(start, target)
         except BaseException as error:
             if _of_tantivy(error):
                 raise self._unwritten(error) from error
@@ -529,17 +533,17 @@ class KeywordIndex:
         folder = self._directory.parent
         make_directory(folder)
         collect_leftovers(folder)
-        with directory_aside(folder) as aside:
-            writer = tantivy.Index(_SCHEMA, path=str(aside)).writer(_HEAP_BYTES, 1)
+        with directory_aside(folder) as directory:
+            writer = tantivy.Index(_SCHEMA, path=str(directory)).writer(_HEAP_BYTES, 1)
             try:
                 self._fill(writer, 0, target)
             finally:
                 writer.wait_merging_threads()
-            note_checksums(aside)
+            note_checksums(directory)
             with self._guard:
                 self._index = None
                 self._anew, self._applied, self._looked_at = False, -1, None
-            replace_directory(self._directory, aside)
+            replace_directory(self._directory, directory)
 
     def _open(self) -> tantivy.Index:
         """Open the index on disk; if nothing can be written beside it, not even a lock, through links to its files."""
@@ -666,12 +670,12 @@ def _key(key: int) -> tantivy.Query:
 
 def _any_of(view: _View, terms: Mapping[str, int]) -> tantivy.Query:
     """Return a disjunction; a repeated word counts as often as it occurs in the query, as in Lucene."""
-    should, scaled = tantivy.Occur.Should, tantivy.Query.boost_query
-    parts = []
+    should, scale = tantivy.Occur.Should, tantivy.Query.boost_query
+    clauses = []
     for term, count in terms.items():
         weight = count * view.weight(term)
-        parts.append((should, _term(term) if weight == 1 else scaled(_term(term), weight)))
-    return tantivy.Query.boolean_query(parts)
+        clauses.append((should, _term(term) if weight == 1 else scale(_term(term), weight)))
+    return tantivy.Query.boolean_query(clauses)
 
 
 def _among(keys: Sequence[int], query: tantivy.Query) -> tantivy.Query:
@@ -685,16 +689,16 @@ def _in_a_byte(length: int) -> int:
     """Return a length as tantivy stores it: exact to 39, then 4 significant bits (Lucene's `SmallFloat.intToByte4`)."""
     if length < _EXACT_TO:
         return length
-    rest = length - 24
-    shift = rest.bit_length() - 4
-    return 24 + (rest >> shift << shift)
+    excess = length - 24
+    shift = excess.bit_length() - 4
+    return 24 + (excess >> shift << shift)
 
 
 def _parts(explanation: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield a tantivy explanation and all its nested parts."""
     yield explanation
-    for part in explanation.get("details", ()):
-        yield from _parts(part)
+    for detail in explanation.get("details", ()):
+        yield from _parts(detail)
 
 
 class _Hit(NamedTuple):

@@ -69,13 +69,13 @@ def segments(directory: Path) -> list[Any]:
         OSError: it cannot be read.
     """
     try:
-        listed = json.loads((directory / "meta.json").read_bytes())["segments"]
-        for segment in listed:
+        segment_list = json.loads((directory / "meta.json").read_bytes())["segments"]
+        for segment in segment_list:
             if not isinstance(segment["segment_id"], str) or not isinstance(segment["deletes"], dict | None):
                 raise TypeError(f"a segment is {segment!r:.80}")
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"meta.json is no list of segments: {type(error).__name__}: {error!s:.200}") from error
-    return list(listed)
+    return list(segment_list)
 
 
 def _signature(directory: Path) -> str:
@@ -99,20 +99,20 @@ def _segment(name: str) -> str:
 
 def note_checksums(directory: Path) -> None:
     """Record the checksums of the files; not synced: if the record is missing or old, less is checked."""
-    aside = directory / f"{_CHECKSUMS}.tmp"
+    temporary = directory / f"{_CHECKSUMS}.tmp"
     try:
-        before, checksums = _noted_checksums(directory), {}
+        old_checksums, checksums = _noted_checksums(directory), {}
         for path in _live(directory):
-            if path.name in before:  # files are written once, under names that are never reused
-                checksums[path.name] = before[path.name]
+            if path.name in old_checksums:  # files are written once, under names that are never reused
+                checksums[path.name] = old_checksums[path.name]
                 continue
             with suppress(FileNotFoundError), path.open("rb") as file:  # it was just merged away
                 file.seek(-min(256, path.stat().st_size), os.SEEK_END)
                 checksums[path.name] = _crc(file.read())
         checksums[_signature(directory)] = _meta_crc(directory)
-        if checksums != before:
-            aside.write_text(json.dumps(checksums))
-            aside.replace(directory / _CHECKSUMS)
+        if checksums != old_checksums:
+            temporary.write_text(json.dumps(checksums))
+            temporary.replace(directory / _CHECKSUMS)
     except (OSError, ValueError) as error:
         log.warning("%s cannot be written (%s) and is not used", directory / _CHECKSUMS, error)
 

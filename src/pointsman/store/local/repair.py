@@ -85,22 +85,26 @@ def repair_collection(directory: Path) -> Repair:
                 f"{directory / TRUTH} is missing, and nothing can be recovered without it; restore it from a backup, "
                 "or delete the dataset and index it again"
             )
-    lost = () if (directory / MANIFEST).exists() else (f"{MANIFEST} was missing; describe the dataset again",)
+    losses = () if (directory / MANIFEST).exists() else (f"{MANIFEST} was missing; describe the dataset again",)
     problems = _problems(directory)
     if not problems:
         with closing(Collection(directory)) as collection:
-            return Repair(len(collection.truth), 0, 0, lost, None)
+            return Repair(len(collection.truth), 0, 0, losses, None)
     lock = WriterLock(directory)
     lock.acquire()
     try:
         with translated(directory), steady(directory, alone=True):
-            salvage, aside = _replace(directory)
+            salvage, damaged_directory = _replace(directory)
     finally:
         lock.release()
     with closing(Collection(directory)) as collection:
         collection.rebuild()
         return Repair(
-            len(collection.truth), salvage.lost, salvage.without_vector, (*lost, *problems, *salvage.complaints), aside
+            len(collection.truth),
+            salvage.lost,
+            salvage.without_vector,
+            (*losses, *problems, *salvage.complaints),
+            damaged_directory,
         )
 
 
@@ -166,9 +170,9 @@ def _save(path: Path, truth: Truth, work: Path) -> _Salvage:
             # A row whose entry in the index of ids is damaged may exist twice; the later row is the newer one.
             latest = {item.document.id: (item, vector) for item, vector in batch}
             with_vector = [(item, vector) for item, vector in latest.values() if vector is not None]
-            without = [item for item, vector in latest.values() if vector is None]
+            items_without_vector = [item for item, vector in latest.values() if vector is None]
             truth.upsert([item for item, _ in with_vector], [vector for _, vector in with_vector])
-            truth.upsert(without)
+            truth.upsert(items_without_vector)
         truth.set_meta(**{name: value for name, value in notes.items() if name not in {"seq", "identity"}})
     return salvage
 
@@ -203,11 +207,11 @@ def _listed(path: Path) -> bool:
 def _notes(connection: sqlite3.Connection) -> dict[str, str]:
     """Return the intact values of ``meta``."""
     notes: dict[str, str] = {}
-    checked = _first(connection, "PRAGMA user_version") != 0
+    has_checksums = _first(connection, "PRAGMA user_version") != 0
     for (name,) in _all(connection, "SELECT name FROM meta"):
         for (raw,) in _all(connection, "SELECT value FROM meta WHERE name = ?", name):
             with suppress(ValueError):
-                notes[str(name)] = value_of(str(name), raw, checked=checked)
+                notes[str(name)] = value_of(str(name), raw, checked=has_checksums)
     return notes
 
 

@@ -97,25 +97,25 @@ class LocalStore(BaseStore):
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`."""
         self._refresh()
-        lists = [self._search(look) for look in looks]
+        lists = [self._search(query) for query in looks]
         lag = self.collection.lagging(words=WORDS in self._scales) if self.collection.may_lag else None
         return lists if lag is None else [replace(result, degraded=(lag,)) for result in lists]
 
     def _search(self, look: Look) -> Lists:
         """Return both lists; each also scores the hits that only the other has."""
-        words, near = self._queries(look)
+        words, vector_query = self._queries(look)
         rankings: dict[str, Sequence[tuple[Any, float]]] = {}
         if words is not None:
             rankings[WORDS] = words.search(look.depth, look.filters)
-        if near is not None:
-            rankings[NEAR] = near.search(look.depth, look.filters)
+        if vector_query is not None:
+            rankings[NEAR] = vector_query.search(look.depth, look.filters)
         scores = {name: dict(ranking) for name, ranking in rankings.items()}
-        if words is not None and near is not None:
+        if words is not None and vector_query is not None:
             bm25, cosine = scores[WORDS], scores[NEAR]
             only_near = [key for key in cosine if key not in bm25]
             only_words = [key for key in bm25 if key not in cosine]
             bm25.update(zip(only_near, words.score(only_near), strict=True))
-            cosine.update(zip(only_words, near.score(only_words), strict=True))
+            cosine.update(zip(only_words, vector_query.score(only_words), strict=True))
         return Lists(rankings, scores, idf=None if words is None else words.idf())
 
     def _queries(self, look: Look) -> tuple[WordQuery | None, VectorQuery | None]:
@@ -129,15 +129,15 @@ class LocalStore(BaseStore):
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
         self._refresh()
-        return [self._score(look, candidates) for look, candidates in zip(looks, keys, strict=True)]
+        return [self._score(query, candidates) for query, candidates in zip(looks, keys, strict=True)]
 
     def _score(self, look: Look, keys: Sequence[Any]) -> Scores:
-        words, near = self._queries(look)
+        words, vector_query = self._queries(look)
         scores: dict[str, dict[Any, float]] = {}
         if words is not None:
             scores[WORDS] = dict(zip(keys, words.score(keys), strict=True))
-        if near is not None:
-            scores[NEAR] = dict(zip(keys, near.score(keys), strict=True))
+        if vector_query is not None:
+            scores[NEAR] = dict(zip(keys, vector_query.score(keys), strict=True))
         return scores
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -160,10 +160,10 @@ class LocalStore(BaseStore):
         if filters is None:
             documents, following = self.collection.truth.page(last, limit)
             return Page(documents, None if following is None else str(following))
-        allowed = self._allowed(filters)
-        allowed = allowed[allowed > last][: limit + 1]
-        page_documents = [document for document in self.fetch(allowed[:limit].tolist()) if document is not None]
-        return Page(page_documents, str(allowed[limit - 1]) if len(allowed) > limit else None)
+        matching_keys = self._allowed(filters)
+        matching_keys = matching_keys[matching_keys > last][: limit + 1]
+        page_documents = [document for document in self.fetch(matching_keys[:limit].tolist()) if document is not None]
+        return Page(page_documents, str(matching_keys[limit - 1]) if len(matching_keys) > limit else None)
 
     def documents(self, filters: Filter | None = None) -> Iterator[Document]:
         """See `Store`; the filter is evaluated once, when the first document is taken."""
@@ -207,12 +207,12 @@ class LocalStore(BaseStore):
         stored_only: bool = False,
     ) -> AddResult:
         """See `Store`."""
-        prepared = [prepare(document) for document in documents]
+        items = [prepare(document) for document in documents]
         with self.collection.writer():
             if stored_only and vectors is not None:
-                stored = self.collection.truth.unchanged(prepared)
-                prepared, vectors = list(compress(prepared, stored)), vectors[stored]
-            return self.collection.write(prepared, vectors, embedder or "")
+                is_stored = self.collection.truth.unchanged(items)
+                items, vectors = list(compress(items, is_stored)), vectors[is_stored]
+            return self.collection.write(items, vectors, embedder or "")
 
     def set_metadata(
         self,
@@ -228,19 +228,19 @@ class LocalStore(BaseStore):
         vectors = vectors or {}
         with self.collection.writer():
             truth, ids = self.collection.truth, list(changes)
-            changed = edits(changes, truth.get(ids), replace=replace)
-            embedded = truth.embedded(ids)
-            retitled = [edit for edit in changed if edit.retitled and edit.id in embedded]
-            texts = tuple(dict.fromkeys(edit.searchable for edit in retitled if edit.searchable not in vectors))
+            edited = edits(changes, truth.get(ids), replace=replace)
+            ids_with_vector = truth.embedded(ids)
+            title_edits = [edit for edit in edited if edit.retitled and edit.id in ids_with_vector]
+            texts = tuple(dict.fromkeys(edit.searchable for edit in title_edits if edit.searchable not in vectors))
             if texts:
                 return MetadataResult(AddResult(), texts, tuple(ids))
-            new = {edit.id: vectors[edit.searchable] for edit in retitled}
-            return MetadataResult(self.collection.edit([edit.prepared for edit in changed], new, embedder or ""))
+            new = {edit.id: vectors[edit.searchable] for edit in title_edits}
+            return MetadataResult(self.collection.edit([edit.prepared for edit in edited], new, embedder or ""))
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""
-        prepared = [prepare(document) for document in documents]
-        return self.collection.truth.unchanged(prepared, with_vectors=NEAR in self._scales)
+        items = [prepare(document) for document in documents]
+        return self.collection.truth.unchanged(items, with_vectors=NEAR in self._scales)
 
     def bare(self, limit: int) -> list[Document]:
         """See `Store`."""
@@ -253,11 +253,11 @@ class LocalStore(BaseStore):
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
         """See `Store`."""
         if filters is None:
-            return sum(self.collection.delete(part) for part in batched(ids or (), _DELETED_TOGETHER))
+            return sum(self.collection.delete(batch) for batch in batched(ids or (), _DELETED_TOGETHER))
         id_set = None if ids is None else set(ids)
         with self.collection.writer():  # what matches must still match when it is deleted
             matching = [id_ for id_ in self.ids(filters=filters) if id_set is None or id_ in id_set]
-            return sum(self.collection.delete(part) for part in batched(matching, _DELETED_TOGETHER))
+            return sum(self.collection.delete(batch) for batch in batched(matching, _DELETED_TOGETHER))
 
     def writer(self) -> AbstractContextManager[None]:
         """Hold the writer lock for several calls of `write`; the indexes follow at the end. See `Collection.writer`."""
@@ -273,9 +273,9 @@ class LocalStore(BaseStore):
         """See `Store`."""
         metas = self.collection.truth.metas()
         self.collection.refresh(int(metas.get("seq", 0)))
-        pinned = object.__new__(LocalStore)
-        pinned.__dict__.update(self.__dict__, _info=self.info, _metas=metas, _refresh=_as_it_is)
-        return pinned
+        snapshot = object.__new__(LocalStore)
+        snapshot.__dict__.update(self.__dict__, _info=self.info, _metas=metas, _refresh=_as_it_is)
+        return snapshot
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`."""

@@ -204,8 +204,8 @@ class Truth:
 
     def changed_since(self, seq: int, most: int) -> int:
         """Return the number of documents written or deleted after transaction ``seq``, counting at most ``most``."""
-        changed = "SELECT 1 FROM documents WHERE seq > ? UNION ALL SELECT 1 FROM tombstones WHERE seq > ?"
-        return int(self._row(f"SELECT count(*) FROM ({changed} LIMIT ?)", seq, seq, most)[0])
+        changes = "SELECT 1 FROM documents WHERE seq > ? UNION ALL SELECT 1 FROM tombstones WHERE seq > ?"
+        return int(self._row(f"SELECT count(*) FROM ({changes} LIMIT ?)", seq, seq, most)[0])
 
     def meta(self, name: str) -> str | None:
         """Return a value stored beside the documents, or None."""
@@ -223,9 +223,9 @@ class Truth:
         """Return documents by key in the given order, None for deleted ones."""
         documents: dict[int, Document] = {}
         for start in range(0, len(keys), _VARIABLES):
-            part = keys[start : start + _VARIABLES]
-            sql = f"SELECT {ROW} FROM documents WHERE key IN ({_marks(part)})"
-            documents.update([(row[-1], self._document(row)) for row in self._rows(sql, *part)])
+            batch = keys[start : start + _VARIABLES]
+            sql = f"SELECT {ROW} FROM documents WHERE key IN ({_marks(batch)})"
+            documents.update([(row[-1], self._document(row)) for row in self._rows(sql, *batch)])
         if missing := [key for key in keys if key not in documents]:
             self._check_gone(missing)
         return list(map(documents.get, keys))
@@ -233,9 +233,9 @@ class Truth:
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """Return documents by id in the given order, None for unknown ids."""
         documents: dict[str, Document] = {}
-        for part in batched(filter(storable, ids), _VARIABLES):
-            sql = f"SELECT {ROW} FROM documents WHERE id IN ({_marks(part)})"
-            documents.update((row[0], self._document(row)) for row in self._rows(sql, *part))
+        for batch in batched(filter(storable, ids), _VARIABLES):
+            sql = f"SELECT {ROW} FROM documents WHERE id IN ({_marks(batch)})"
+            documents.update((row[0], self._document(row)) for row in self._rows(sql, *batch))
         return [documents.get(id_) for id_ in ids]
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
@@ -285,10 +285,10 @@ class Truth:
         sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE {_SOURCE} = ? ORDER BY key"  # exactly as in the index
         ids = []
         for row in self._rows(sql, source.partition("\0")[0]):
-            id_, stored = self._id(row), self._document(row).metadata.get("source")
-            if stored == source:
+            id_, stored_source = self._id(row), self._document(row).metadata.get("source")
+            if stored_source == source:
                 ids.append(id_)
-            elif isinstance(stored, str) and "\0" not in stored + source:
+            elif isinstance(stored_source, str) and "\0" not in stored_source + source:
                 # the index has no checksums: a damaged entry leads to another row
                 raise self._damaged(f"the index of sources lists document {id_!r:.80} for {source!r:.80}")
         return ids
@@ -296,9 +296,9 @@ class Truth:
     def ids_of(self, keys: Sequence[int]) -> list[str]:
         """Return the ids of the keys that exist, in the order of ``keys``."""
         ids: dict[int, str] = {}
-        for part in batched(keys, _VARIABLES):
-            sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE key IN ({_marks(part)})"
-            ids.update((row[-1], self._id(row)) for row in self._rows(sql, *part))
+        for batch in batched(keys, _VARIABLES):
+            sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE key IN ({_marks(batch)})"
+            ids.update((row[-1], self._id(row)) for row in self._rows(sql, *batch))
         return [ids[key] for key in keys if key in ids]
 
     def changes(self, since: int, *, texts: bool = True) -> Iterator[list[Change]]:
@@ -325,8 +325,8 @@ class Truth:
         """
         upto = self.sequence()
         deleted = self._rows("SELECT key FROM tombstones WHERE seq > ? AND seq <= ?", since, upto) if since else []
-        for part in batched(deleted, _PAGE):
-            yield [key for (key,) in part], []
+        for batch in batched(deleted, _PAGE):
+            yield [key for (key,) in batch], []
         # The unary + keeps SQLite from scanning the whole table in key order to find a few changes.
         sql = f"""SELECT {columns} FROM {tables}
             WHERE d.seq >= ? AND d.seq <= ? AND (d.seq > ? OR +d.key > ?) ORDER BY d.seq, d.key LIMIT {_PAGE}"""
@@ -372,11 +372,11 @@ class Truth:
     def unchanged(self, prepared: Sequence[Prepared], *, with_vectors: bool = False) -> list[bool]:
         """Return whether each document is already stored unchanged and, if ``with_vectors``, has a vector."""
         existing = self._stored([item.document.id for item in prepared])
-        same = self._same(existing, prepared, None)
+        is_same = self._same(existing, prepared, None)
         if not with_vectors:
-            return same
-        embedded = self._embedded(existing)
-        return [equal and item.document.id in embedded for equal, item in zip(same, prepared, strict=True)]
+            return is_same
+        ids_with_vector = self._embedded(existing)
+        return [equal and item.document.id in ids_with_vector for equal, item in zip(is_same, prepared, strict=True)]
 
     def embedded(self, ids: Sequence[str]) -> set[str]:
         """Return the ids of documents that have a vector."""
@@ -385,8 +385,8 @@ class Truth:
     def _embedded(self, existing: Mapping[str, tuple[int, bytes]]) -> set[str]:
         """Return those of `_stored` that have a vector."""
         keys: set[int] = set()
-        for part in batched((key for key, _ in existing.values()), _VARIABLES):
-            keys.update(key for (key,) in self._rows(f"SELECT key FROM vectors WHERE key IN ({_marks(part)})", *part))
+        for batch in batched((key for key, _ in existing.values()), _VARIABLES):
+            keys.update(key for (key,) in self._rows(f"SELECT key FROM vectors WHERE key IN ({_marks(batch)})", *batch))
         return {id_ for id_, (key, _) in existing.items() if key in keys}
 
     def upsert(self, prepared: Sequence[Prepared], vectors: Sequence[bytes | None] | None = None) -> AddResult:
@@ -396,7 +396,7 @@ class Truth:
         ``vectors`` has None keeps it.
         """
         existing = self._stored([item.document.id for item in prepared])
-        fresh = [number for number, same in enumerate(self._same(existing, prepared, vectors)) if not same]
+        fresh = [number for number, is_same in enumerate(self._same(existing, prepared, vectors)) if not is_same]
         result = AddResult(unchanged=len(prepared) - len(fresh))
         if not fresh:
             return result
@@ -534,24 +534,24 @@ class Truth:
         vectors: Sequence[bytes | None] | None,
     ) -> list[bool]:
         """Return whether each document, and its vector if one is given, equals the stored one."""
-        same = [existing.get(item.document.id, (0, b""))[1][:_DIGEST] == item.digest for item in prepared]
-        if vectors is None or not any(same):
-            return same
+        is_same = [existing.get(item.document.id, (0, b""))[1][:_DIGEST] == item.digest for item in prepared]
+        if vectors is None or not any(is_same):
+            return is_same
         old_vectors: dict[int, bytes] = {}
-        for part in batched((key for key, _ in existing.values()), _VARIABLES):
-            rows = self._rows(f"SELECT key, vector FROM vectors WHERE key IN ({_marks(part)})", *part)
+        for batch in batched((key for key, _ in existing.values()), _VARIABLES):
+            rows = self._rows(f"SELECT key, vector FROM vectors WHERE key IN ({_marks(batch)})", *batch)
             old_vectors.update((key, self._vector(key, vector)) for key, vector in rows)
         return [
             equal and (vector is None or old_vectors.get(existing[item.document.id][0]) == vector)
-            for equal, item, vector in zip(same, prepared, vectors, strict=True)
+            for equal, item, vector in zip(is_same, prepared, vectors, strict=True)
         ]
 
     def _stored(self, ids: Sequence[str]) -> dict[str, tuple[int, bytes]]:
         """Return key and digest of the ids that exist."""
         existing: dict[str, tuple[int, bytes]] = {}
-        for part in batched(filter(storable, ids), _VARIABLES):
-            sql = f"SELECT id, key, digest FROM documents WHERE id IN ({_marks(part)})"
-            existing.update((row[0], (row[1], row[2])) for row in self._rows(sql, *part))
+        for batch in batched(filter(storable, ids), _VARIABLES):
+            sql = f"SELECT id, key, digest FROM documents WHERE id IN ({_marks(batch)})"
+            existing.update((row[0], (row[1], row[2])) for row in self._rows(sql, *batch))
         return existing
 
     def _row(self, sql: str, *values: object) -> Any:
@@ -619,21 +619,21 @@ class Truth:
             CorruptStoreError: it is damaged or missing.
         """
         try:
-            with steady(self._path.parent) as there:
-                if not (self._path.exists() or (create and there)):
+            with steady(self._path.parent) as exists:
+                if not (self._path.exists() or (create and exists)):
                     if self.identity:
                         raise self._replaced()
                     raise CorruptStoreError(f"{self._path} is missing; {_REMEDY}")
-                how = self._how(create=create)
+                uri = self._how(create=create)
                 if create and not self._path.exists():
                     make_private(self._path)
                 try:
-                    connection, identity = self._connect_so(how, _SETTINGS, create=create)
+                    connection, identity = self._connect_so(uri, _SETTINGS, create=create)
                 except sqlite3.OperationalError as error:
                     if error_code(error) not in _NO_ROOM or create:
                         raise
                     # There is no room for SQLite's shared-memory index of readers. An exclusive lock needs none.
-                    connection, identity = self._connect_so(how, _ALONE + _SETTINGS, create=False)
+                    connection, identity = self._connect_so(uri, _ALONE + _SETTINGS, create=False)
                     connection.alone = True
         except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
@@ -729,13 +729,13 @@ class Truth:
         """
         last = self._row(_LAST_KEY)[0]
         candidates = {key for key in keys if 0 < key <= last}
-        for part in batched(candidates, _VARIABLES):
+        for batch in batched(candidates, _VARIABLES):
             candidates.difference_update(
-                key for (key,) in self._rows(f"SELECT key FROM tombstones WHERE key IN ({_marks(part)})", *part)
+                key for (key,) in self._rows(f"SELECT key FROM tombstones WHERE key IN ({_marks(batch)})", *batch)
             )
-        for part in batched(candidates, _VARIABLES):  # one that was just written is there by now
+        for batch in batched(candidates, _VARIABLES):  # one that was just written is there by now
             candidates.difference_update(
-                key for (key,) in self._rows(f"SELECT key FROM documents WHERE key IN ({_marks(part)})", *part)
+                key for (key,) in self._rows(f"SELECT key FROM documents WHERE key IN ({_marks(batch)})", *batch)
             )
         if candidates:
             raise self._damaged(f"the document of key {min(candidates)} is not there, and was not deleted")
@@ -745,8 +745,8 @@ class Truth:
 
     def _translated_error(self, error: Exception) -> StoreError:
         """Translate an error of SQLite into one about the file."""
-        if (what := damage(error)) is not None:
-            return self._damaged(what)
+        if (problem := damage(error)) is not None:
+            return self._damaged(problem)
         code = error_code(error)
         if code == sqlite3.SQLITE_FULL or (code in _NO_ROOM and not room(self._path.parent)):
             return full(self._path, "nothing of this batch was written; earlier acknowledged writes are kept")

@@ -212,8 +212,8 @@ class VectorQuery:
             return []
         key_array = np.asarray(keys, np.int64)
         scores = np.full(len(key_array), np.nan, np.float32)
-        for matrix, places, rows in _located(self.state, key_array):
-            scores[places] = matrix[rows] @ self.vector
+        for matrix, indices, rows in _located(self.state, key_array):
+            scores[indices] = matrix[rows] @ self.vector
         return scores.tolist()
 
 
@@ -277,11 +277,11 @@ class VectorIndex:
     def of(self, keys: Sequence[int]) -> NDArray[np.float32]:
         """Return the vectors of those keys that have one, in order, shape ``(at most len(keys), dimensions)``."""
         state = self._current()
-        located = list(_located(state, np.asarray(keys, np.int64)))
-        if not located:
+        matrix_rows = list(_located(state, np.asarray(keys, np.int64)))
+        if not matrix_rows:
             return np.zeros((0, state.base.matrix.shape[1]), np.float32)
-        rows = np.concatenate([matrix[rows] for matrix, _, rows in located])
-        return rows[np.argsort(np.concatenate([places for _, places, _ in located]))]
+        rows = np.concatenate([matrix[rows] for matrix, _, rows in matrix_rows])
+        return rows[np.argsort(np.concatenate([indices for _, indices, _ in matrix_rows]))]
 
     def vectors(self, limit: int, seed: int = 0) -> NDArray[np.float32]:
         """Return up to ``limit`` live vectors, sampled evenly; the same ones for the same seed and content."""
@@ -302,14 +302,16 @@ class VectorIndex:
     def disagreements(self) -> list[str]:
         """Compare every vector with the documents'; return a complaint for each difference, at most ten."""
         state = self._current()
-        damaged = [f"{self._path.with_suffix(_CODES).name} is damaged"] if state.base.codes_are_damaged() else []
+        complaints_of_codes = (
+            [f"{self._path.with_suffix(_CODES).name} is damaged"] if state.base.codes_are_damaged() else []
+        )
         complaints: list[str] = []
         for changes in self._source.vector_changes(0):
             truth = self._matrix(changes.vectors)
-            for matrix, places, rows in _located(state, np.array(changes.keys, np.int64)):
-                different = places[(matrix[rows] != truth[places]).any(axis=1)].tolist()
+            for matrix, indices, rows in _located(state, np.array(changes.keys, np.int64)):
+                different = indices[(matrix[rows] != truth[indices]).any(axis=1)].tolist()
                 complaints += [f"the vector index differs from the truth for key {changes.keys[p]}" for p in different]
-        return damaged + complaints[:10]  # missing keys are reported by comparing keys
+        return complaints_of_codes + complaints[:10]  # missing keys are reported by comparing keys
 
     # ── updating ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -376,9 +378,9 @@ class VectorIndex:
     def _apply(self, state: _State, target: int, *, save: bool) -> _State:
         """Update a state to ``target``; it keeps its number until then, as replaying twice is harmless."""
         for changes in _gathered(self._source.vector_changes(max(state.seq, 0))):
-            removals = np.array([key for part in changes for key in part.gone], np.int64)
-            keys = np.array([key for part in changes for key in part.keys], np.int64)
-            state = state.applying(removals, keys, self._matrix(b"".join([part.vectors for part in changes])))
+            removals = np.array([key for change in changes for key in change.gone], np.int64)
+            keys = np.array([key for change in changes for key in change.keys], np.int64)
+            state = state.applying(removals, keys, self._matrix(b"".join([change.vectors for change in changes])))
             if save and len(state.tail_keys) >= max(2 * _APPLY_ROWS, len(state.base.keys)):
                 state = self._rebased(state)
         return replace(state, seq=target)
@@ -418,11 +420,11 @@ class VectorIndex:
             write(_MAGIC + struct.pack("<Q", len(head)) + head)
             write(keys[order].data.cast("B"))
             for start in range(0, len(order), _BLOCK):
-                part = order[start : start + _BLOCK]
-                in_base = part < len(rows)
-                block = np.empty((len(part), self._dimensions), np.float32)
-                block[in_base] = state.base.matrix[rows[part[in_base]]]
-                block[~in_base] = state.tail[part[~in_base] - len(rows)]
+                block_rows = order[start : start + _BLOCK]
+                in_base = block_rows < len(rows)
+                block = np.empty((len(block_rows), self._dimensions), np.float32)
+                block[in_base] = state.base.matrix[rows[block_rows[in_base]]]
+                block[~in_base] = state.tail[block_rows[~in_base] - len(rows)]
                 write(block.data.cast("B"))
             file.write(digest.digest())
         # What was just written is not verified here: opening it does that.
@@ -455,7 +457,7 @@ def _gathered(batches: Iterator[VectorChanges]) -> Iterator[list[VectorChanges]]
     together: list[VectorChanges] = []
     for batch in batches:
         together.append(batch)
-        if sum(len(part.keys) for part in together) >= _APPLY_ROWS:
+        if sum(len(batch_.keys) for batch_ in together) >= _APPLY_ROWS:
             yield together
             together = []
     if together:
@@ -510,8 +512,8 @@ def _located(
             present = stored_keys[rows] == keys
             if alive is not None:
                 present &= alive[rows]
-            places = np.flatnonzero(present)
-            yield matrix, places, rows[places]
+            indices = np.flatnonzero(present)
+            yield matrix, indices, rows[indices]
 
 
 def _base_top(
@@ -621,16 +623,16 @@ def _quantised_top(
     index, error = base.quantised
     parameters = None
     if valid is not None:
-        bits = np.packbits(valid, bitorder="little")
-        selector = faiss.IDSelectorBitmap(bits)  # type: ignore[call-arg, arg-type]  # Python's wrapper takes arrays
+        bitmap = np.packbits(valid, bitorder="little")
+        selector = faiss.IDSelectorBitmap(bitmap)  # type: ignore[call-arg, arg-type]  # Python's wrapper takes arrays
         parameters = faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]  # and keywords
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)  # one query is scanned by one thread anyway; others would spin, at a high cost
     try:
         limit = _OVERFETCH * k + 20
         while limit <= len(base.keys) // _MOST:
-            rough, places = index.search(vector[None], limit, params=parameters)
-            rows: NDArray[np.int64] = places[0][places[0] >= 0]
+            rough, indices = index.search(vector[None], limit, params=parameters)
+            rows: NDArray[np.int64] = indices[0][indices[0] >= 0]
             scores = base.matrix[rows] @ vector
             if len(rows) < limit or rough[0][-1] + error < np.partition(scores, -k)[-k]:
                 return rows, scores

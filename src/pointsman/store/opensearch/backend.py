@@ -183,8 +183,8 @@ class OpenSearchBackend(BaseBackend):
             body = {"kind": f"record {kind}", "name": name, "value": value}
             return _version(self._cluster.ask("PUT", path, body, refresh=True, **condition))
         except ConflictError:
-            what = f"{kind} {name}".strip()
-            raise ConflictError(f"{what} was changed by another process; read it again") from None
+            subject = f"{kind} {name}".strip()
+            raise ConflictError(f"{subject} was changed by another process; read it again") from None
 
     def close(self) -> None:
         """See `Backend`."""

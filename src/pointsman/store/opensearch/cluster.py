@@ -53,26 +53,26 @@ class Address:
 
     def __init__(self, url: str) -> None:
         try:
-            parts = urlsplit(url)
-            user, _, places = parts.netloc.rpartition("@")
-            self.hosts = [_host(place) for place in places.split(",")]
+            url_parts = urlsplit(url)
+            user, _, host_names = url_parts.netloc.rpartition("@")
+            self.hosts = [_host(host_name) for host_name in host_names.split(",")]
         except ValueError:
             raise InputError(
                 "the URL of a cluster cannot be read; give one such as opensearch+https://host1:9200,host2:9200/prefix"
             ) from None  # the error's text may contain a password
-        self.options = options_of(parts.query, _OPTIONS)
+        self.options = options_of(url_parts.query, _OPTIONS)
         if serverless := [host["host"] for host in self.hosts if host["host"].endswith(_SERVERLESS)]:
             raise InputError(
                 f"{serverless[0]} is OpenSearch Serverless, which assigns its own document ids and delays the "
                 "visibility of writes; use a domain of the OpenSearch Service, or your own cluster"
             )
-        elsewhere = next((host["host"] for host in self.hosts if not is_loopback(host["host"])), None)
-        self.secure = check_encrypted(parts, elsewhere, self.options)
+        remote_host = next((host["host"] for host in self.hosts if not is_loopback(host["host"])), None)
+        self.secure = check_encrypted(url_parts, remote_host, self.options)
         name, _, password = user.partition(":")
         self.user = (unquote(name), unquote(password)) if user else None
-        self.prefix = parts.path.strip("/") or "pointsman"
+        self.prefix = url_parts.path.strip("/") or "pointsman"
         text = ",".join(f"{_bracketed(host['host'])}:{host['port']}" for host in self.hosts)
-        self.label = f"{parts.scheme}://{quote(unquote(name)) + '@' if user else ''}{text}"
+        self.label = f"{url_parts.scheme}://{quote(unquote(name)) + '@' if user else ''}{text}"
 
     def client(self) -> OpenSearch:
         """Return a client for the cluster."""
@@ -120,13 +120,13 @@ class Cluster:
             StoreError: any other error of the cluster.
         """
         query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in parameters.items()}
-        until, pause = time.monotonic() + PATIENCE, _PAUSE
+        deadline, pause = time.monotonic() + PATIENCE, _PAUSE
         while True:
             try:
                 return self.client.transport.perform_request(method, path, params=query or None, body=body)
             except exceptions.TransportError as error:
-                behind = error.error == _UNKNOWN_INDEX and self._knows(path)
-                if time.monotonic() >= until or not (behind or _passing(error)):
+                is_lagging = error.error == _UNKNOWN_INDEX and self._knows(path)
+                if time.monotonic() >= deadline or not (is_lagging or _passing(error)):
                     if error.status_code in accepted:
                         return None
                     raise self.translated(error) from error
@@ -152,16 +152,16 @@ class Cluster:
         """
         self.ask("PUT", f"/{name}/_mapping", {"properties": {field: mapping}})
         self._wait_for_nodes(
-            name, lambda about: all(field in index["mappings"].get("properties", {}) for index in about.values())
+            name, lambda indexes: all(field in index["mappings"].get("properties", {}) for index in indexes.values())
         )
 
     def _wait_for_nodes(self, name: str, known: Callable[[Mapping[str, Any]], bool]) -> None:
         """Wait until each node knows an index in this way, or until patience ends."""
-        until, count = time.monotonic() + PATIENCE, 0
+        deadline, count = time.monotonic() + PATIENCE, 0
         nodes = len(getattr(self.client.transport, "hosts", None) or ()) or 1
-        while count < nodes and time.monotonic() < until:  # requests go to the nodes in turn
-            about = self.ask("GET", f"/{name}", accepted=(404,), local=True)
-            if about is None or not known(about):
+        while count < nodes and time.monotonic() < deadline:  # requests go to the nodes in turn
+            description = self.ask("GET", f"/{name}", accepted=(404,), local=True)
+            if description is None or not known(description):
                 count = 0
                 time.sleep(_PAUSE)
             else:
@@ -169,8 +169,8 @@ class Cluster:
 
     def _knows(self, path: str) -> bool:
         """Whether there is an index that one node, which is behind the others, has reported as missing."""
-        index, _, rest = path.removeprefix("/").partition("/")
-        if not rest:
+        index, _, remainder = path.removeprefix("/").partition("/")
+        if not remainder:
             return False  # the request has asked for the index itself
         try:
             self.client.transport.perform_request("GET", f"/{index}")
@@ -194,12 +194,12 @@ class Cluster:
         lines = list(lines)
         for pause in (*_PAUSES, None):
             responses = list(self.ask_many(f"{path}/_msearch", lines)["responses"])
-            failed = next((response for response in responses if "error" in response), None)
-            if failed is None:
+            failure = next((response for response in responses if "error" in response), None)
+            if failure is None:
                 break
-            behind = failed["error"].get("type") == _UNKNOWN_INDEX and self._knows(f"{path}/_msearch")
-            if pause is None or not (behind or failed.get("status", 500) >= 500):
-                raise self.complaint(failed["error"], failed.get("status"))
+            is_lagging = failure["error"].get("type") == _UNKNOWN_INDEX and self._knows(f"{path}/_msearch")
+            if pause is None or not (is_lagging or failure.get("status", 500) >= 500):
+                raise self.complaint(failure["error"], failure.get("status"))
             time.sleep(pause)
         return responses
 
@@ -242,10 +242,10 @@ _encode: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).enco
 
 
 def _host(place: str) -> dict[str, Any]:
-    parts = urlsplit(f"//{place}")
-    if not parts.hostname:
+    url_parts = urlsplit(f"//{place}")
+    if not url_parts.hostname:
         raise ValueError("no host")
-    return {"host": parts.hostname, "port": parts.port or 9200}
+    return {"host": url_parts.hostname, "port": url_parts.port or 9200}
 
 
 def _bracketed(host: str) -> str:

@@ -93,14 +93,17 @@ class IndexStore(AttachedStore):
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; one request for all looks."""
         lines: list[Mapping[str, Any]] = []
-        for look in looks:
-            for query in self._queries(look).values():
-                body = {"query": query, "size": look.depth, "_source": self._source}
+        for store_query in looks:
+            for query in self._queries(store_query).values():
+                body = {"query": query, "size": store_query.depth, "_source": self._source}
                 lines += [{"search_type": "dfs_query_then_fetch"}, body]
         if not lines:
             return [Lists({}) for _ in looks]
         answers = iter(self._cluster.search_many(f"/{self._fields.index}", lines))
-        return [self._lists(look, {name: next(answers) for name in self._queries(look)}) for look in looks]
+        return [
+            self._lists(store_query, {name: next(answers) for name in self._queries(store_query)})
+            for store_query in looks
+        ]
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """See `Store`."""
@@ -126,8 +129,8 @@ class IndexStore(AttachedStore):
         name = self._attachment.vector
         if name is None or not self._fields.facts.readable:
             raise self._cannot(Capability.VECTORS)
-        wanted = self._filter(None) if keys is None else self._with_ids(keys)
-        query = {"bool": {"filter": [{"exists": {"field": name}}, wanted]}}
+        condition = self._filter(None) if keys is None else self._with_ids(keys)
+        query = {"bool": {"filter": [{"exists": {"field": name}}, condition]}}
         size = sample or (len(keys) if keys is not None else 10_000)
         spread = {"function_score": {"query": query, "random_score": {"seed": 1, "field": "_seq_no"}}}
         hits = self._hits(spread if sample else query, size=max(1, size), _source=[name, self._attachment.id])
@@ -193,10 +196,12 @@ class IndexStore(AttachedStore):
 
     def _filter(self, filters: Filter | None) -> dict[str, Any]:
         """Return a filter as a query; an unknown key matches nothing, and `search` reports it."""
-        own = {"match_all": {}} if filters is None else combined(filters, self._of_field)
+        condition = {"match_all": {}} if filters is None else combined(filters, self._of_field)
         if self._attachment.id == "_id":
-            return own
-        return {"bool": {"filter": [own, {"range": {self._attachment.id: {"gt": ""}}}]}}  # without an id: no document
+            return condition
+        return {
+            "bool": {"filter": [condition, {"range": {self._attachment.id: {"gt": ""}}}]}
+        }  # without an id: no document
 
     def _of_field(self, condition: Condition) -> dict[str, Any]:
         match condition:
@@ -261,21 +266,21 @@ class IndexStore(AttachedStore):
         )
         if attachment.vector is None:
             return _Fields(attachment.table, exact, CollectionFacts(fingerprint, None, readable=False))
-        about = types[attachment.vector]
-        if about.get("type") != "knn_vector" or "dimension" not in about:
+        field_type = types[attachment.vector]
+        if field_type.get("type") != "knn_vector" or "dimension" not in field_type:
             raise InputError(f"field {attachment.vector!r} of {attachment.table!r} is not a knn_vector")
         probe = {"query": {"exists": {"field": attachment.vector}}, "size": 1, "_source": [attachment.vector]}
         hits = self._cluster.ask("POST", f"/{attachment.table}/_search", probe)["hits"]["hits"]
         readable = bool(hits) and _at(hits[0].get("_source") or {}, attachment.vector) is not None
-        return _Fields(attachment.table, exact, CollectionFacts(fingerprint, int(about["dimension"]), readable))
+        return _Fields(attachment.table, exact, CollectionFacts(fingerprint, int(field_type["dimension"]), readable))
 
 
 def _types(properties: Mapping[str, Any], prefix: str = "") -> dict[str, Mapping[str, Any]]:
     """Return fields by their dotted names."""
     types: dict[str, Mapping[str, Any]] = {}
-    for name, about in properties.items():
-        types[prefix + name] = about
-        types |= _types(about.get("properties", {}), f"{prefix}{name}.")
+    for name, field_type in properties.items():
+        types[prefix + name] = field_type
+        types |= _types(field_type.get("properties", {}), f"{prefix}{name}.")
     return types
 
 
@@ -283,22 +288,22 @@ def _exact(name: str, about: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the field with unanalysed values, and their kind: for a text, its keyword field."""
     if about.get("type") in _KINDS:
         return name, _KINDS[about["type"]]
-    for under, subfield in about.get("fields", {}).items():
+    for subfield_name, subfield in about.get("fields", {}).items():
         if subfield.get("type") == "keyword":
-            return f"{name}.{under}", "string"
+            return f"{name}.{subfield_name}", "string"
     return None
 
 
 def _each(source: Mapping[str, Any], name: str) -> list[Any]:
     """Return the values of a field, which may have several."""
     value = _at(source, name)
-    return [one for one in (value if isinstance(value, list) else [value]) if one is not None]
+    return [element for element in (value if isinstance(value, list) else [value]) if element is not None]
 
 
 def _at(source: Mapping[str, Any], name: str) -> Any:
     """Return the value of a field, whose name may contain dots, in a document."""
     if name in source:
         return source[name]
-    head, _, rest = name.partition(".")
+    head, _, remainder = name.partition(".")
     inner = source.get(head)
-    return _at(inner, rest) if rest and isinstance(inner, Mapping) else None
+    return _at(inner, remainder) if remainder and isinstance(inner, Mapping) else None

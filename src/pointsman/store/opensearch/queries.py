@@ -175,9 +175,9 @@ def _name(key: str) -> str:
 def _terms(name: str, typed: Typed) -> list[str]:
     kind, value = typed
     if kind == "string" and len(value) > LONGEST:
-        pieces = [value[start : start + _PIECE] for start in range(0, len(value), _PIECE - LONGEST)]
-        whole = [f"{name}s{value[:LONGEST]}\U0010ffff", f"{name}h{_hash(value)}"]
-        return [*whole, *(f"{name}p{piece}" for piece in pieces), f"{name}e{value[-LONGEST:]}"]
+        substrings = [value[start : start + _PIECE] for start in range(0, len(value), _PIECE - LONGEST)]
+        full_terms = [f"{name}s{value[:LONGEST]}\U0010ffff", f"{name}h{_hash(value)}"]
+        return [*full_terms, *(f"{name}p{substring}" for substring in substrings), f"{name}e{value[-LONGEST:]}"]
     return [_term(name, typed)]
 
 
@@ -199,13 +199,13 @@ def _sortable(number: float) -> str:
     True
     """
     if isinstance(number, int):
-        below = float(number)
-        if below > number:
-            below = math.nextafter(below, -math.inf)
+        lower = float(number)
+        if lower > number:
+            lower = math.nextafter(lower, -math.inf)
         # As many digits as the distance to the next double can have.
-        return f"{_sortable(below)}{number - int(below):0{len(f'{int(math.ulp(below)):x}')}x}"
-    (bits,) = struct.unpack(">Q", struct.pack(">d", number + 0.0))  # minus zero is zero
-    return f"{bits ^ (0xFFFF_FFFF_FFFF_FFFF if bits >> 63 else 1 << 63):016x}"
+        return f"{_sortable(lower)}{number - int(lower):0{len(f'{int(math.ulp(lower)):x}')}x}"
+    (pattern,) = struct.unpack(">Q", struct.pack(">d", number + 0.0))  # minus zero is zero
+    return f"{pattern ^ (0xFFFF_FFFF_FFFF_FFFF if pattern >> 63 else 1 << 63):016x}"
 
 
 def _hash(value: str) -> str:
@@ -223,13 +223,17 @@ def combined(filters: Filter, condition: Callable[[Condition], dict[str, Any]]) 
         InputError: a part is of an unknown kind.
     """
     match filters:
-        case And(parts):
-            return {"bool": {"filter": [combined(part, condition) for part in parts]}} if parts else {"match_all": {}}
-        case Or(parts):
-            should = [combined(part, condition) for part in parts]
-            return {"bool": {"should": should, "minimum_should_match": 1}} if parts else NOTHING
-        case Not(part):
-            return {"bool": {"must_not": [combined(part, condition)]}}
+        case And(operands):
+            return (
+                {"bool": {"filter": [combined(operand, condition) for operand in operands]}}
+                if operands
+                else {"match_all": {}}
+            )
+        case Or(operands):
+            should = [combined(operand, condition) for operand in operands]
+            return {"bool": {"should": should, "minimum_should_match": 1}} if operands else NOTHING
+        case Not(operand):
+            return {"bool": {"must_not": [combined(operand, condition)]}}
         case Equals() | In() | Exists() | Range() | PartOfText():
             return condition(filters)
         case _:
@@ -262,8 +266,12 @@ def _of_facts(condition: Condition) -> dict[str, Any]:
 
 def _any_of(key: str, values: Iterable[Typed]) -> dict[str, Any]:
     """Return a query for one of these values; stored values never contain lone surrogates."""
-    able = [typed for typed in values if typed[0] != "string" or storable(typed[1])] if storable(key) else []
-    return {"terms": {"facts": [_term(_name(key), typed) for typed in able]}} if able else NOTHING
+    able = (
+        [typed_value for typed_value in values if typed_value[0] != "string" or storable(typed_value[1])]
+        if storable(key)
+        else []
+    )
+    return {"terms": {"facts": [_term(_name(key), typed_value) for typed_value in able]}} if able else NOTHING
 
 
 def _within(condition: Range) -> dict[str, Any]:
@@ -272,29 +280,31 @@ def _within(condition: Range) -> dict[str, Any]:
     begin = f"{_name(condition.key)}{kind[0]}"
     bounds: dict[str, str] = {"gte": begin, "lt": begin[:-1] + chr(ord(begin[-1]) + 1)}
     if low is not None:
-        text, included = _bound(kind, low, low_included, above=True)
+        text, is_included = _bound(kind, low, low_included, above=True)
         del bounds["gte"]
-        bounds["gte" if included else "gt"] = begin + text
+        bounds["gte" if is_included else "gt"] = begin + text
     if high is not None:
-        text, included = _bound(kind, high, high_included, above=False)
+        text, is_included = _bound(kind, high, high_included, above=False)
         del bounds["lt"]
-        bounds["lte" if included else "lt"] = begin + text
+        bounds["lte" if is_included else "lt"] = begin + text
     return {"range": {"facts": bounds}}
 
 
 def _has_part(condition: PartOfText) -> dict[str, Any]:
     """Return a query for a part of a string: a regular expression over whole terms, as Lucene requires."""
-    part = condition.part
-    if len(part) > LONGEST or "\U0010ffff" in part:  # U+10FFFF ends cut strings
+    substring = condition.part
+    if len(substring) > LONGEST or "\U0010ffff" in substring:  # U+10FFFF ends cut strings
         raise UnmetNeedError(
             f"OpenSearch stores match substrings of at most {LONGEST:,} characters, without U+10FFFF; shorten it"
         )
     name = _name(condition.key)
     if isinstance(condition, StartsWith) and not condition.ignore_case:
-        return {"prefix": {"facts": f"{name}s{part}"}}
-    letters = "".join(_any_case(letter) if condition.ignore_case else _regular(letter) for letter in part)
-    place = {Contains: f"[sp].*{letters}.*", StartsWith: f"s{letters}.*", EndsWith: f"[se].*{letters}"}[type(condition)]
-    pattern = f"{''.join(map(_regular, name))}{place}"
+        return {"prefix": {"facts": f"{name}s{substring}"}}
+    letters = "".join(_any_case(letter) if condition.ignore_case else _regular(letter) for letter in substring)
+    pattern_of_facts = {Contains: f"[sp].*{letters}.*", StartsWith: f"s{letters}.*", EndsWith: f"[se].*{letters}"}[
+        type(condition)
+    ]
+    pattern = f"{''.join(map(_regular, name))}{pattern_of_facts}"
     if len(pattern.encode("utf-16-le")) > 2 * _LONGEST_PATTERN:
         raise UnmetNeedError("this substring is too long for OpenSearch stores; shorten it")
     return {"regexp": {"facts": {"value": pattern, "flags": "NONE"}}}
@@ -355,8 +365,8 @@ def holding(terms: Iterable[str], *, lengths: bool = False) -> dict[str, Any]:
         terms: the words.
         lengths: whether it measures the mean length too.
     """
-    each = {str(number): {"term": {"tokens": term}} for number, term in enumerate(terms)}
-    aggregations: dict[str, Any] = {"words": {"filters": {"filters": each}}} if each else {}
+    filters_by_number = {str(number): {"term": {"tokens": term}} for number, term in enumerate(terms)}
+    aggregations: dict[str, Any] = {"words": {"filters": {"filters": filters_by_number}}} if filters_by_number else {}
     if lengths:
         aggregations["length"] = {"avg": {"field": "length"}}
     return {"size": 0, "track_total_hits": True, "query": {"match_all": {}}, "aggs": aggregations}

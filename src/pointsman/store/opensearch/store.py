@@ -159,7 +159,7 @@ class OpenSearchStore(BaseStore):
         ]
         if lengths and self._note_lengths(lengths[0]):
             answers = self._answers(looks)
-        return [self._lists(look, group) for look, group in zip(looks, answers, strict=True)]
+        return [self._lists(query, group) for query, group in zip(looks, answers, strict=True)]
 
     def _answers(self, looks: Sequence[Look]) -> list[dict[str, Any]]:
         """Return the cluster's answers to each look, by list."""
@@ -196,15 +196,15 @@ class OpenSearchStore(BaseStore):
         """Return the constants of the formula, and whether the mean length among them is recent."""
         if self._mean_length is None:
             self._note_lengths(self._searched(holding((), lengths=True)))
-        measured, mean = self._mean_length or (0.0, 1.0)
-        return BM25(mean, *self._constants), time.monotonic() - measured < _FRESH_SECONDS
+        time_measured, mean = self._mean_length or (0.0, 1.0)
+        return BM25(mean, *self._constants), time.monotonic() - time_measured < _FRESH_SECONDS
 
     def _note_lengths(self, answer: Mapping[str, Any]) -> bool:
         """Keep the mean length; return whether it has changed enough to show in scores."""
-        before = 0.0 if self._mean_length is None else self._mean_length[1]
+        old_mean = 0.0 if self._mean_length is None else self._mean_length[1]
         mean: float = answer["aggregations"]["length"]["value"] or 1.0
         self._mean_length = time.monotonic(), mean
-        return abs(mean - before) > _SAME_LENGTH * mean
+        return abs(mean - old_mean) > _SAME_LENGTH * mean
 
     def _query(self, look: Look) -> tuple[dict[str, int], NDArray[np.float32] | None]:
         """Return the words and the vector to search by; empty and None if there are none.
@@ -254,7 +254,7 @@ class OpenSearchStore(BaseStore):
         """Return the sum of the idf of a look's words over the existing documents."""
         documents, buckets = answer["hits"]["total"]["value"], answer["aggregations"]["words"]["buckets"]
         counts = query_terms(look.text or "").values()
-        return sum(n * idf(documents, buckets[str(place)]["doc_count"]) for place, n in enumerate(counts))
+        return sum(n * idf(documents, buckets[str(number)]["doc_count"]) for number, n in enumerate(counts))
 
     def _score(self, name: str, score: float) -> float:
         return score / self._factors.bm25 if name == WORDS else self._factors.cosine(score)
@@ -262,29 +262,34 @@ class OpenSearchStore(BaseStore):
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
         searches: list[dict[str, Any]] = []
-        places: list[tuple[int, str]] = []
+        requests: list[tuple[int, str]] = []
         results: list[dict[str, dict[Any, float]]] = []
-        for place, (look, candidates) in enumerate(zip(looks, keys, strict=True)):
-            terms, vector = self._query(look)
+        for number, (query, candidates) in enumerate(zip(looks, keys, strict=True)):
+            terms, vector = self._query(query)
             result: dict[str, dict[Any, float]] = {}
-            if look.text is not None and WORDS in self._scales:
+            if query.text is not None and WORDS in self._scales:
                 result[WORDS] = dict.fromkeys(candidates, 0.0)
-            if look.vector is not None and NEAR in self._scales:
+            if query.vector is not None and NEAR in self._scales:
                 result[NEAR] = dict.fromkeys(candidates, float("nan"))
             results.append(result)
-            for part in batched(candidates, MOST):
-                among = [{"ids": {"values": list(part)}}]
-                size = len(part)
+            for batch in batched(candidates, MOST):
+                candidate_filter = [{"ids": {"values": list(batch)}}]
+                size = len(batch)
                 if terms:
                     rescoring = exactly(terms, size, self._bm25()[0])
-                    search = {"size": size, "_source": False, "query": words(terms, among), "rescore": rescoring}
+                    search = {
+                        "size": size,
+                        "_source": False,
+                        "query": words(terms, candidate_filter),
+                        "rescore": rescoring,
+                    }
                     searches.append(search)
-                    places.append((place, WORDS))
+                    requests.append((number, WORDS))
                 if vector is not None:
-                    searches.append({"size": size, "_source": False, "query": near(vector, size, among)})
-                    places.append((place, NEAR))
-        for (place, name), answer in zip(places, self._many(searches), strict=True):
-            results[place][name] |= {hit["_id"]: self._score(name, hit["_score"]) for hit in answer["hits"]["hits"]}
+                    searches.append({"size": size, "_source": False, "query": near(vector, size, candidate_filter)})
+                    requests.append((number, NEAR))
+        for (number, name), answer in zip(requests, self._many(searches), strict=True):
+            results[number][name] |= {hit["_id"]: self._score(name, hit["_score"]) for hit in answer["hits"]["hits"]}
         return list(results)
 
     def _many(self, searches: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -297,8 +302,8 @@ class OpenSearchStore(BaseStore):
             return []
         lines: list[Mapping[str, Any]] = []
         for search in searches:
-            about = hashlib.blake2b(repr(search["query"]).encode("utf-8", "replace"), digest_size=6).hexdigest()
-            lines += [{"search_type": "dfs_query_then_fetch", "preference": about}, search]
+            preference = hashlib.blake2b(repr(search["query"]).encode("utf-8", "replace"), digest_size=6).hexdigest()
+            lines += [{"search_type": "dfs_query_then_fetch", "preference": preference}, search]
         return self._cluster.search_many(f"/{self._alias}", lines)
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -321,9 +326,9 @@ class OpenSearchStore(BaseStore):
     def _records(self, keys: Sequence[str], fields: object) -> dict[str, Any]:
         """Return the stored records of these keys, even if not yet visible to searches; skip unknown keys."""
         records: dict[str, Any] = {}
-        for part in batched([key for key in keys if key], _TOGETHER):
+        for batch in batched([key for key in keys if key], _TOGETHER):
             answer = self._cluster.ask(
-                "POST", f"/{self._alias}/_mget", {"docs": [{"_id": key, "_source": fields} for key in part]}
+                "POST", f"/{self._alias}/_mget", {"docs": [{"_id": key, "_source": fields} for key in batch]}
             )
             for record in answer["docs"]:
                 if "error" in record:
@@ -388,16 +393,16 @@ class OpenSearchStore(BaseStore):
         stored_only: bool = False,
     ) -> AddResult:
         """See `Store`."""
-        prepared = [prepare(document) for document in documents]
-        rows = None if vectors is None else directions(vectors, prepared)
-        if not prepared:
+        items = [prepare(document) for document in documents]
+        rows = None if vectors is None else directions(vectors, items)
+        if not items:
             return AddResult()
         if rows is not None:
             self._fix_embedder(embedder or "", rows.shape[1])
         total = AddResult()
-        for places in _parts(prepared):
-            part = None if rows is None else rows[places]
-            total += self._write([prepared[place] for place in places], part, stored_only=stored_only)
+        for batch in _parts(items):
+            batch_rows = None if rows is None else rows[batch]
+            total += self._write([items[index] for index in batch], batch_rows, stored_only=stored_only)
         return total
 
     @contextmanager
@@ -421,10 +426,10 @@ class OpenSearchStore(BaseStore):
         pending = [
             (
                 item,
-                None if vectors is None else vectors[place],
-                _digest(item, None if vectors is None else vectors[place]),
+                None if vectors is None else vectors[index],
+                _digest(item, None if vectors is None else vectors[index]),
             )
-            for place, item in enumerate(prepared)
+            for index, item in enumerate(prepared)
         ]
         total = AddResult()
         for _ in range(_TRIES):
@@ -452,8 +457,8 @@ class OpenSearchStore(BaseStore):
                 record = records.get(key_of(item.document.id))
                 order = begin + number if record is None else record["_source"]["order"]
                 lines += [_action(key_of(item.document.id), record), _body(item, vector, digest, order)]
-            conflicts, added, updated = self._bulk_write(lines, records)
-            total += AddResult(added, updated)
+            conflicts, count_added, count_updated = self._bulk_write(lines, records)
+            total += AddResult(count_added, count_updated)
             pending = [entry for entry in fresh if key_of(entry[0].document.id) in conflicts]
             if not pending:
                 return total
@@ -474,8 +479,8 @@ class OpenSearchStore(BaseStore):
         records = self._editable(changes)
         edits(changes, _documents(changes, records), replace=replace)  # all are checked before the first is written
         results = []
-        for part in batched(changes, _TOGETHER):
-            values = {id_: changes[id_] for id_ in part}
+        for batch in batched(changes, _TOGETHER):
+            values = {id_: changes[id_] for id_ in batch}
             results.append(self._edit(values, records, vectors, replace=replace))
         return MetadataResult(
             sum((result.counts for result in results), AddResult()),
@@ -514,8 +519,8 @@ class OpenSearchStore(BaseStore):
             conflicts: set[str] = set()
             if lines:
                 self._advance()
-                conflicts, _, updated = self._bulk_write(lines, records)
-                counts += AddResult(updated=updated)
+                conflicts, _, count_updated = self._bulk_write(lines, records)
+                counts += AddResult(updated=count_updated)
             if not conflicts:
                 return MetadataResult(counts, tuple(missing.values()), tuple(missing))
             changes = {id_: values for id_, values in changes.items() if key_of(id_) in conflicts}
@@ -535,7 +540,7 @@ class OpenSearchStore(BaseStore):
         refresh = not getattr(self._bulk, "depth", 0)
         answer = self._cluster.ask_many(f"/{self._alias}/_bulk", lines, refresh=refresh, require_alias=True)
         conflicts: set[str] = set()
-        added = updated = 0
+        count_added = count_updated = 0
         for item in answer["items"]:
             (outcome,) = item.values()
             if outcome["status"] == 409:
@@ -543,11 +548,14 @@ class OpenSearchStore(BaseStore):
             elif "error" in outcome:
                 raise self._cluster.complaint(outcome["error"], outcome["status"])
             else:
-                added, updated = added + (outcome["_id"] not in records), updated + (outcome["_id"] in records)
-        if added or updated:
+                count_added, count_updated = (
+                    count_added + (outcome["_id"] not in records),
+                    count_updated + (outcome["_id"] in records),
+                )
+        if count_added or count_updated:
             self._advance()  # again, once visible to searches: anything computed meanwhile then has an older number
             self._forget()
-        return conflicts, added, updated
+        return conflicts, count_added, count_updated
 
     def _advance(self) -> dict[str, Any]:
         """Increment the sequence number; return the dataset's record."""
@@ -594,13 +602,13 @@ class OpenSearchStore(BaseStore):
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""
-        prepared = [prepare(document) for document in documents]
-        records = self._records([key_of(item.document.id) for item in prepared], ["digest", "vector_digest"])
+        items = [prepare(document) for document in documents]
+        records = self._records([key_of(item.document.id) for item in items], ["digest", "vector_digest"])
         return [
             (record := records.get(key_of(item.document.id))) is not None
             and record["_source"]["digest"] == item.digest.hex()
             and (NEAR not in self._scales or record["_source"].get("vector_digest") is not None)
-            for item in prepared
+            for item in items
         ]
 
     def bare(self, limit: int) -> list[Document]:
@@ -617,11 +625,11 @@ class OpenSearchStore(BaseStore):
             number = self._delete_matching([clause(filters)] if filters is not None else [])
         else:
             keys = [key_of(id_) for id_ in dict.fromkeys(ids) if storable(id_)]
-            for part in batched(keys, _TOGETHER):
+            for batch in batched(keys, _TOGETHER):
                 if filters is not None:
-                    number += self._delete_matching([clause(filters), {"ids": {"values": list(part)}}])
+                    number += self._delete_matching([clause(filters), {"ids": {"values": list(batch)}}])
                 else:
-                    number += self._delete_keys(part)
+                    number += self._delete_keys(batch)
         if number:
             self._advance()
             self._forget()
@@ -653,14 +661,14 @@ class OpenSearchStore(BaseStore):
     def rebuild(self) -> None:
         """Recompute words and facts from the documents; nothing is embedded again."""
         self._cluster.add_field(self._alias, "length", LENGTH)
-        for part in batched(self._all(None, True), _TOGETHER):
-            prepared = [prepare(_document(hit["_source"])) for hit in part]
+        for batch in batched(self._all(None, True), _TOGETHER):
+            items = [prepare(_document(hit["_source"])) for hit in batch]
             lines: list[Mapping[str, Any]] = []
-            for hit, item in zip(part, prepared, strict=True):
+            for hit, item in zip(batch, items, strict=True):
                 blob = hit["_source"].get("stored_vector")
                 vector = None if blob is None else unpacked(blob)
                 lines += [{"index": {"_id": hit["_id"]}}, _body(item, vector, _digest(item, vector), hit["sort"][0])]
-            self._bulk_write(lines, {hit["_id"]: hit for hit in part})
+            self._bulk_write(lines, {hit["_id"]: hit for hit in batch})
         self._update({"doc": {"analyzer": DERIVED}})
         self._forget()
 
@@ -692,25 +700,25 @@ class OpenSearchStore(BaseStore):
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
         tokens = [list(query_terms(word)) for word in words]
-        terms = sorted({token for each in tokens for token in each})
+        terms = sorted({token for word_tokens in tokens for token in word_tokens})
         searches = [{"size": 0, "track_total_hits": True, "query": {"term": {"tokens": token}}} for token in terms]
         totals: list[int] = [answer["hits"]["total"]["value"] for answer in self._many(searches)]
         frequencies = dict(zip(terms, totals, strict=True))
-        return [min((frequencies[token] for token in each), default=0) for each in tokens]
+        return [min((frequencies[token] for token in word_tokens), default=0) for word_tokens in tokens]
 
     def statistics(self) -> Statistics:
         """See `Store`; statistics are reused for a second."""
         cached = self._statistics
         if cached is not None and time.monotonic() - cached[0] < _FRESH_SECONDS:
             return cached[1]
-        now, record = time.monotonic(), self._about()
+        time_now, record = time.monotonic(), self._about()
         self._embedder, self._dimensions = record.get("embedder"), record.get("dimensions")
         notes, due = dict(record["notes"]), 0
         if WORDS_FIRST in notes:
             answer = self._searched({"size": 0, "track_total_hits": True, "query": _BARE})
             due = int(answer["hits"]["total"]["value"])
         statistics = Statistics(record["seq"], self.count() if due else None, notes, due)
-        self._statistics = now, statistics
+        self._statistics = time_now, statistics
         return statistics
 
     def _forget(self) -> None:
@@ -805,14 +813,14 @@ def _body(
 
 def _parts(prepared: Sequence[Prepared]) -> Iterator[list[int]]:
     """Yield the indices of documents to send in one request."""
-    part: list[int] = []
+    batch: list[int] = []
     size = 0
-    for place, item in enumerate(prepared):
+    for index, item in enumerate(prepared):
         weight = 12 * len(item.document.text) + 12 * len(item.metadata) + 10_000
-        if part and (len(part) >= _TOGETHER or size + weight > _TOGETHER_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(place)
+        if batch and (len(batch) >= _TOGETHER or size + weight > _TOGETHER_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(index)
         size += weight
-    if part:
-        yield part
+    if batch:
+        yield batch

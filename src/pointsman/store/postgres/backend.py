@@ -46,8 +46,8 @@ class PostgresBackend(BaseBackend):
     """
 
     def __init__(self, url: str, *, pool: Pool | None = None) -> None:
-        address, self.schema, most = split(url)
-        self._connections = Connections(address, most=most, pool=pool)
+        address, self.schema, max_connections = split(url)
+        self._connections = Connections(address, most=max_connections, pool=pool)
         self._vectors: str | None = None
 
     def __repr__(self) -> str:
@@ -104,10 +104,10 @@ class PostgresBackend(BaseBackend):
         rows = self._rows(f'select {_COLUMNS} from "{self.schema}".dataset where name = %s', (name,))
         if not rows:
             return None
-        about = About(*rows[0])
+        record = About(*rows[0])
         if bm25:
-            about = replace(about, k1=bm25.get("k1", about.k1), b=bm25.get("b", about.b))
-        return PostgresStore(self._connections, self.schema, self._vector_schema(), about)
+            record = replace(record, k1=bm25.get("k1", record.k1), b=bm25.get("b", record.b))
+        return PostgresStore(self._connections, self.schema, self._vector_schema(), record)
 
     def describe(self, name: str, description: str) -> None:
         """See `Backend`."""
@@ -141,14 +141,14 @@ class PostgresBackend(BaseBackend):
         """See `Backend`."""
         check_record(kind, name, value)
         self._make()
-        table, what = f'"{self.schema}".record', f"{kind} {name}".strip()
+        table, subject = f'"{self.schema}".record', f"{kind} {name}".strip()
 
         def put(connection: Connection[Any]) -> str:
             with connection.transaction():
                 connection.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{table} {kind} {name}",))
                 select = f"select value, version from {table} where kind = %s and name = %s"
                 row = connection.execute(select.encode(), (kind, name)).fetchone()
-                check_version(None if row is None else Record(row[0], str(row[1])), expected_version, what)
+                check_version(None if row is None else Record(row[0], str(row[1])), expected_version, subject)
                 if value is None:
                     connection.execute(f"delete from {table} where kind = %s and name = %s".encode(), (kind, name))
                     return NEW
@@ -204,7 +204,7 @@ class PostgresBackend(BaseBackend):
             if not rows:
                 raise StoreError(f"{self.url}: the extension 'vector' is missing; run: create extension vector")
             schema, version = rows[0]
-            if tuple(int(part) for part in version.split(".")[:2]) < (0, 8):
+            if tuple(int(number) for number in version.split(".")[:2]) < (0, 8):
                 raise StoreError(
                     f"{self.url}: pgvector {version} is too old, 0.8 or newer is needed; "
                     "run: alter extension vector update"
@@ -218,8 +218,8 @@ class PostgresBackend(BaseBackend):
         schema = self.schema
 
         def make(connection: Connection[Any]) -> None:
-            there = connection.execute("select to_regclass(%s)", (f'"{schema}".record',)).fetchone()
-            if there is not None and there[0] is not None:
+            row = connection.execute("select to_regclass(%s)", (f'"{schema}".record',)).fetchone()
+            if row is not None and row[0] is not None:
                 return
             with connection.transaction():
                 connection.execute("select pg_advisory_xact_lock(hashtextextended('pointsman', 0))")
@@ -267,16 +267,16 @@ def split(url: str) -> tuple[str, str, int]:
             "the user or password in the URL of a database contains one of @ / ? #; write it as %40, %2F, %3F or %23"
         )
     address, _, query = url.partition("?")
-    own, others = {"schema": "pointsman", "connections": "8"}, []
+    options, foreign_options = {"schema": "pointsman", "connections": "8"}, []
     for option in filter(None, query.split("&")):
         name, _, value = option.partition("=")
         if name in _OWN:
-            own[name] = unquote(value)
+            options[name] = unquote(value)
         else:
-            others.append(option)  # as it is written: libpq does not read a + as a space
-    if not _SCHEMA.fullmatch(own["schema"]):
-        raise InputError(f"a schema is named by up to 63 letters, digits and _, not {own['schema']!r:.80}")
-    if not re.fullmatch("[1-9][0-9]{0,3}", own["connections"]):
-        raise InputError(f"connections is a number from 1 up, not {own['connections']!r:.80}")
-    scheme, _, place = address.partition(":")
-    return f"{scheme.lower()}:{place}?{'&'.join(others)}", own["schema"], int(own["connections"])
+            foreign_options.append(option)  # as it is written: libpq does not read a + as a space
+    if not _SCHEMA.fullmatch(options["schema"]):
+        raise InputError(f"a schema is named by up to 63 letters, digits and _, not {options['schema']!r:.80}")
+    if not re.fullmatch("[1-9][0-9]{0,3}", options["connections"]):
+        raise InputError(f"connections is a number from 1 up, not {options['connections']!r:.80}")
+    scheme, _, location = address.partition(":")
+    return f"{scheme.lower()}:{location}?{'&'.join(foreign_options)}", options["schema"], int(options["connections"])

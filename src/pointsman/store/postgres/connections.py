@@ -102,10 +102,12 @@ class Connections:
         try:
             parameters = conninfo.conninfo_to_dict(url)
         except psycopg.Error as error:
-            unknown = re.search(r'invalid URI query parameter: "(\w+)"', str(error))  # other texts may have a password
-            what = f"has the unknown option {unknown[1]}" if unknown else "cannot be read"
+            unknown_option = re.search(
+                r'invalid URI query parameter: "(\w+)"', str(error)
+            )  # other texts may have a password
+            complaint = f"has the unknown option {unknown_option[1]}" if unknown_option else "cannot be read"
             raise InputError(
-                f"the URL of a database {what}; give one such as postgresql://user@host:5432/database?schema=pointsman"
+                f"the URL of a database {complaint}; give one such as postgresql://user@host:5432/database?schema=pointsman"
             ) from None
         self.label = _label(parameters)
         self._password = str(parameters.get("password") or "")
@@ -142,14 +144,14 @@ class Connections:
             LockedError: another writer does not finish.
             StoreError: any other error of the database.
         """
-        begun, pause = time.monotonic(), _PAUSE
+        start, pause = time.monotonic(), _PAUSE
         down_until = self._down_until
         while True:
             try:
                 with self._lent() as connection:
                     return self._only_reading(connection, work) if self._read_only else work(connection)
             except psycopg.Error as error:
-                if not self._worth_another(error, begun, down_until):
+                if not self._worth_another(error, start, down_until):
                     raise self.translated(error) from error
             except UnicodeEncodeError as error:
                 raise self._not_text() from error
@@ -169,14 +171,14 @@ class Connections:
 
     async def arun(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]) -> T:
         """Async version of `run`, for an asyncio event loop; cancelling a call stops its statement on the server."""
-        begun, pause = time.monotonic(), _PAUSE
+        start, pause = time.monotonic(), _PAUSE
         down_until = self._down_until
         while True:
             try:
                 async with self._alent() as connection:
                     return await work(connection)
             except psycopg.Error as error:
-                if not self._worth_another(error, begun, down_until):
+                if not self._worth_another(error, start, down_until):
                     raise self.translated(error) from error
             except UnicodeEncodeError as error:
                 raise self._not_text() from error
@@ -187,12 +189,12 @@ class Connections:
         """Whether to retry a call; when it began, the server was considered down until ``down_until``."""
         if not _passing(error):
             return False
-        now = time.monotonic()
+        time_now = time.monotonic()
         answers = any(reason in str(error) for reason in _PASSING)  # a server that recovers will be there in a moment
         unreachable = isinstance(error, psycopg.OperationalError) and error.sqlstate is None and not answers
         if unreachable:
-            self._down_until = now + _DOWN_SECONDS
-        return now < begun + self._patience and (begun >= down_until or not unreachable)
+            self._down_until = time_now + _DOWN_SECONDS
+        return time_now < begun + self._patience and (begun >= down_until or not unreachable)
 
     def _not_text(self) -> InputError:
         return InputError(f"{self.label}: a name or text has a lone surrogate, which no database can hold")
@@ -255,18 +257,18 @@ class Connections:
     @contextmanager
     def _as_ours(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
         """Use a foreign connection with our settings; the session keeps our server settings."""
-        before = connection.autocommit, connection.prepare_threshold
+        old_settings = connection.autocommit, connection.prepare_threshold
         connection.autocommit, connection.prepare_threshold = True, None
         try:
             if connection not in self._prepared:
                 names = ", ".join("set_config(%s, %s, false)" for _ in self._wanted)
-                values = [part for setting in self._wanted.items() for part in setting]
+                values = [item for setting in self._wanted.items() for item in setting]
                 connection.execute(f"select {names}".encode(), values)
                 self._prepared.add(connection)
             yield
         finally:
             if _reusable(connection):
-                connection.autocommit, connection.prepare_threshold = before
+                connection.autocommit, connection.prepare_threshold = old_settings
 
     def _lane(self) -> _Lane:
         """Return this process's connections; those inherited by a fork belong to its parent and stay untouched."""
@@ -379,6 +381,6 @@ def _label(parameters: dict[str, Any]) -> str:
     if len(ports) != len(hosts):
         ports = ports[:1] * len(hosts)
     hosts = [f"[{host}]" if ":" in host else host for host in hosts]
-    places = ",".join(f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=True))
+    host_list = ",".join(f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=True))
     user = f"{quote(str(parameters['user']))}@" if parameters.get("user") else ""
-    return f"postgresql://{user}{places}/{quote(str(parameters.get('dbname') or ''))}"
+    return f"postgresql://{user}{host_list}/{quote(str(parameters.get('dbname') or ''))}"

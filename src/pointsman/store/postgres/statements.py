@@ -78,7 +78,9 @@ def unescaped(text: str) -> str:
 
 def facts_of(metadata: Mapping[str, Any]) -> str:
     """Return a document's metadata for filters as JSON: for each key its typed values."""
-    return _json({escaped(key): [_plain(typed) for typed in values] for key, values in facts(metadata).items()})
+    return _json(
+        {escaped(key): [_plain(typed_value) for typed_value in values] for key, values in facts(metadata).items()}
+    )
 
 
 def _plain(typed: Typed) -> Any:
@@ -131,11 +133,11 @@ class Condition:
 
     def _of(self, filters: Filter) -> str:  # noqa: PLR0911  (one for each kind)
         match filters:
-            case And(parts) | Or(parts):
+            case And(operands) | Or(operands):
                 empty = "true" if isinstance(filters, And) else "false"
-                return f"({f' {filters.word} '.join(map(self._of, parts))})" if parts else empty
-            case Not(part):
-                return f"(not {self._of(part)})"
+                return f"({f' {filters.word} '.join(map(self._of, operands))})" if operands else empty
+            case Not(operand):
+                return f"(not {self._of(operand)})"
             case Equals() | In():
                 return self._contains(filters.key, self._compared(filters))
             case Exists(key) if key in self._alone:
@@ -151,13 +153,13 @@ class Condition:
 
     def _contains(self, key: str, values: Iterable[Typed]) -> str:
         """Return a test that one of the key's values is among these; stored values never contain lone surrogates."""
-        able = [typed for typed in values if typed[0] != "string" or storable(typed[1])]
+        able = [typed_value for typed_value in values if typed_value[0] != "string" or storable(typed_value[1])]
         if not able or not storable(key):
             return "false"
         if key in self._alone:
             texts = [escaped(value) for kind, value in able if kind == "string"]
             return f"{self._alone[key]} = any({self._parameter(texts)}::text[])"
-        patterns = [_json({escaped(key): [_plain(typed)]}) for typed in able]
+        patterns = [_json({escaped(key): [_plain(typed_value)]}) for typed_value in able]
         if len(patterns) == 1:
             return f"d.facts @> {self._parameter(patterns[0])}::jsonb"
         return f"d.facts @> any({self._parameter(patterns)}::text[]::jsonb[])"
@@ -167,14 +169,14 @@ class Condition:
             return "false"
         kind, low, low_included, high, high_included = condition.interval
         bounds, tests = {}, []
-        for name, sign, value, included in (("low", ">", low, low_included), ("high", "<", high, high_included)):
+        for name, sign, value, is_included in (("low", ">", low, low_included), ("high", "<", high, high_included)):
             if value is None:
                 continue
             if kind == "string" and (match := _SURROGATE.search(value)):
                 # Stored values contain no surrogates, so the bound is moved to the first text after all of them.
-                value, included = value[: match.start()] + _AFTER_SURROGATES, name == "low"  # noqa: PLW2901
+                value, is_included = value[: match.start()] + _AFTER_SURROGATES, name == "low"  # noqa: PLW2901
             bounds[name] = _plain((kind, value))
-            tests.append(f"@ {sign}{'=' * included} ${name}")
+            tests.append(f"@ {sign}{'=' * is_included} ${name}")
         path = f"strict $[*] ? ({' && '.join(tests)})"
         values = self._values(condition.key)
         return f"coalesce(jsonb_path_exists({values}, '{path}', {self._parameter(_json(bounds))}::jsonb), false)"
@@ -188,19 +190,19 @@ class Condition:
     def _has_part(self, condition: PartOfText) -> str:
         if not storable(condition.key) or not storable(condition.part):
             return "false"
-        part, value = escaped(condition.part), "(e.v #>> '{}')"
+        substring, value = escaped(condition.part), "(e.v #>> '{}')"
         # A match must begin at a character's start, not at the second character of an escape.
         begin = "^" if isinstance(condition, StartsWith) else "^(?:\x01[\x01\x02]|[^\x01])*?"
-        if condition.ignore_case or (not isinstance(condition, StartsWith) and part[:1] in {"\x01", "\x02"}):
-            letters = "".join(map(_any_case, condition.part) if condition.ignore_case else map(_regular, part))
+        if condition.ignore_case or (not isinstance(condition, StartsWith) and substring[:1] in {"\x01", "\x02"}):
+            letters = "".join(map(_any_case, condition.part) if condition.ignore_case else map(_regular, substring))
             pattern = begin + letters + "$" * isinstance(condition, EndsWith)
             test = f'{value} collate "C" ~ {self._parameter(pattern)}'
         elif isinstance(condition, Contains):
-            test = f"strpos({value}, {self._parameter(part)}) > 0"
+            test = f"strpos({value}, {self._parameter(substring)}) > 0"
         elif isinstance(condition, EndsWith):
-            test = f"right({value}, {len(part)}) = {self._parameter(part)}"
+            test = f"right({value}, {len(substring)}) = {self._parameter(substring)}"
         else:
-            test = f"starts_with({value}, {self._parameter(part)})"
+            test = f"starts_with({value}, {self._parameter(substring)})"
         values = self._values(condition.key)
         return f"exists (select from jsonb_array_elements({values}) e(v) where jsonb_typeof(e.v) = 'string' and {test})"
 
@@ -310,20 +312,20 @@ scored as materialized (
         With a condition, the allowed documents are counted up to ``few``. If there are fewer, both lists are exact
         over them; otherwise both are read in order until enough documents are allowed.
         """
-        parts, pool = [], []
+        tables, pool = [], []
         if condition is not None:
-            parts.append(f"few as materialized (select d.id from {self.doc} d where {condition.sql} limit {few + 1})")
-            parts.append("n as materialized (select count(*) as n from few)")
+            tables.append(f"few as materialized (select d.id from {self.doc} d where {condition.sql} limit {few + 1})")
+            tables.append("n as materialized (select count(*) as n from few)")
         if words:
-            parts += [self._scored(k1, b), self._words(condition, few)]
+            tables += [self._scored(k1, b), self._words(condition, few)]
             pool.append("select id from words")
         if near:
-            parts.append(self._near(condition, few))
+            tables.append(self._near(condition, few))
             pool.append("select id from near")
-        own = "w.score, coalesce(s.score, 0)" if words else "null::float8, null::float8"
-        own += f", n.cosine, -(e.v {self.near()})" if near else ", null::float8, null::float8"
+        score_columns = "w.score, coalesce(s.score, 0)" if words else "null::float8, null::float8"
+        score_columns += f", n.cosine, -(e.v {self.near()})" if near else ", null::float8, null::float8"
         return (
-            f"with {', '.join(parts)} select d.id, {own}, d.key, y.text, y.metadata, "
+            f"with {', '.join(tables)} select d.id, {score_columns}, d.key, y.text, y.metadata, "
             f"{'(select sum(idf) from q)' if words else 'null::float8'} "
             f"from ({' union '.join(pool)}) pool join {self.doc} d on d.id = pool.id join {self.body} y on y.id = d.id"
             + (" left join words w on w.id = d.id left join scored s on s.doc = d.id" if words else "")
@@ -346,28 +348,28 @@ words as materialized (
     def _near(self, condition: Condition | None, few: int) -> str:
         # The index returns rows only nearly in order, but the planner trusts it: adding 0 makes it sort, and read all
         # that the inner limit requests.
-        near = self.near()
+        operator = self.near()
         if condition is None:
             return f"""
 near as materialized (select id, -d as cosine from (
-  select e.id, e.v {near} as d from {self.vec} e order by e.v {near} limit %(k)s) z order by d + 0, id)"""
+  select e.id, e.v {operator} as d from {self.vec} e order by e.v {operator} limit %(k)s) z order by d + 0, id)"""
         return f"""
 near as materialized (select id, -d as cosine from (
-  (select id, d from (select e.id, e.v {near} as d from few join {self.vec} e using (id)
+  (select id, d from (select e.id, e.v {operator} as d from few join {self.vec} e using (id)
       where (select n from n) <= {few} offset 0) y order by d, id limit %(k)s)
   union all
-  (select e.id, e.v {near} as d from {self.vec} e
+  (select e.id, e.v {operator} as d from {self.vec} e
     cross join lateral (select from {self.doc} d where d.id = e.id and {condition.sql} offset 0) ok
-    where (select n from n) > {few} order by e.v {near} limit 3 * %(k)s)) z order by d + 0, id limit %(k)s)"""
+    where (select n from n) > {few} order by e.v {operator} limit 3 * %(k)s)) z order by d + 0, id limit %(k)s)"""
 
     def score(self, *, words: bool, near: bool, k1: float, b: float) -> str:
         """Return SQL for both scores of given documents."""
-        own = "coalesce(s.score, 0)" if words else "null::float8"
-        own += f", -(e.v {self.near()})" if near else ", null::float8"
-        among = self._scored(k1, b).replace("p.term = q.id)", "p.term = q.id and p.doc = any(%(ids)s::bigint[]))")
+        score_columns = "coalesce(s.score, 0)" if words else "null::float8"
+        score_columns += f", -(e.v {self.near()})" if near else ", null::float8"
+        score_table = self._scored(k1, b).replace("p.term = q.id)", "p.term = q.id and p.doc = any(%(ids)s::bigint[]))")
         return (
-            (f"with {among} " if words else "")
-            + f"select d.id, {own} from unnest(%(ids)s::bigint[]) d(id)"
+            (f"with {score_table} " if words else "")
+            + f"select d.id, {score_columns} from unnest(%(ids)s::bigint[]) d(id)"
             + (" left join scored s on s.doc = d.id" if words else "")
             + (f" left join {self.vec} e on e.id = d.id" if near else "")
         )

@@ -182,7 +182,7 @@ class PostgresStore(BaseStore):
         return [self._lists(lookup, next(answers) if lookup else ()) for lookup in lookups]
 
     def _vectors_unknown(self, looks: Sequence[Look]) -> bool:
-        return self._dimensions is None and NEAR in self._scales and any(look.vector is not None for look in looks)
+        return self._dimensions is None and NEAR in self._scales and any(query.vector is not None for query in looks)
 
     def _prepared(self, looks: Sequence[Look]) -> list[_Lookup]:
         """Return the statement for each look.
@@ -192,16 +192,18 @@ class PostgresStore(BaseStore):
         """
         if self._vectors_unknown(looks):
             self.statistics()  # another process may have written the first vectors
-        return [self._asked(look) for look in looks]
+        return [self._asked(query) for query in looks]
 
     def _asked(self, look: Look) -> _Lookup:
-        words, near, parameters = self._parameters(look)
-        if look.depth < 1 or not (words or near):
+        words, has_vector, parameters = self._parameters(look)
+        if look.depth < 1 or not (words or has_vector):
             return _Lookup(WORDS if look.text is not None else "", NEAR if look.vector is not None else "", "", {})
         condition = None if look.filters is None else self._condition(look.filters)
         parameters |= {"k": min(look.depth, _LARGEST_ID)} | ({} if condition is None else condition.parameters)
-        few = FEW if self._documents >= EXACT_ROWS else _LARGEST_ID - 1
-        statement = self._tables.search(condition, words=words, near=near, few=few, k1=self._about.k1, b=self._about.b)
+        row_limit = FEW if self._documents >= EXACT_ROWS else _LARGEST_ID - 1
+        statement = self._tables.search(
+            condition, words=words, near=has_vector, few=row_limit, k1=self._about.k1, b=self._about.b
+        )
         return _Lookup(
             WORDS if look.text is not None else "", NEAR if look.vector is not None else "", statement, parameters
         )
@@ -250,17 +252,17 @@ class PostgresStore(BaseStore):
         lookups = []
         if self._vectors_unknown(looks):
             self.statistics()
-        for look, candidates in zip(looks, keys, strict=True):
-            words, near, parameters = self._parameters(look)
-            statement = self._tables.score(words=words, near=near, k1=self._about.k1, b=self._about.b)
-            names = WORDS if look.text is not None else "", NEAR if look.vector is not None else ""
+        for query, candidates in zip(looks, keys, strict=True):
+            words, has_vector, parameters = self._parameters(query)
+            statement = self._tables.score(words=words, near=has_vector, k1=self._about.k1, b=self._about.b)
+            names = WORDS if query.text is not None else "", NEAR if query.vector is not None else ""
             lookups.append(_Lookup(*names, statement, parameters | {"ids": list(candidates)}))
         return lookups
 
     def _scores(self, lookup: _Lookup, rows: Sequence[Any]) -> Scores:
         return {
-            name: {row[0]: _score(name, row[place]) for row in rows}
-            for name, place in ((WORDS, 1), (NEAR, 2))
+            name: {row[0]: _score(name, row[column]) for row in rows}
+            for name, column in ((WORDS, 1), (NEAR, 2))
             if name in self._scales and name in (lookup.words, lookup.near)
         }
 
@@ -347,16 +349,16 @@ class PostgresStore(BaseStore):
         stored_only: bool = False,
     ) -> AddResult:
         """See `Store`."""
-        prepared = [prepare(document) for document in documents]
-        rows = None if vectors is None else directions(vectors, prepared)
-        if not prepared:
+        items = [prepare(document) for document in documents]
+        rows = None if vectors is None else directions(vectors, items)
+        if not items:
             return AddResult()
         name = embedder or ""
         result = self._connections.run(
             lambda connection: (
-                self._embed(connection, prepared, rows, name)
+                self._embed(connection, items, rows, name)
                 if stored_only and rows is not None
-                else self._write(connection, prepared, rows, name)
+                else self._write(connection, items, rows, name)
             )
         )
         if result.added or result.updated:
@@ -390,22 +392,22 @@ class PostgresStore(BaseStore):
                 self._fix_embedder(cursor, state, name, vectors.shape[1])
             existing = self._existing(cursor, prepared, with_vectors=vectors is not None)
             fresh = []
-            for place, (item, digest) in enumerate(zip(prepared, digests, strict=True)):
+            for index, (item, digest) in enumerate(zip(prepared, digests, strict=True)):
                 old = existing.get(item.document.id)
                 if old is None or old.digest != item.digest or (vectors is not None and old.vector != digest):
-                    fresh.append(place)
-            unchanged = len(prepared) - len(fresh)
+                    fresh.append(index)
+            count_unchanged = len(prepared) - len(fresh)
             if not fresh:
-                return AddResult(unchanged=unchanged)
-            items = [prepared[place] for place in fresh]
-            replaced = [existing[item.document.id].id for item in items if item.document.id in existing]
-            new_ids = iter(_new_ids(cursor, tables.doc, len(items) - len(replaced)))
+                return AddResult(unchanged=count_unchanged)
+            items = [prepared[index] for index in fresh]
+            replaced_ids = [existing[item.document.id].id for item in items if item.document.id in existing]
+            new_ids = iter(_new_ids(cursor, tables.doc, len(items) - len(replaced_ids)))
             ids = [existing[i.document.id].id if i.document.id in existing else next(new_ids) for i in items]
-            more_tokens = self._write_texts(cursor, items, ids, state.seq + 1, replaced)
+            more_tokens = self._write_texts(cursor, items, ids, state.seq + 1, replaced_ids)
             if vectors is not None:
-                _copy_vectors(cursor, tables.vec, ids, [digests[place] for place in fresh], vectors[fresh])
-            self._advance(cursor, len(items) - len(replaced), more_tokens)
-        return AddResult(len(items) - len(replaced), len(replaced), unchanged)
+                _copy_vectors(cursor, tables.vec, ids, [digests[index] for index in fresh], vectors[fresh])
+            self._advance(cursor, len(items) - len(replaced_ids), more_tokens)
+        return AddResult(len(items) - len(replaced_ids), len(replaced_ids), count_unchanged)
 
     def set_metadata(
         self,
@@ -441,32 +443,36 @@ class PostgresStore(BaseStore):
                 ([escaped(id_) for id_ in changes if storable(id_)],),
             )
             rows = cursor.fetchall()
-            stored = {document.id: document for document in (_document(*row[1:]) for row in rows)}
-            changed = edits(changes, list(map(stored.get, changes)), replace=replace)
+            stored_documents = {document.id: document for document in (_document(*row[1:]) for row in rows)}
+            edited = edits(changes, list(map(stored_documents.get, changes)), replace=replace)
             existing = self._existing(
-                cursor, [edit.prepared for edit in changed], with_vectors=state.dimensions is not None
+                cursor, [edit.prepared for edit in edited], with_vectors=state.dimensions is not None
             )
-            fresh = [edit for edit in changed if existing[edit.id].digest != edit.prepared.digest]
-            embedded = [edit for edit in fresh if edit.retitled and existing[edit.id].vector is not None]
-            texts = tuple(dict.fromkeys(edit.searchable for edit in embedded if edit.searchable not in vectors))
+            fresh = [edit for edit in edited if existing[edit.id].digest != edit.prepared.digest]
+            title_edits_with_vector = [edit for edit in fresh if edit.retitled and existing[edit.id].vector is not None]
+            texts = tuple(
+                dict.fromkeys(edit.searchable for edit in title_edits_with_vector if edit.searchable not in vectors)
+            )
             if texts:
                 return MetadataResult(AddResult(), texts, tuple(changes))
-            counts = AddResult(0, len(fresh), len(changed) - len(fresh))
+            counts = AddResult(0, len(fresh), len(edited) - len(fresh))
             if not fresh:
                 return MetadataResult(counts)
             self._write_metadata(
                 cursor, [(existing[edit.id].id, edit.prepared) for edit in fresh if not edit.retitled], state.seq + 1
             )
-            retitled = [edit for edit in fresh if edit.retitled]
-            ids = [existing[edit.id].id for edit in retitled]
+            title_edits = [edit for edit in fresh if edit.retitled]
+            ids = [existing[edit.id].id for edit in title_edits]
             more_tokens = (
-                self._write_texts(cursor, [edit.prepared for edit in retitled], ids, state.seq + 1, ids) if ids else 0
+                self._write_texts(cursor, [edit.prepared for edit in title_edits], ids, state.seq + 1, ids)
+                if ids
+                else 0
             )
-            if embedded:
-                matrix = np.array([vectors[edit.searchable] for edit in embedded], np.float32)
-                matrix = directions(matrix, [edit.prepared for edit in embedded])
+            if title_edits_with_vector:
+                matrix = np.array([vectors[edit.searchable] for edit in title_edits_with_vector], np.float32)
+                matrix = directions(matrix, [edit.prepared for edit in title_edits_with_vector])
                 self._fix_embedder(cursor, state, name, matrix.shape[1])
-                ids = [existing[edit.id].id for edit in embedded]
+                ids = [existing[edit.id].id for edit in title_edits_with_vector]
                 _copy_vectors(cursor, self._tables.vec, ids, [_vector_digest(row) for row in matrix], matrix)
             self._advance(cursor, 0, more_tokens)
         return MetadataResult(counts)
@@ -511,18 +517,18 @@ class PostgresStore(BaseStore):
             state = self._locked(cursor)
             self._fix_embedder(cursor, state, name, vectors.shape[1])
             existing = self._existing(cursor, prepared, with_vectors=True)
-            stored = [
-                (place, old)
-                for place, item in enumerate(prepared)
+            stored_rows = [
+                (index, old)
+                for index, item in enumerate(prepared)
                 if (old := existing.get(item.document.id)) is not None and old.digest == item.digest
             ]
-            fresh = [(place, old.id) for place, old in stored if old.vector != digests[place]]
+            fresh = [(index, old.id) for index, old in stored_rows if old.vector != digests[index]]
             if fresh:
-                places, ids = [place for place, _ in fresh], [id_ for _, id_ in fresh]
+                indices, ids = [index for index, _ in fresh], [id_ for _, id_ in fresh]
                 cursor.execute(_sql(f"delete from {self._tables.vec} where id = any(%s::bigint[])"), (ids,))
-                _copy_vectors(cursor, self._tables.vec, ids, [digests[place] for place in places], vectors[places])
+                _copy_vectors(cursor, self._tables.vec, ids, [digests[index] for index in indices], vectors[indices])
                 self._advance(cursor, 0, 0)
-        return AddResult(0, len(fresh), len(stored) - len(fresh))
+        return AddResult(0, len(fresh), len(stored_rows) - len(fresh))
 
     def _locked(self, cursor: Cursor[Any]) -> _State:
         """Lock the dataset's row until the transaction ends, and return it."""
@@ -601,8 +607,8 @@ class PostgresStore(BaseStore):
             ),
         )
         if replaced:
-            others = [tables.body] if self._known_dimensions(cursor) is None else [tables.body, tables.vec]
-            for table in others:
+            other_tables = [tables.body] if self._known_dimensions(cursor) is None else [tables.body, tables.vec]
+            for table in other_tables:
                 cursor.execute(_sql(f"delete from {table} where id = any(%s::bigint[])"), (list(replaced),))
         with cursor.copy(_sql(f"copy {tables.body} (id, text, metadata) from stdin")) as copy:
             for id_, item in zip(ids, items, strict=True):
@@ -662,23 +668,23 @@ class PostgresStore(BaseStore):
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""
-        prepared = [prepare(document) for document in documents]
+        items = [prepare(document) for document in documents]
         if self._dimensions is None and NEAR in self._scales:
             self.statistics()
         with_vectors = NEAR in self._scales
         if with_vectors and self._dimensions is None:
-            return [False] * len(prepared)
+            return [False] * len(items)
 
-        def stored(connection: Connection[Any]) -> dict[str, _Row]:
+        def read_rows(connection: Connection[Any]) -> dict[str, _Row]:
             with connection.cursor(binary=True) as cursor:
-                return self._existing(cursor, prepared, with_vectors=with_vectors)
+                return self._existing(cursor, items, with_vectors=with_vectors)
 
-        existing = self._connections.run(stored) if prepared else {}
+        existing = self._connections.run(read_rows) if items else {}
         return [
             (old := existing.get(item.document.id)) is not None
             and old.digest == item.digest
             and (not with_vectors or old.vector is not None)
-            for item in prepared
+            for item in items
         ]
 
     def bare(self, limit: int) -> list[Document]:
@@ -686,8 +692,8 @@ class PostgresStore(BaseStore):
         if self._dimensions is None:
             self.statistics()
         has_vector = f"exists (select from {self._tables.vec} e where e.id = d.id)"
-        where = "true" if self._dimensions is None else f"not {has_vector}"
-        rows = self._rows(f"{self._select} where {where} order by d.id limit %(limit)s", limit=limit)
+        condition = "true" if self._dimensions is None else f"not {has_vector}"
+        rows = self._rows(f"{self._select} where {condition} order by d.id limit %(limit)s", limit=limit)
         return [_document(*row[1:]) for row in rows]
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
@@ -701,9 +707,9 @@ class PostgresStore(BaseStore):
                 total += number
             return total
         keys = [escaped(id_) for id_ in ids if storable(id_)]
-        for part in batched(keys, _TOGETHER):
+        for batch in batched(keys, _TOGETHER):
             sql = f"{condition.sql} and d.key = any(%(ids)s::text[])"
-            total += self._delete(sql, {**condition.parameters, "ids": list(part)})
+            total += self._delete(sql, {**condition.parameters, "ids": list(batch)})
         return total
 
     def _delete(self, where: str, parameters: Mapping[str, Any]) -> int:
@@ -779,8 +785,8 @@ class PostgresStore(BaseStore):
             row = connection.execute(_sql(f"select documents, analyzed, dimensions from {tables.row}")).fetchone()
             if row is None:
                 return
-            documents, analyzed, dimensions = row
-            if documents > _GROWN * analyzed + 500:
+            documents, count_analyzed, dimensions = row
+            if documents > _GROWN * count_analyzed + 500:
                 names = [tables.doc, tables.term, tables.posting, tables.body] + [tables.vec] * (dimensions is not None)
                 connection.execute(_sql(f"analyze {', '.join(names)}"))
                 connection.execute(
@@ -797,18 +803,18 @@ class PostgresStore(BaseStore):
     def _index(self, connection: Connection[Any]) -> None:
         tables, name = self._tables, self._tables.index_name
         valid = "select x.indisvalid from pg_index x where x.indexrelid = to_regclass(%s)"
-        qualified = f'"{tables.schema}".{name}'
-        row = connection.execute(_sql(valid), (qualified,)).fetchone()
+        qualified_name = f'"{tables.schema}".{name}'
+        row = connection.execute(_sql(valid), (qualified_name,)).fetchone()
         if row is not None and row[0]:
             return
         lock = f"{tables.schema}.{name}"
-        locked = connection.execute("select pg_try_advisory_lock(hashtextextended(%s, 0))", (lock,)).fetchone()
-        if locked is None or not locked[0]:
+        lock_row = connection.execute("select pg_try_advisory_lock(hashtextextended(%s, 0))", (lock,)).fetchone()
+        if lock_row is None or not lock_row[0]:
             return  # another process is creating it
         try:
             connection.execute("set statement_timeout = 0")
             connection.execute("set maintenance_work_mem = '512MB'")
-            connection.execute(_sql(f"drop index if exists {qualified}"))  # left over from an interrupted attempt
+            connection.execute(_sql(f"drop index if exists {qualified_name}"))  # left over from an interrupted attempt
             connection.execute(
                 _sql(
                     f"create index concurrently {name} on {tables.vec} using hnsw "
@@ -848,14 +854,14 @@ class PostgresStore(BaseStore):
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
         tokens = [list(query_terms(word)) for word in words]
-        terms = sorted({token for each in tokens for token in each})
+        terms = sorted({token for word_tokens in tokens for token in word_tokens})
         rows = (
             self._rows(f"select term, df from {self._tables.term} where term = any(%(terms)s::text[])", terms=terms)
             if terms
             else []
         )
         frequencies = dict(rows)
-        return [min((frequencies.get(token, 0) for token in each), default=0) for each in tokens]
+        return [min((frequencies.get(token, 0) for token in word_tokens), default=0) for word_tokens in tokens]
 
     def statistics(self) -> Statistics:
         """See `Store`; statistics are reused for a second."""
@@ -863,7 +869,7 @@ class PostgresStore(BaseStore):
         if cached is not None and time.monotonic() - cached[0] < _FRESH_SECONDS:
             return cached[1]
         schema, number = self._tables.schema, self._tables.number
-        now = time.monotonic()
+        time_now = time.monotonic()
         sql = (
             "select seq, documents, embedder, dimensions, "
             f'(select json_object_agg(name, value)::text from "{schema}".note where number = {number}) '
@@ -875,7 +881,7 @@ class PostgresStore(BaseStore):
             self._due = seq, documents - self._vector_count()
         due = max(0, self._due[1]) if WORDS_FIRST in values else 0
         self._documents, statistics = documents, Statistics(seq, documents, values, due)
-        self._statistics = now, statistics
+        self._statistics = time_now, statistics
         return statistics
 
     def _vector_count(self) -> int:
@@ -1034,12 +1040,12 @@ _COPY_END: Final = b"\xff\xff"
 def _copy_integers(cursor: Cursor[Any], into: str, rows: NDArray[np.int32]) -> None:
     """Copy rows of four-byte integers, in PostgreSQL's binary format."""
     fields = [("count", ">i2")]
-    for place in range(rows.shape[1]):
-        fields += [(f"size{place}", ">i4"), (f"value{place}", ">i4")]
+    for column in range(rows.shape[1]):
+        fields += [(f"size{column}", ">i4"), (f"value{column}", ">i4")]
     block = np.zeros(len(rows), fields)
     block["count"] = rows.shape[1]
-    for place in range(rows.shape[1]):
-        block[f"size{place}"], block[f"value{place}"] = 4, rows[:, place]
+    for column in range(rows.shape[1]):
+        block[f"size{column}"], block[f"value{column}"] = 4, rows[:, column]
     with cursor.copy(_sql(f"copy {into} from stdin (format binary)")) as copy:
         copy.write(_COPY_BEGIN + block.tobytes() + _COPY_END)
 

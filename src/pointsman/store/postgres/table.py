@@ -93,8 +93,8 @@ class TableStore(AttachedStore):
 
     def __init__(self, attachment: Attachment) -> None:
         super().__init__(attachment)
-        address, _, most = split(attachment.url)
-        self._connections = Connections(address, most=most, read_only=True)
+        address, _, max_connections = split(attachment.url)
+        self._connections = Connections(address, most=max_connections, read_only=True)
         self._opening = threading.Lock()
         self._known: _Columns | None = None
 
@@ -108,7 +108,7 @@ class TableStore(AttachedStore):
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; one statement returns both lists and the documents of a query."""
-        statements = [self._statement(look) for look in looks]
+        statements = [self._statement(query) for query in looks]
 
         def rows(connection: Connection[Any]) -> list[list[Any]]:
             return [
@@ -116,7 +116,7 @@ class TableStore(AttachedStore):
             ]
 
         answers = self._connections.run(rows)
-        return [_lists(look, answer, self._unknown(look)) for look, answer in zip(looks, answers, strict=True)]
+        return [_lists(query, answer, self._unknown(query)) for query, answer in zip(looks, answers, strict=True)]
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """See `Store`."""
@@ -134,8 +134,8 @@ class TableStore(AttachedStore):
         condition, begin = self._condition(filters), position(after)
         sql = f"select {_DOCUMENT} from {self._columns.rows} where {condition.sql} order by d.id offset {begin}"
         rows = self._rows(f"{sql} limit {limit + 1}", **condition.parameters)
-        more = str(begin + limit) if len(rows) > limit else None
-        return Page([_document(*row) for row in rows[:limit]], more)
+        cursor = str(begin + limit) if len(rows) > limit else None
+        return Page([_document(*row) for row in rows[:limit]], cursor)
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
@@ -165,24 +165,24 @@ class TableStore(AttachedStore):
     def _statement(self, look: Look) -> tuple[str, dict[str, Any]]:
         """Return the statement for a look, and its parameters; an empty one if there is nothing to search."""
         columns, condition = self._columns, self._condition(look.filters)
-        parts: list[str] = []
+        selects: list[str] = []
         parameters: dict[str, Any] = dict(condition.parameters)
         if look.text is not None:
             parameters["text"] = look.text.replace("\0", " ").encode("utf-8", "replace").decode()
             query = f"replace(plainto_tsquery({columns.configuration}, %(text)s)::text, ' & ', ' | ')::tsquery"
-            parts.append(
+            selects.append(
                 f"(select '{TEXT}' as list, ts_rank(d.w, {query}, 1)::float8 as score, {_DOCUMENT} from {columns.rows} "
                 f"where d.w @@ {query} and {condition.sql} order by score desc, d.key limit {look.depth:d})"
             )
         if look.vector is not None and columns.vector:
             parameters["v"] = look.vector.tolist()
             distance = f"d.v {columns.operator} {columns.vector}"
-            parts.append(
+            selects.append(
                 f"(select '{NEAR}' as list, ({columns.score.format(distance)})::float8 as score, {_DOCUMENT} "
                 f"from {columns.rows} where d.v is not null and {condition.sql} order by {distance} "
                 f"limit {look.depth:d})"
             )
-        return " union all ".join(parts), parameters
+        return " union all ".join(selects), parameters
 
     def _condition(self, filters: Filter | None) -> Condition:
         """Return a filter as SQL.
@@ -239,7 +239,7 @@ class TableStore(AttachedStore):
             if name not in types:
                 raise InputError(f"table {attachment.table!r} has no column {name!r}; it has {', '.join(types)}")
         configuration, words = _full_text(connection, table, attachment.text, types)
-        selected = [
+        columns = [
             f"t.{_quoted(attachment.id)} as id",
             f"t.{_quoted(attachment.id)}::text as key",
             f"coalesce(t.{_quoted(attachment.text)}::text, '') as text",
@@ -247,13 +247,13 @@ class TableStore(AttachedStore):
             f"{_metadata(attachment.metadata, types)} as meta",
         ]
         if vector is not None:
-            selected.append(f"t.{_quoted(vector)} as v")
+            columns.append(f"t.{_quoted(vector)} as v")
         facts = (
             "(select coalesce(jsonb_object_agg(e.key, e.facts), '{}') from (select key, jsonb_path_query_array(value, "
             f"{_SCALARS}) as facts from jsonb_each(m.meta)) e where e.facts <> '[]')"
         )
         # A row without an id is no document; one would make every search fail.
-        inner = f"(select {', '.join(selected)} from {table} t where t.{_quoted(attachment.id)}::text <> '')"
+        inner = f"(select {', '.join(columns)} from {table} t where t.{_quoted(attachment.id)}::text <> '')"
         rows = f"(select m.*, {facts} as facts from {inner} m) d".replace("%", "%%")
         fingerprint = f"{self._connections.label} {types[attachment.id][4]} {attachment.id} {attachment.text} {vector}"
         fields: dict[str, Any] = {
@@ -299,8 +299,10 @@ def _lists(look: Look, rows: Sequence[Any], degraded: tuple[str, ...]) -> Lists:
     names = [*([TEXT] if look.text is not None else []), *([NEAR] if look.vector is not None else [])]
     for name in names:
         best: dict[str, float] = {}
-        listed = [row for row in rows if row[0] == name and not math.isnan(row[1])]  # a vector of zeros has no cosine
-        for _, score, key, text, metadata in sorted(listed, key=lambda row: -row[1]):
+        list_rows = [
+            row for row in rows if row[0] == name and not math.isnan(row[1])
+        ]  # a vector of zeros has no cosine
+        for _, score, key, text, metadata in sorted(list_rows, key=lambda row: -row[1]):
             best.setdefault(key, score)  # a view may contain a row twice
             documents[key] = _document(key, text, metadata)
         rankings[name] = list(best.items())
@@ -325,20 +327,20 @@ def _literal(text: str) -> str:
 def _metadata(names: Sequence[str], types: dict[str, Any]) -> str:
     """Return a row's metadata as SQL: the keys of JSON columns, and columns, which hide keys of their names."""
     plain = [name for name in names if types[name][0] not in _JSON]
-    parts = []
+    expressions = []
     for name in names:
         if name not in plain:
             column = f"t.{_quoted(name)}::jsonb"
-            parts.append(f"case when jsonb_typeof({column}) = 'object' then {column} else '{{}}'::jsonb end")
+            expressions.append(f"case when jsonb_typeof({column}) = 'object' then {column} else '{{}}'::jsonb end")
     columns = ", ".join(f"{_literal(name)}, to_jsonb(t.{_quoted(name)})" for name in plain)
-    parts.append(f"jsonb_build_object({columns})")
-    return f"({' || '.join(parts)})"
+    expressions.append(f"jsonb_build_object({columns})")
+    return f"({' || '.join(expressions)})"
 
 
 def _full_text(connection: Connection[Any], table: str, text: str, types: dict[str, Any]) -> tuple[str, str]:
     """Return the full-text configuration as a literal, and the searched expression: an index's if there is one."""
-    for name, about in types.items():
-        if about[0] == "tsvector":
+    for name, column_type in types.items():
+        if column_type[0] == "tsvector":
             row = connection.execute(
                 "select pg_get_expr(d.adbin, d.adrelid) from pg_attrdef d "
                 "join pg_attribute a on a.attrelid = d.adrelid and a.attnum = d.adnum "
