@@ -27,7 +27,7 @@ from pointsman import Document
 from pointsman.errors import PointsmanError
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
 from pointsman.store.backend import open_backend
-from pointsman.store.base import NEAR, Lists, Look, StoreInfo
+from pointsman.store.base import NEAR, Lists, StoreInfo, StoreQuery
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -185,7 +185,7 @@ def own(counts: Counts, backend: Any, rounds: int, chance: random.Random) -> Non
                 else:
                     there[document.id] = written[0]
             answer = counts.attempt(
-                "search", partial(store.search, [Look(text_of(chance), vector[number % 8], 500, wanted)])
+                "search", partial(store.search, [StoreQuery(text_of(chance), vector[number % 8], 500, wanted)])
             )
             if answer:
                 compare(counts, store, wanted, answer[0])
@@ -230,7 +230,9 @@ def attached(counts: Counts, url: str, rounds: int, chance: random.Random) -> No
         every = {one.id: one for one in store.documents()}
         for number in range(rounds):
             wanted = filter_of(chance)
-            answer = counts.attempt("search", partial(store.search, [Look(None, vector[number % 8], 200, wanted)]))
+            answer = counts.attempt(
+                "search", partial(store.search, [StoreQuery(None, vector[number % 8], 200, wanted)])
+            )
             if answer:
                 right = {id_ for id_, one in every.items() if wanted.matches(one.fields)}
                 if {key for key, _ in answer[0].rankings[NEAR]} != right:

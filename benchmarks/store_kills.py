@@ -24,7 +24,7 @@ import numpy as np
 from pointsman import Document
 from pointsman.errors import StoreError, StoreUnavailableError
 from pointsman.store.backend import open_backend
-from pointsman.store.base import WORDS, Look
+from pointsman.store.base import WORDS, StoreQuery
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -71,7 +71,7 @@ class Traffic:
         while not self.stop.is_set():
             begun = time.perf_counter()
             try:
-                answer = self.store.search([Look("lever", depth=SURE)])[0]
+                answer = self.store.search([StoreQuery("lever", depth=SURE)])[0]
                 if len(answer.rankings[WORDS]) == SURE:
                     kind = "complete"
                 else:

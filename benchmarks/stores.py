@@ -30,7 +30,7 @@ from rich.table import Table
 from pointsman import Document, parse_filter
 from pointsman.evaluation import read_collection
 from pointsman.store.backend import open_backend
-from pointsman.store.base import NEAR, WORDS, Look
+from pointsman.store.base import NEAR, WORDS, StoreQuery
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def overlap(found: Sequence[int], right: NDArray[np.float64], depth: int) -> flo
     return sum(bool(right[place] >= last) for place in found[:depth]) / min(depth, len(order))
 
 
-def bare(store: Any) -> Callable[[Look], Callable[[], object]]:
+def bare(store: Any) -> Callable[[StoreQuery], Callable[[], object]]:
     """Makes of a look the same request by the client of the database alone."""
     if store.info.kind == "opensearch":
         return partial(_bare_cluster, store)
@@ -127,15 +127,15 @@ def bare(store: Any) -> Callable[[Look], Callable[[], object]]:
     connection = psycopg.connect(**parameters, autocommit=True, prepare_threshold=None)
     cursor = connection.cursor(binary=True)
 
-    def request(look: Look) -> Callable[[], object]:
-        asked = store._prepared([look])[0]
+    def request(store_query: StoreQuery) -> Callable[[], object]:
+        asked = store._prepared([store_query])[0]
         return lambda: cursor.execute(asked.statement.encode(), asked.parameters).fetchall()
 
     return request
 
 
-def _bare_cluster(store: Any, look: Look) -> Callable[[], object]:
-    queries = store._queries(look).values()
+def _bare_cluster(store: Any, store_query: StoreQuery) -> Callable[[], object]:
+    queries = store._queries(store_query).values()
     lines = [json.dumps(line) for query in queries for line in ({"search_type": "dfs_query_then_fetch"}, query)]
     body, client, alias = "\n".join([*lines, ""]), store._cluster.client, store._alias
     return lambda: client.transport.perform_request("POST", f"/{alias}/_msearch", body=body)
@@ -170,7 +170,7 @@ def lists(
     for name, filters in FILTERS.items():
         allowed, figures = limits[name], []
         for question, vector in zip(questions, vectors, strict=True):
-            answer = store.search([Look(question, vector, DEPTH, filters)])[0]
+            answer = store.search([StoreQuery(question, vector, DEPTH, filters)])[0]
             place = {key: int(document.id) for key, document in answer.documents.items()}
             missing = [key for ranking in answer.rankings.values() for key, _ in ranking if key not in place]
             fetched = store.fetch(missing)
@@ -204,8 +204,8 @@ def times(store: Store, questions: Sequence[str]) -> Table:
             ours: list[float] = []
             theirs: list[float] = []
             for question, vector in zip(questions, vectors, strict=True):
-                look = Look(question, vector, depth, filters)
-                for seconds, call in ((ours, partial(store.search, [look])), (theirs, request(look))) * 2:
+                store_query = StoreQuery(question, vector, depth, filters)
+                for seconds, call in ((ours, partial(store.search, [store_query])), (theirs, request(store_query))) * 2:
                     begun = perf_counter()
                     call()
                     seconds.append(perf_counter() - begun)

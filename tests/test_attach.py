@@ -25,7 +25,7 @@ from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import create_app
 from pointsman.store.attachment import ATTACHED, BOTH, TEXT, Attachment
-from pointsman.store.base import NEAR, Look, Scale
+from pointsman.store.base import NEAR, Scale, StoreQuery
 from pointsman.store.opensearch.foreign import IndexStore
 from pointsman.types import Document
 from serving import serving
@@ -155,7 +155,11 @@ def test_the_lists_are_those_of_the_database(table: str) -> None:
     vectors = EMBEDDER.embed_documents([row["Body text"] for row in orders()])
     query = EMBEDDER.embed_queries(["steam engine lamps"])[0]
     words, lists, both = store.search(
-        [Look("steam engine lamps", None, 10), Look(None, query, 10), Look("steam engine lamps", query, 10)]
+        [
+            StoreQuery("steam engine lamps", None, 10),
+            StoreQuery(None, query, 10),
+            StoreQuery("steam engine lamps", query, 10),
+        ]
     )
     assert list(both.rankings) == [BOTH]
     assert {key for key, _ in both.rankings[BOTH]} <= {
@@ -180,7 +184,7 @@ def test_filters_mean_in_a_table_what_they_mean_here(table_store: Any, wanted: F
     matching = {str(row["number"]) for row in orders() if wanted.matches(metadata_of(row))}
     assert table_store.count(wanted) == len(matching)
     query = EMBEDDER.embed_queries(["lamp"])[0]
-    near, words = table_store.search([Look(None, query, ROWS, wanted), Look("lamp", None, ROWS, wanted)])
+    near, words = table_store.search([StoreQuery(None, query, ROWS, wanted), StoreQuery("lamp", None, ROWS, wanted)])
     assert {key for key, _ in near.rankings[NEAR]} == matching
     assert {key for key, _ in words.rankings[TEXT]} <= matching
 
@@ -514,7 +518,7 @@ def test_b4_an_index_of_opensearch_is_searched_beside_our_own(opensearch: Cluste
         ):
             parsed = parse_filter(wanted)
             assert dataset.count(wanted) == sum(parsed.matches(metadata_of(row)) for row in rows), wanted
-            near = dataset.store.search([Look(None, EMBEDDER.embed_queries(["lamp"])[0], ROWS, parsed)])[0]
+            near = dataset.store.search([StoreQuery(None, EMBEDDER.embed_queries(["lamp"])[0], ROWS, parsed)])[0]
             assert all(parsed.matches(near.documents[key].metadata) for key, _ in near.rankings[NEAR])
             assert near.rankings[NEAR]
         answer = workspace.search("steam engine lamp", 10, strategy="hybrid", refuse=False, rerank=False)
@@ -524,8 +528,8 @@ def test_b4_an_index_of_opensearch_is_searched_beside_our_own(opensearch: Cluste
         by_tag = workspace.attach("tagged", opensearch.url, table="shop", **{**columns, "id": "lang"})
         assert set(by_tag.ids()) == {row["lang"] for row in rows if row["lang"]}  # without a value there is no document
         assert len(by_tag) == sum(row["lang"] is not None for row in rows)
-        looks = [Look("order", None, ROWS), Look(None, EMBEDDER.embed_queries(["order"])[0], ROWS)]
-        for name, lists in zip((TEXT, NEAR), by_tag.store.search(looks), strict=True):
+        store_queries = [StoreQuery("order", None, ROWS), StoreQuery(None, EMBEDDER.embed_queries(["order"])[0], ROWS)]
+        for name, lists in zip((TEXT, NEAR), by_tag.store.search(store_queries), strict=True):
             assert sorted(key for key, _ in lists.rankings[name]) == sorted(set(by_tag.ids()))  # each once
         assert by_tag.store.get(["", "nobody"]) == [None, None]
         workspace.detach("tagged")

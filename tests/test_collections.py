@@ -25,7 +25,7 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.policy import measured
 from pointsman.server import create_app
 from pointsman.store.attachment import ATTACHED, Attachment, matching, narrowed
-from pointsman.store.base import NEAR, Look
+from pointsman.store.base import NEAR, StoreQuery
 from pointsman.store.local.store import LocalStore
 from pointsman.types import Document, Query
 from serving import serving
@@ -127,7 +127,7 @@ def test_a_collection_of_chroma_is_read_by_its_own_distance(chroma: ChromaServer
     query = EMBEDDER.embed_queries(["steam engine lamp"])[0]
     with closing(attached(chroma.url, table=f"by-{space}", **CHROMA).open()) as store:
         assert (store.info.dimensions, store.count(), store.technique) == (EMBEDDER.dimensions, ROWS, "vector")
-        (answer,) = store.search([Look("lamp", query, ROWS)])
+        (answer,) = store.search([StoreQuery("lamp", query, ROWS)])
         assert list(answer.rankings) == [NEAR]
         right = {
             "cosine": COSINES,
@@ -158,7 +158,7 @@ def test_documents_of_chroma_come_as_they_are(chroma_store: AttachedStore) -> No
 def test_filters_mean_in_chroma_what_they_mean_here(chroma_store: AttachedStore, wanted: Filter) -> None:
     matching_ = {str(number) for number in range(ROWS) if wanted.matches(METADATA[number])}
     query = EMBEDDER.embed_queries(["lamp"])[0]
-    every, few = chroma_store.search([Look(None, query, ROWS, wanted), Look(None, query, 3, wanted)])
+    every, few = chroma_store.search([StoreQuery(None, query, ROWS, wanted), StoreQuery(None, query, 3, wanted)])
     assert {key for key, _ in every.rankings[NEAR]} == matching_
     assert len(few.rankings[NEAR]) == min(3, len(matching_))
     assert not every.degraded
@@ -178,14 +178,14 @@ def test_odd_filters_in_chroma(chroma_store: AttachedStore) -> None:
         Or(()),
     ]
     for wanted in odd:
-        (answer,) = chroma_store.search([Look(None, query, ROWS, wanted)])
+        (answer,) = chroma_store.search([StoreQuery(None, query, ROWS, wanted)])
         right = {str(number) for number in range(ROWS) if wanted.matches(METADATA[number])}
         assert {key for key, _ in answer.rankings[NEAR]} == right, wanted
 
 
 def test_fifty_looks_at_chroma_are_one_request(chroma_store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     queries = EMBEDDER.embed_queries([f"lamp {number}" for number in range(50)])
-    chroma_store.search([Look(None, queries[0], 5)])  # asks what the collection is, once
+    chroma_store.search([StoreQuery(None, queries[0], 5)])  # asks what the collection is, once
     asked: list[str] = []
     send = chroma_store._server.ask
 
@@ -194,7 +194,7 @@ def test_fifty_looks_at_chroma_are_one_request(chroma_store: Any, monkeypatch: p
         return send(method, path, *rest, **options)
 
     monkeypatch.setattr(chroma_store._server, "ask", noted)
-    answers = chroma_store.search([Look(None, query, 5, Equals("lang", "ru")) for query in queries])
+    answers = chroma_store.search([StoreQuery(None, query, 5, Equals("lang", "ru")) for query in queries])
     assert len(asked) == 1
     for query, answer in zip(queries, answers, strict=True):
         allowed = np.array([one.get("lang") == "ru" for one in METADATA])
@@ -301,7 +301,7 @@ def test_a_file_of_faiss_is_searched_as_it_is(tmp_path: Path, kind: str) -> None
     query = EMBEDDER.embed_queries(["steam engine lamp"])[0]
     with closing(attached(url, **FAISS).open()) as store:
         assert (store.info.dimensions, store.count()) == (EMBEDDER.dimensions, ROWS)
-        (answer,) = store.search([Look("lamp", query, ROWS)])
+        (answer,) = store.search([StoreQuery("lamp", query, ROWS)])
         assert len(answer.rankings[NEAR]) >= (ROWS if kind != "hnsw" else ROWS * 0.95)
         for key, score in answer.rankings[NEAR]:
             expected = 2 * COSINES[int(key)] - 2 if kind == "l2" else COSINES[int(key)]
@@ -312,7 +312,7 @@ def test_a_file_of_faiss_is_searched_as_it_is(tmp_path: Path, kind: str) -> None
                 store.vectors()
         else:
             assert np.allclose(store.vectors(["3", "1"]), VECTORS[[3, 1]], atol=1e-6)
-        (nothing,) = store.search([Look(None, query * 0, 5)])
+        (nothing,) = store.search([StoreQuery(None, query * 0, 5)])
         assert nothing.rankings[NEAR] == []
 
 
@@ -327,7 +327,7 @@ def faiss_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttachedSt
 @given(wanted=trees)
 def test_filters_act_before_the_cut_in_a_file_of_faiss(faiss_store: AttachedStore, wanted: Filter) -> None:
     allowed = [number for number in range(ROWS) if wanted.matches(METADATA[number])]
-    (answer,) = faiss_store.search([Look(None, EMBEDDER.embed_queries(["steam engine lamp"])[0], 3, wanted)])
+    (answer,) = faiss_store.search([StoreQuery(None, EMBEDDER.embed_queries(["steam engine lamp"])[0], 3, wanted)])
     right = sorted((float(COSINES[number]) for number in allowed), reverse=True)[:3]
     assert [score for _, score in answer.rankings[NEAR]] == pytest.approx(right, abs=1e-5)
     assert faiss_store.count(wanted) == len(allowed)
@@ -467,7 +467,7 @@ def test_b4_an_index_in_the_shape_of_meilisearch_is_searched_beside_our_own(
         for text in ("year >= 2020", "not lang == 'ru'", "tags == 'a' and year == 2021", "exists(year)"):
             wanted = parse_filter(text)
             right = {str(number) for number in range(ROWS) if wanted.matches(METADATA[number])}
-            (near,) = dataset.store.search([Look(None, VECTORS[0], ROWS, wanted)])
+            (near,) = dataset.store.search([StoreQuery(None, VECTORS[0], ROWS, wanted)])
             assert {key for key, _ in near.rankings[NEAR]} == right, text
         odd = workspace.search("lamp", 5, datasets=["orders"], filters="colour == 'red' or year > 2000", refuse=False)
         assert any("'colour'" in note for note in odd.degraded)
@@ -507,7 +507,7 @@ def test_what_meilisearch_is_asked_to_filter_by(
     meilisearch: FakeMeilisearch, wanted: Filter, asked: str | None
 ) -> None:
     with closing(attached(meilisearch.url, **MEILI).open()) as store:
-        store.search([Look("lamp", VECTORS[0], 10, wanted)])
+        store.search([StoreQuery("lamp", VECTORS[0], 10, wanted)])
     assert {query.get("filter") for query in meilisearch.asked} == {asked}
 
 

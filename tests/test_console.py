@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
     from pointsman.dataset import Dataset
-    from pointsman.store.base import Lists, Look
+    from pointsman.store.base import Lists, StoreQuery
 
 CONSOLE = Path(__file__).parents[1] / "src" / "pointsman" / "console"
 SCRIPTS = sorted([*CONSOLE.glob("*.mjs"), *CONSOLE.glob("*.js")])
@@ -93,12 +93,12 @@ def derail(dataset: Dataset, go_on: threading.Event) -> None:
     store = dataset.store
     search = store.search
 
-    def derailing(looks: Sequence[Look]) -> list[Lists]:
-        if any(BROKEN in (look.text or "") for look in looks):
+    def derailing(store_queries: Sequence[StoreQuery]) -> list[Lists]:
+        if any(BROKEN in (store_query.text or "") for store_query in store_queries):
             raise ConnectionError("no route to the shed")
-        if any(SLOW in (look.text or "") for look in looks):
+        if any(SLOW in (store_query.text or "") for store_query in store_queries):
             assert go_on.wait(WAIT)
-        return search(looks)
+        return search(store_queries)
 
     class Derailed(QueryVectors):
         def prepare(self, texts: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from pointsman import errors
 from pointsman.copying import content_of, copy
 from pointsman.retrieval.dataset_calibration import Calibration, change_calibrations, stored_calibrations
 from pointsman.store.backend import LocalBackend, open_backend
-from pointsman.store.base import Look
+from pointsman.store.base import StoreQuery
 from pointsman.testing.stores import EMBEDDER, odd_documents, vector_of, vectors_of
 from pointsman.types import Document
 
@@ -111,12 +111,12 @@ def test_words_and_vectors_are_found_there(tmp_path: Path) -> None:
     assert (report.name, report.content.documents, report.content.vectors) == ("rails", 60, 53)
     assert [one.name for one in second.datasets()] == ["rails"]
     assert second.record("policy") is None
-    look = Look("signal lamp", vector_of("x"), 10)
+    store_query = StoreQuery("signal lamp", vector_of("x"), 10)
     answers = []
     for backend in (first, second):
         store = backend.open("rails")
         assert store is not None
-        ranked = store.search([look])[0].rankings
+        ranked = store.search([store_query])[0].rankings
         answers.append({name: [store.fetch([key])[0] for key, _ in ranking] for name, ranking in ranked.items()})
         store.close()
     assert answers[0] == answers[1]

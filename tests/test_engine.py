@@ -185,7 +185,9 @@ class TestTheWayIsRouted:
         films = workspace.dataset("films")
         store = films.store
         original = store.search
-        store.search = lambda looks: searched.append("films") or original(looks)  # type: ignore[method-assign, func-returns-value]
+        store.search = (  # type: ignore[method-assign]
+            lambda store_queries: searched.append("films") or original(store_queries)  # type: ignore[func-returns-value]
+        )
         try:
             workflow = RetrievalWorkflow(router=OnlyRails())
             question = "Who directed the film that won the Palme d'Or in 1994?"

@@ -19,7 +19,7 @@ import pytest
 from certificates import certificates
 from pointsman import errors
 from pointsman.filters import And, EndsWith, Equals, Exists, Not, PartOfText, Range
-from pointsman.store.base import NEAR, WORDS, Look
+from pointsman.store.base import NEAR, WORDS, StoreQuery
 from pointsman.store.opensearch.queries import index
 from pointsman.testing import StoreConformance
 from pointsman.testing.stores import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
@@ -167,7 +167,7 @@ class TestSearching:
         ]
         store.write(documents)
         for query in ("signal lamp bridge", "мост 信号灯", "river"):
-            answer = store.search([Look(query, depth=300)])[0]
+            answer = store.search([StoreQuery(query, depth=300)])[0]
             scores = {answer.documents[key].id: score for key, score in answer.rankings[WORDS]}
             assert scores == {id_: pytest.approx(score, rel=1e-5) for id_, score in bm25(documents, query).items()}
 
@@ -176,10 +176,10 @@ class TestSearching:
         store.write(documents[:30])
         other = backend.open(name_of(backend, store))
         assert other is not None
-        other.search([Look("lamp", depth=5)])
+        other.search([StoreQuery("lamp", depth=5)])
         store.write(documents[30:])
         time.sleep(1.1)
-        answer = other.search([Look("lamp", depth=100)])[0]
+        answer = other.search([StoreQuery("lamp", depth=100)])[0]
         assert dict(answer.rankings[WORDS]) == pytest.approx(bm25(documents, "lamp"), rel=1e-5)
 
     def test_filters_at_the_limits_of_terms(self, store: OpenSearchStore) -> None:
@@ -230,19 +230,19 @@ class TestRoundTrips:
         ):
             found = far.open(name_of(backend, store))
             assert found is not None
-            look = Look("red signal lamp", vector_of("red signal lamp"), 50, Not(Equals("rare", True)))
-            found.search([look])
+            store_query = StoreQuery("red signal lamp", vector_of("red signal lamp"), 50, Not(Equals("rare", True)))
+            found.search([store_query])
             proxy.reset()
-            answer = found.search([look])[0]
+            answer = found.search([store_query])[0]
             assert proxy.round_trips == 1
             keys = list({key for ranking in answer.rankings.values() for key, _ in ranking})
             assert set(answer.documents) == set(keys)
-            scores = found.score([look], [keys])[0]
+            scores = found.score([store_query], [keys])[0]
             assert proxy.round_trips == 2
             assert set(scores[WORDS]) == set(scores[NEAR]) == set(keys)
             proxy.reset()
-            found.search([look] * 50)
-            found.score([look] * 50, [keys] * 50)
+            found.search([store_query] * 50)
+            found.score([store_query] * 50, [keys] * 50)
             assert proxy.round_trips <= 4
 
 
@@ -255,8 +255,8 @@ class TestKeeping:
         assert again is not None
         assert again._about()["analyzer"] != "old"
         assert list(again.documents()) == documents
-        look = Look("signal lamp", vector_of("signal lamp"), 5)
-        assert again.search([look])[0].rankings[NEAR] == store.search([look])[0].rankings[NEAR]
+        store_query = StoreQuery("signal lamp", vector_of("signal lamp"), 5)
+        assert again.search([store_query])[0].rankings[NEAR] == store.search([store_query])[0].rankings[NEAR]
 
     def test_lengths_are_added_to_a_dataset_without_them(
         self, backend: OpenSearchBackend, monkeypatch: pytest.MonkeyPatch
@@ -273,7 +273,7 @@ class TestKeeping:
         store._update({"doc": {"analyzer": "old"}})
         again = backend.open(name_of(backend, store))
         assert again is not None
-        answer = again.search([Look("lamp", depth=100)])[0]
+        answer = again.search([StoreQuery("lamp", depth=100)])[0]
         assert [key for key, _ in answer.rankings[WORDS]] == [document.id for document in documents]
 
     def test_what_a_newer_version_has_written_is_refused(self, backend: OpenSearchBackend, store: Any) -> None:
@@ -300,7 +300,7 @@ class TestKeeping:
         text, number = document.text.split()
         assert document.metadata == {text: int(number)}
         assert store.count() == 1
-        assert store.search([Look(None, vector_of(document.text))])[0].rankings[NEAR][0][1] == pytest.approx(
+        assert store.search([StoreQuery(None, vector_of(document.text))])[0].rankings[NEAR][0][1] == pytest.approx(
             1, abs=1e-5
         )
 
@@ -325,9 +325,12 @@ class TestKeeping:
             monkeypatch.setattr(reader._cluster.client.transport, "perform_request", reading)
             found = reader.open(name)
             assert found is not None
-            looks = [Look("signal", vector_of("x"), 5, Equals("language", "en")), Look("lamp", vector_of("y"), 5)]
-            assert all(lists.documents for lists in found.search(looks))
-            assert found.score([Look("signal", vector_of("x"), 5)], [[document.id for document in documents[:3]]])
+            store_queries = [
+                StoreQuery("signal", vector_of("x"), 5, Equals("language", "en")),
+                StoreQuery("lamp", vector_of("y"), 5),
+            ]
+            assert all(lists.documents for lists in found.search(store_queries))
+            assert found.score([StoreQuery("signal", vector_of("x"), 5)], [[document.id for document in documents[:3]]])
             assert len(found.get([document.id for document in documents])) == found.count() == len(documents)
             assert found.statistics().sequence == store.statistics().sequence
             assert reader.record("policy") is not None
@@ -501,7 +504,7 @@ class Traffic:
         self.acknowledged.update((one.id, one) for one in part)
 
     def _search(self) -> None:
-        answer = self._store.search([Look("red signal", vector_of("x"), 1000)])[0]
+        answer = self._store.search([StoreQuery("red signal", vector_of("x"), 1000)])[0]
         found = {answer.documents[key].id for key, _ in answer.rankings[NEAR]}
         self.incomplete += not (answer.degraded or found >= self._whole)
         self.searches += 1
@@ -514,6 +517,6 @@ def test_what_was_deleted_can_be_merged_away(thinned: OpenSearchStore) -> None:
         if not thinned._cluster.ask("GET", f"/{thinned._alias}/_stats/docs")["_all"]["primaries"]["docs"]["deleted"]:
             break
         time.sleep(1)
-    answer = thinned.search([Look("post lamp", depth=100)])[0]
+    answer = thinned.search([StoreQuery("post lamp", depth=100)])[0]
     scores = {answer.documents[key].id: score for key, score in answer.rankings[WORDS]}
     assert scores == {id_: pytest.approx(score, rel=1e-5) for id_, score in bm25(THIN[:20], "post lamp").items()}

@@ -21,7 +21,7 @@ import pointsman
 from pointsman import errors
 from pointsman.filters import And, Equals, Not, Range
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.base import NEAR, WORDS, Capability, Look
+from pointsman.store.base import NEAR, WORDS, Capability, StoreQuery
 from pointsman.testing import StoreConformance
 from pointsman.testing.stores import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
 from pointsman.types import Document
@@ -111,21 +111,21 @@ class TestRoundTrips:
             with PostgresBackend(f"postgresql://pointsman@127.0.0.1:{proxy.port}/postgres?schema=tests") as far:
                 found = far.open(name_of(backend, store))
                 assert found is not None
-                look = Look("red signal lamp", vector_of("red signal lamp"), 50, Not(Equals("rare", True)))
-                found.search([look])
+                store_query = StoreQuery("red signal lamp", vector_of("red signal lamp"), 50, Not(Equals("rare", True)))
+                found.search([store_query])
                 proxy.reset()
                 begun = time.perf_counter()
-                answer = found.search([look])[0]
+                answer = found.search([store_query])[0]
                 seconds = time.perf_counter() - begun
                 assert proxy.round_trips == 1
                 assert 0.05 <= seconds < 0.1
                 keys = {key for ranking in answer.rankings.values() for key, _ in ranking}
                 assert set(answer.documents) == set(answer.scores[WORDS]) == set(answer.scores[NEAR]) == keys
                 proxy.reset()
-                found.search([look] * 50)
+                found.search([store_query] * 50)
                 assert proxy.round_trips <= 2
                 proxy.reset()
-                found.score([look] * 50, [list(keys)] * 50)
+                found.score([store_query] * 50, [list(keys)] * 50)
                 assert proxy.round_trips <= 2
                 for call in (
                     lambda: found.fetch(list(keys)),
@@ -149,9 +149,9 @@ class TestRoundTrips:
                 assert found is not None
 
                 async def search() -> tuple[float, int]:
-                    await asyncio.gather(*(found.asearch([Look("lamp")]) for _ in range(8)))
+                    await asyncio.gather(*(found.asearch([StoreQuery("lamp")]) for _ in range(8)))
                     threads, begun = threading.active_count(), time.perf_counter()
-                    answers = await asyncio.gather(*(found.asearch([Look("lamp")]) for _ in range(8)))
+                    answers = await asyncio.gather(*(found.asearch([StoreQuery("lamp")]) for _ in range(8)))
                     assert all(len(answer[0].rankings[WORDS]) == 1 for answer in answers)
                     assert threading.active_count() == threads
                     return time.perf_counter() - begun, threads
@@ -173,7 +173,7 @@ class TestAsync:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert len((await store.asearch([Look("lamp")]))[0].rankings[WORDS]) == 1
+            assert len((await store.asearch([StoreQuery("lamp")]))[0].rankings[WORDS]) == 1
 
         asyncio.run(cancel())
         active = (
@@ -188,7 +188,7 @@ class TestAsync:
     def test_many_event_loops_leave_nothing_open(self, store: PostgresStore) -> None:
         store.write([Document("1", "lamp")])
         for _ in range(20):
-            assert len(asyncio.run(store.asearch([Look("lamp")]))[0].rankings[WORDS]) == 1
+            assert len(asyncio.run(store.asearch([StoreQuery("lamp")]))[0].rankings[WORDS]) == 1
         assert len(store._connections._loops) == 1
 
     def test_another_kind_of_event_loop(self, store: PostgresStore) -> None:
@@ -197,8 +197,8 @@ class TestAsync:
 
         async def all_three() -> Any:
             return (
-                await store.asearch([Look("lamp")]),
-                await store.ascore([Look("lamp")], [[key]]),
+                await store.asearch([StoreQuery("lamp")]),
+                await store.ascore([StoreQuery("lamp")], [[key]]),
                 await store.afetch([key]),
             )
 
@@ -296,7 +296,7 @@ class TestAway:
             time.sleep(chance.uniform(0.1, 0.5))
             postgres.kill()
             postgres.start()
-            assert store.search([Look("lamp")])[0].rankings[WORDS] is not None
+            assert store.search([StoreQuery("lamp")])[0].rankings[WORDS] is not None
         stop.set()
         for thread in writers:
             thread.join()
@@ -306,7 +306,7 @@ class TestAway:
         assert store.get(list(acknowledged)) == list(acknowledged.values())
         whole = store.get(ids)
         wanted = bm25([one for one in whole if one is not None], "lamp 5")
-        ranking = store.search([Look("lamp 5", depth=len(ids))])[0].rankings[WORDS]
+        ranking = store.search([StoreQuery("lamp 5", depth=len(ids))])[0].rankings[WORDS]
         scores = {store.fetch([key])[0].id: score for key, score in ranking[:20]}  # type: ignore[union-attr]
         assert scores == {id_: pytest.approx(wanted[id_], rel=1e-9) for id_ in scores}
 
@@ -403,7 +403,7 @@ class TestManyWriters:
         assert store.frequencies(["shared"]) == [3 * 39]
         documents = list(store.documents())
         wanted = bm25(documents, "signal shared 2")
-        answer = store.search([Look("signal shared 2", depth=1000)])[0]
+        answer = store.search([StoreQuery("signal shared 2", depth=1000)])[0]
         scores = {answer.documents[key].id: score for key, score in answer.rankings[WORDS]}
         assert scores == {id_: pytest.approx(score, rel=1e-9) for id_, score in wanted.items()}
         assert store.statistics().documents == len(documents)
@@ -426,7 +426,7 @@ class TestKeeping:
         store._connections.run(lambda c: c.execute(f"truncate {store._tables.posting}".encode()))
         again = backend.open(name_of(backend, store))
         assert again is not None
-        answer = again.search([Look("signal lamp", depth=100)])[0]
+        answer = again.search([StoreQuery("signal lamp", depth=100)])[0]
         wanted = bm25(documents, "signal lamp")
         assert {answer.documents[key].id: score for key, score in answer.rankings[WORDS]} == {
             id_: pytest.approx(score, rel=1e-9) for id_, score in wanted.items()
@@ -444,7 +444,7 @@ class TestKeeping:
         anew = backend.create(name, ABOUT)
         anew.write([Document("1", "lamp")])
         with pytest.raises(errors.ReplacedError, match="open it again"):
-            store.search([Look("lamp")])
+            store.search([StoreQuery("lamp")])
         with pytest.raises(errors.ReplacedError, match="open it again"):
             store.write([Document("2", "x")])
         with pytest.raises(errors.ReplacedError, match="open it again") as caught:
@@ -472,7 +472,7 @@ class TestKeeping:
         with PostgresBackend(f"{postgres.url.replace('pointsman@', 'reader@')}?schema=tests") as reading:
             found = reading.open(name_of(backend, store))
             assert found is not None
-            assert found.search([Look("signal", vector_of("x"), 5, Equals("language", "en"))])[0].documents
+            assert found.search([StoreQuery("signal", vector_of("x"), 5, Equals("language", "en"))])[0].documents
             for call in (lambda: found.write([Document("x", "x")]), lambda: found.delete(["d1"]), found.drop):
                 with pytest.raises(errors.StoreError, match="connect as a role that may do this"):
                     call()
@@ -493,7 +493,7 @@ class TestKeeping:
         with PostgresBackend(url) as backend:
             own = backend.create("rails", {})
             own.write([Document("1", "a lamp")], vectors_of([Document("1", "a lamp")]), EMBEDDER)
-            assert own.search([Look("lamp", vector_of("lamp"))])[0].documents
+            assert own.search([StoreQuery("lamp", vector_of("lamp"))])[0].documents
             assert own.delete(["1"]) == 1
             for sql in (b"select * from public.others", b"drop table public.others", b"drop schema tests cascade"):
                 with pytest.raises(errors.StoreError):
@@ -504,10 +504,10 @@ class TestKeeping:
         document = Document("1", "lamp")
         words = backend.create(uuid.uuid4().hex, {"indexing_technique": "keyword"})
         words.write([document])
-        assert set(words.search([Look("lamp", vector_of("lamp"))])[0].rankings) == {WORDS}
+        assert set(words.search([StoreQuery("lamp", vector_of("lamp"))])[0].rankings) == {WORDS}
         near = backend.create(uuid.uuid4().hex, {"indexing_technique": "vector"})
         near.write([document], vectors_of([document]), EMBEDDER)
-        answer = near.search([Look("lamp", vector_of("lamp"))])[0]
+        answer = near.search([StoreQuery("lamp", vector_of("lamp"))])[0]
         assert set(answer.rankings) == {NEAR}
         assert answer.documents[answer.rankings[NEAR][0][0]] == document
         assert not near.info.can(Capability.LOCAL)
@@ -516,7 +516,7 @@ class TestKeeping:
         documents = odd_documents(40)
         store = backend.create(uuid.uuid4().hex, {"indexing_technique": "keyword", "bm25_k1": 0.5, "bm25_b": 0.2})
         store.write(documents)
-        answer = store.search([Look("signal lamp", depth=100)])[0]
+        answer = store.search([StoreQuery("signal lamp", depth=100)])[0]
         wanted = bm25(documents, "signal lamp", 0.5, 0.2)
         assert {answer.documents[key].id: score for key, score in answer.rankings[WORDS]} == {
             id_: pytest.approx(score, rel=1e-9) for id_, score in wanted.items()
@@ -556,7 +556,11 @@ def test_damaged_row_is_an_error_that_names_the_document(
     store.write([Document("a", "signal", {"n": 1})])
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute(f"update {store._tables.body} set metadata = %s".encode(), (metadata,))
-    for read in (lambda: store.get(["a"]), lambda: store.search([Look("signal")]), lambda: list(store.documents())):
+    for read in (
+        lambda: store.get(["a"]),
+        lambda: store.search([StoreQuery("signal")]),
+        lambda: list(store.documents()),
+    ):
         with pytest.raises(errors.CorruptStoreError, match="the row of document 'a' is damaged"):
             read()
 

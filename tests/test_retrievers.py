@@ -13,7 +13,7 @@ from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, Range
 from pointsman.retrieval.candidates import Pool, merge
 from pointsman.retrieval.fusion import LISTS, METHODS, CosineSpread
-from pointsman.store.base import BaseStore, Lists, Look, Page, Scale, Statistics, StoreInfo
+from pointsman.store.base import BaseStore, Lists, Page, Scale, Statistics, StoreInfo, StoreQuery
 from pointsman.types import Document, Hit, Query
 from store_kit import DIMENSIONS, corpus, unit
 
@@ -126,8 +126,8 @@ class Words(BaseStore):
     def info(self) -> StoreInfo:
         return StoreInfo("words", "w", None, None, {"bm25": Scale.FOREIGN}, frozenset())
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
-        return [Lists({"bm25": [(id_, 100.0 - rank) for rank, id_ in enumerate(self.ids_)]}) for _ in looks]
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
+        return [Lists({"bm25": [(id_, 100.0 - rank) for rank, id_ in enumerate(self.ids_)]}) for _ in store_queries]
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         return [Document(id_, f"text {id_}") if id_ in self.ids_ else None for id_ in ids]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import pytest
 
 from pointsman.errors import InputError
-from pointsman.store.base import NEAR, WORDS, Capability, Look, MetadataResult, Page
+from pointsman.store.base import NEAR, WORDS, Capability, MetadataResult, Page, StoreQuery
 from pointsman.store.local.store import LocalStore
 from pointsman.testing import SlowStore, StoreConformance
 from pointsman.testing.stores import EMBEDDER, odd_documents, vector_of, vectors_of
@@ -69,17 +69,17 @@ def test_a_slow_store_takes_its_time_and_counts(tmp_path: Path) -> None:
     assert not slow.info.can(Capability.LOCAL)
     assert slow.info.capabilities == local.info.capabilities - {Capability.LOCAL}
     begun = time.perf_counter()
-    answer = slow.search([Look("signal", vector_of("x"), 5)] * 3)[0]
+    answer = slow.search([StoreQuery("signal", vector_of("x"), 5)] * 3)[0]
     assert time.perf_counter() - begun >= 0.02
     assert {key for ranking in answer.rankings.values() for key, _ in ranking} == set(answer.documents)
-    asyncio.run(slow.asearch([Look("signal")]))
-    slow.score([Look("signal")], [[]])
+    asyncio.run(slow.asearch([StoreQuery("signal")]))
+    slow.score([StoreQuery("signal")], [[]])
     slow.statistics()
     slow.statistics()  # of the same second
     assert (slow.round_trips, dict(slow.calls)) == (4, {"search": 2, "score": 1, "statistics": 1})
     slow.reset()
     assert slow.round_trips == 0
-    assert SlowStore(local, 0.0, documents=False).search([Look("signal")])[0].documents == {}
+    assert SlowStore(local, 0.0, documents=False).search([StoreQuery("signal")])[0].documents == {}
     local.close()
 
 
@@ -137,14 +137,14 @@ def forgetful(method: Method) -> Method:
     return lambda *args, **options: AddResult() if next(calls) else method(*args, **options)
 
 
-def unfiltered(looks: Any) -> tuple[Any]:
-    return ([replace(look, filters=None) for look in looks],)
+def unfiltered(store_queries: Any) -> tuple[Any]:
+    return ([replace(store_query, filters=None) for store_query in store_queries],)
 
 
 def filtered_late(method: Method) -> Method:
-    def call(looks: Any) -> Any:
-        full = method([replace(look, depth=1000) for look in looks])
-        cut = method([replace(look, filters=None) for look in looks])
+    def call(store_queries: Any) -> Any:
+        full = method([replace(store_query, depth=1000) for store_query in store_queries])
+        cut = method([replace(store_query, filters=None) for store_query in store_queries])
         return [
             replace(
                 one,
@@ -160,26 +160,26 @@ def differing(method: Method) -> Method:
     """Another answer every time."""
     calls = itertools.count()
 
-    def call(looks: Any) -> Any:
+    def call(store_queries: Any) -> Any:
         turn = min(next(calls), 1)
-        return ranking(lambda pairs: pairs[turn:])(method)(looks)
+        return ranking(lambda pairs: pairs[turn:])(method)(store_queries)
 
     return call
 
 
-async def empty(looks: Any) -> Any:
+async def empty(store_queries: Any) -> Any:
     return []
 
 
-async def unscored(looks: Any, keys: Any) -> Any:
-    return [{} for _ in looks]
+async def unscored(store_queries: Any, keys: Any) -> Any:
+    return [{} for _ in store_queries]
 
 
 async def unfetched(keys: Any) -> Any:
     return []
 
 
-def in_a_loop(looks: Any) -> bool:
+def in_a_loop(store_queries: Any) -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -239,7 +239,9 @@ class Mutant(NamedTuple):
     change: Change
 
 
-TOO_MANY: Change = before(lambda looks: ([replace(look, depth=look.depth + 1) for look in looks],))
+TOO_MANY: Change = before(
+    lambda store_queries: ([replace(store_query, depth=store_query.depth + 1) for store_query in store_queries],)
+)
 FOREIGN = KeyError("foreign")
 MUTANTS = (
     Mutant("test_answers_are_sound", "search", ranking(lambda pairs: pairs[::-1])),
@@ -248,8 +250,10 @@ MUTANTS = (
     Mutant("test_answers_are_sound", "search", ranking(lambda pairs: [(key, float("nan")) for key, _ in pairs])),
     Mutant("test_the_same_question_has_the_same_answer", "search", differing),
     Mutant("test_many_threads_at_once", "search", differing),
-    Mutant("test_odd_texts", "search", raising(FOREIGN, lambda looks: "\0" in (looks[0].text or ""))),
-    Mutant("test_awaits_odd_texts", "search", raising(FOREIGN, lambda looks: "\0" in (looks[0].text or ""))),
+    Mutant("test_odd_texts", "search", raising(FOREIGN, lambda store_queries: "\0" in (store_queries[0].text or ""))),
+    Mutant(
+        "test_awaits_odd_texts", "search", raising(FOREIGN, lambda store_queries: "\0" in (store_queries[0].text or ""))
+    ),
     Mutant("test_sync_and_async_agree", "asearch", lambda _: empty),
     Mutant("test_works_inside_a_running_event_loop", "search", raising(FOREIGN, in_a_loop)),
     Mutant("test_info", "info", after(lambda info: replace(info, embedder="another"))),
@@ -278,13 +282,17 @@ MUTANTS = (
     Mutant(
         "test_what_was_not_asked_for",
         "search",
-        before(lambda looks: ([replace(x, text=x.text or "rail") for x in looks],)),
+        before(lambda store_queries: ([replace(x, text=x.text or "rail") for x in store_queries],)),
     ),
-    Mutant("test_what_was_not_asked_for", "search", raising(InputError("none"), lambda looks: not looks)),
-    Mutant("test_vectors_that_cannot_be_searched_for", "search", lambda _: lambda looks: []),
+    Mutant(
+        "test_what_was_not_asked_for", "search", raising(InputError("none"), lambda store_queries: not store_queries)
+    ),
+    Mutant("test_vectors_that_cannot_be_searched_for", "search", lambda _: lambda store_queries: []),
     Mutant("test_many_looks_as_one_by_one", "search", after(lambda found: found[:1])),
     Mutant(
-        "test_many_looks_as_one_by_one", "search", before(lambda looks: (sorted(looks, key=lambda look: -look.depth),))
+        "test_many_looks_as_one_by_one",
+        "search",
+        before(lambda store_queries: (sorted(store_queries, key=lambda store_query: -store_query.depth),)),
     ),
     Mutant("test_filters_mean_what_they_mean", "search", before(unfiltered)),
     Mutant("test_filters_count_and_page", "count", before(lambda *_: ())),

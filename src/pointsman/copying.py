@@ -19,7 +19,7 @@ import numpy as np
 from pointsman.errors import InputError, StoreError, UnknownNameError
 from pointsman.retrieval.dataset_calibration import change_calibrations, stored_calibrations
 from pointsman.retrieval.policy import POLICY
-from pointsman.store.base import NEAR, Look
+from pointsman.store.base import NEAR, StoreQuery
 from pointsman.store.prepared import prepare
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def _vectors(store: Store, documents: Sequence[Document]) -> tuple[NDArray[np.fl
     if len(vectors) == len(documents):
         return vectors, [True] * len(documents)
     probe = np.eye(1, dimensions, dtype=np.float32)[0]
-    cosines = store.score([Look(None, probe)], [present])[0][NEAR]
+    cosines = store.score([StoreQuery(None, probe)], [present])[0][NEAR]
     having = [not np.isnan(cosines.get(keys.get(document.id), np.nan)) for document in documents]
     if sum(having) != len(vectors):
         raise StoreError("documents were written while their vectors were read; copy again")

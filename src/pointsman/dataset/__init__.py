@@ -23,7 +23,7 @@ from pointsman.retrieval.reading import Reading, spread_of
 from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.search import search_now
-from pointsman.store.base import NEAR, Look
+from pointsman.store.base import NEAR, StoreQuery
 from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_top_k
 from pointsman.workflow import several
 
@@ -108,9 +108,9 @@ class Dataset(EditableDataset):
         """
         if self.indexing_technique == "keyword":
             raise UnmetNeedError(f"dataset {self.name!r} has a keyword index only and stores no vectors")
-        look = Look(None, _direction(vector), check_top_k(k), parse_optional(filters))
+        store_query = StoreQuery(None, _direction(vector), check_top_k(k), parse_optional(filters))
         store = self.store
-        lists = store.search([look])[0]
+        lists = store.search([store_query])[0]
         ranking = list(lists.rankings.get(NEAR, ()))[:k]
         missing = [key for key, _ in ranking if key not in lists.documents]
         documents = {**lists.documents, **dict(zip(missing, store.fetch(missing), strict=True))}

@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.relevance import SCRIPTS, Background, Script, script_of, unrelated_questions
-from pointsman.store.base import NEAR, Capability, Look
+from pointsman.store.base import NEAR, Capability, StoreQuery
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ def background_of(
     """
     unrelated = _unrelated_vectors(embedder)
     vectors = [vector for script in SCRIPTS for vector in unrelated[script]]
-    lists = iter(store.search([Look(None, vector, 1) for vector in vectors]))
+    lists = iter(store.search([StoreQuery(None, vector, 1) for vector in vectors]))
     best = {script: [_best(next(lists).rankings.get(NEAR, ())) for _ in unrelated[script]] for script in SCRIPTS}
     scripts = [script_of(document.searchable) for document in documents]
     shares = {script: scripts.count(script) / len(scripts) for script in SCRIPTS}

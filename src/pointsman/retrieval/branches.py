@@ -13,7 +13,7 @@ from pointsman.errors import InputError, RetrievalError, StoreError
 from pointsman.retrieval.candidates import KeyOf, Results, RetrieverResults, ScoreGap, StoreResults
 from pointsman.retrieval.dispatch import Breaker, Call, Mode, describe, reporting
 from pointsman.retrieval.source import words_in
-from pointsman.store.base import Capability, Lists, Look
+from pointsman.store.base import Capability, Lists, StoreQuery
 from pointsman.types import Query, Span
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class SourceBranch:
         """Search for all questions at once; takes two round trips if a store scores only each list's own candidates."""
         store = self.reading.store
         statistics = self.reading.read()
-        store_queries = [self._look(question, depth, statistics) for question in questions]
+        store_queries = [self._store_query(question, depth, statistics) for question in questions]
         lists = store.search([store_query for store_query, _ in store_queries])
         if gaps := self._gaps(questions, lists):
             try:
@@ -114,9 +114,9 @@ class SourceBranch:
         if self.reading.can(Capability.LOCAL):
             return await in_thread(self.search, questions, depth)
 
-        def prepare() -> list[tuple[Look, tuple[str, ...]]]:
+        def prepare() -> list[tuple[StoreQuery, tuple[str, ...]]]:
             statistics = self.reading.read()
-            return [self._look(question, depth, statistics) for question in questions]
+            return [self._store_query(question, depth, statistics) for question in questions]
 
         store_queries = await in_thread(prepare)
         store = self.reading.store
@@ -153,7 +153,9 @@ class SourceBranch:
         note = f"{self.name}: {describe(error)}; candidates found by only one list are scored by that list alone"
         return [replace(store_lists, degraded=(*store_lists.degraded, note)) for store_lists in lists]
 
-    def _look(self, question: Question, depth: int, statistics: Statistics) -> tuple[Look, tuple[str, ...]]:
+    def _store_query(
+        self, question: Question, depth: int, statistics: Statistics
+    ) -> tuple[StoreQuery, tuple[str, ...]]:
         """The store's look for a question, and notes about texts that could not be embedded."""
         source, query, variant = self.reading.source, question.query, question.variant
         words, searches_vectors, as_passage = self.searches_words, self.searches_vectors, False
@@ -162,7 +164,7 @@ class SourceBranch:
         if variant is not None:
             as_passage = variant.as_passage
         text = words_in(query.text, statistics, self.absent_script, self.reading.store) if words else None
-        store_query = Look(text, None, depth, query.filters)
+        store_query = StoreQuery(text, None, depth, query.filters)
         if not searches_vectors:
             return store_query, ()
         try:
@@ -181,13 +183,13 @@ class SourceBranch:
 
     def _results(
         self,
-        looks: Sequence[tuple[Look, tuple[str, ...]]],
+        store_queries: Sequence[tuple[StoreQuery, tuple[str, ...]]],
         lists: Sequence[Lists],
     ) -> list[Results]:
         notes = self._vectors_due()
         return [
             StoreResults(self.reading, store_query, store_lists, (*degraded, *notes))
-            for (store_query, degraded), store_lists in zip(looks, lists, strict=True)
+            for (store_query, degraded), store_lists in zip(store_queries, lists, strict=True)
         ]
 
     def _vectors_due(self) -> tuple[str, ...]:
@@ -376,7 +378,7 @@ async def complete(results: Sequence[Results], keys: Sequence[Any], mode: Mode) 
     missing_scores: list[dict[str, dict[Any, float]]] = [{} for _ in results]
     for group in gaps.values():
         reading = group[0][1].results.reading
-        store_queries, gap_keys = [m.results.look for _, m in group], [m.keys for _, m in group]
+        store_queries, gap_keys = [m.results.store_query for _, m in group], [m.keys for _, m in group]
         if not reading.can(Capability.SCORES_OTHERS):
             continue
         store = reading.store

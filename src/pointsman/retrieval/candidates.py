@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter
     from pointsman.retrieval.fusion import CosineSpread, Share
     from pointsman.retrieval.reading import Reading
-    from pointsman.store.base import Lists, Look, Scores
+    from pointsman.store.base import Lists, Scores, StoreQuery
     from pointsman.types import Document
 
 Place = tuple[str, int]
@@ -326,16 +326,16 @@ class StoreResults(Results):
 
     Args:
         reading: of the dataset whose store was searched.
-        look: the look that was searched for.
+        store_query: the look that was searched for.
         lists: the lists that the store returned.
         degraded: what did not work as requested.
     """
 
-    __slots__ = ("documents", "idf", "look", "reading")
+    __slots__ = ("documents", "idf", "store_query", "reading")
 
-    def __init__(self, reading: Reading, look: Look, lists: Lists, degraded: tuple[str, ...] = ()) -> None:
+    def __init__(self, reading: Reading, store_query: StoreQuery, lists: Lists, degraded: tuple[str, ...] = ()) -> None:
         super().__init__(_pool(reading, lists), degraded=(*degraded, *lists.degraded))
-        self.reading, self.look, self.documents, self.idf = reading, look, lists.documents, lists.idf
+        self.reading, self.store_query, self.documents, self.idf = reading, store_query, lists.documents, lists.idf
 
     @property
     def spread(self) -> CosineSpread | None:
@@ -370,7 +370,7 @@ class StoreResults(Results):
         if key[0] not in {self.reading.name, None} or not self.can_score(source):
             return None
         own_key = self.keys([key[1]]).get(key[1])
-        scores = {} if own_key is None else self.reading.store.score([self.look], [[own_key]])[0]
+        scores = {} if own_key is None else self.reading.store.score([self.store_query], [[own_key]])[0]
         score = scores.get(source, {}).get(own_key)
         return None if score is None or math.isnan(score) else score
 

@@ -64,7 +64,7 @@ def raised_cosines(parts: Mapping[int, Results], text: str, calibrations: Sequen
         number: background
         for number, part in parts.items()
         if isinstance(part, StoreResults)
-        and part.look.vector is not None
+        and part.store_query.vector is not None
         and embedder_of(part) in embedders
         and (background := part.reading.background) is not None
         and math.isfinite(background.best.get(script, math.nan))
@@ -244,9 +244,9 @@ def evidence_of(
     scores = {name: part.pool.scores.get(name) or dict(ranking) for name, ranking in part.pool.lists.items()}
     words, near = scores.get("bm25"), scores.get("vector")
     background, nearness = None, None
-    if near is not None and part.look.vector is not None:
+    if near is not None and part.store_query.vector is not None:
         background = part.reading.background
-        nearness = None if background is None else background.nearness(part.look.vector)
+        nearness = None if background is None else background.nearness(part.store_query.vector)
     candidates = {**(words or {}), **(near or {})}
     values: dict[str, NDArray[np.float64]] = {}
     other_scores = {name: whole.pool.scores.get(name, {}) for name in scores}

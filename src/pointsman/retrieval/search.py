@@ -330,7 +330,7 @@ class Pipeline:
         names = [
             part.reading.name
             for part in self.answered[0].results.values()
-            if isinstance(part, StoreResults) and part.look.text not in {None, self.query.text}
+            if isinstance(part, StoreResults) and part.store_query.text not in {None, self.query.text}
         ]
         if names:
             reason = f"words in a script that is rare in {', '.join(names)} are not searched there"
@@ -493,7 +493,7 @@ class Pipeline:
                 for part in results
                 if isinstance(part, StoreResults)
                 and part.reading.lacks_background
-                and part.look.vector is not None
+                and part.store_query.vector is not None
                 and (
                     (name := embedder_of(part)) in embedders
                     or any(fitted.embedder == name for fitted in self._fitted_to(part.reading.name))

@@ -129,7 +129,7 @@ def _cosine_in_deviations(own: Results | None, results: Results) -> float | None
     """The cosine of two queries of a source, in standard deviations above that of query and random document."""
     if not isinstance(own, StoreResults) or not isinstance(results, StoreResults):
         return None
-    spread, query_vector, variant_vector = results.spread, own.look.vector, results.look.vector
+    spread, query_vector, variant_vector = results.spread, own.store_query.vector, results.store_query.vector
     if spread is None or query_vector is None or variant_vector is None or not spread.sigma > 0:
         return None
     return (float(query_vector @ variant_vector) - spread.mean) / spread.sigma

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Typed
-    from pointsman.store.base import Lists, Look, Ranking
+    from pointsman.store.base import Lists, Ranking, StoreQuery
     from pointsman.types import Document
 
 T = TypeVar("T")
@@ -238,7 +238,7 @@ class UnusableStore(AttachedStore):
     def _facts(self) -> CollectionFacts:
         raise self._fail()
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:  # noqa: ARG002  (of `Store`)
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:  # noqa: ARG002  (of `Store`)
         """See `Store`; always raises."""
         raise self._fail()
 

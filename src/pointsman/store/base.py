@@ -114,7 +114,7 @@ class StoreInfo:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Look:
+class StoreQuery:
     """One query to a store.
 
     Attributes:
@@ -136,7 +136,7 @@ Scores = Mapping[str, Mapping[Any, float]]
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """A store's result for one `Look`.
+    """A store's result for one `StoreQuery`.
 
     Attributes:
         rankings: by list name, at most ``depth`` candidates each.
@@ -206,11 +206,11 @@ class Store(Protocol):
         """Return identity, embedder, scales and capabilities."""
         ...
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """Run all looks in one round trip; returns one result per look, in order."""
         ...
 
-    def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """Score given documents for each look, in one round trip (``SCORES_OTHERS``)."""
         ...
 
@@ -336,11 +336,11 @@ class Store(Protocol):
         """Release files and connections."""
         ...
 
-    async def asearch(self, looks: Sequence[Look]) -> list[Lists]:
+    async def asearch(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """Async version of `search`; native if the store's client is."""
         ...
 
-    async def ascore(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+    async def ascore(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """Async version of `score`."""
         ...
 
@@ -361,7 +361,7 @@ class BaseStore(ABC):
         """See `Store`."""
 
     @abstractmethod
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
 
     @abstractmethod
@@ -418,7 +418,7 @@ class BaseStore(ABC):
         """See `Store`."""
         return sum(1 for _ in self.documents(filters))
 
-    def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
+    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
         """See `Store`."""
         raise self._cannot(Capability.SCORES_OTHERS)
 
@@ -475,13 +475,13 @@ class BaseStore(ABC):
         """See `Store`; by default they are unknown."""
         return None
 
-    async def asearch(self, looks: Sequence[Look]) -> list[Lists]:
+    async def asearch(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
-        return await in_thread(self.search, looks)
+        return await in_thread(self.search, store_queries)
 
-    async def ascore(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+    async def ascore(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
-        return await in_thread(self.score, looks, keys)
+        return await in_thread(self.score, store_queries, keys)
 
     async def afetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`."""
@@ -507,14 +507,14 @@ class EmptyStore(BaseStore):
         """See `Store`."""
         return self._info
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
         rankings: dict[str, Ranking] = {WORDS: ()} if WORDS in self._info.scales else {}
-        return [Lists(rankings, {name: {} for name in rankings}) for _ in looks]
+        return [Lists(rankings, {name: {} for name in rankings}) for _ in store_queries]
 
-    def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
+    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
         """See `Store`."""
-        return [{} for _ in looks]
+        return [{} for _ in store_queries]
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """See `Store`."""

@@ -25,7 +25,7 @@ from pointsman.store.attachment import (
     unit_rows,
     unknown_keys,
 )
-from pointsman.store.base import NEAR, Lists, Look, Page
+from pointsman.store.base import NEAR, Lists, Page, StoreQuery
 from pointsman.store.http import Address, Server
 from pointsman.store.prepared import storable
 from pointsman.types import Document
@@ -104,25 +104,25 @@ class ChromaStore(AttachedStore):
         location = f"{self._server.label} {self._collection.path} {self._attachment.text}"
         return CollectionFacts(location, self._collection.dimensions, readable=True)
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`; looks with the same depth and filter share a request."""
         answers: dict[int, Lists] = {}
         groups: dict[tuple[int, str], list[int]] = {}
-        for number, query in enumerate(looks):
+        for number, query in enumerate(store_queries):
             if query.vector is None or self._collection.dimensions is None:
                 answers[number] = Lists({} if query.vector is None else {NEAR: []})
             else:
                 groups.setdefault((query.depth, str(query.filters)), []).append(number)
         for numbers in groups.values():
-            rankings = self._nearest([looks[number] for number in numbers])
+            rankings = self._nearest([store_queries[number] for number in numbers])
             answers.update(zip(numbers, rankings, strict=True))
-        return [answers[number] for number in range(len(looks))]
+        return [answers[number] for number in range(len(store_queries))]
 
-    def _nearest(self, looks: Sequence[Look]) -> list[Lists]:
+    def _nearest(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """Return the nearest documents for looks with the same depth and filter."""
-        first = looks[0]
+        first = store_queries[0]
         body: dict[str, Any] = {
-            "query_embeddings": [query.vector.tolist() for query in looks if query.vector is not None],
+            "query_embeddings": [query.vector.tolist() for query in store_queries if query.vector is not None],
             "include": [*_DOCUMENTS, "distances"],
             **_where(first.filters),
         }

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from pointsman.errors import CorruptStoreError, InputError, StoreUnavailableError
 from pointsman.store.attachment import AttachedStore, CollectionFacts, Row, matching, unit_rows
-from pointsman.store.base import NEAR, Capability, Lists, Look, Page
+from pointsman.store.base import NEAR, Capability, Lists, Page, StoreQuery
 from pointsman.store.prepared import direction, position
 from pointsman.types import Document
 
@@ -92,15 +92,15 @@ class FaissStore(AttachedStore):
         files = self._files
         return CollectionFacts(f"{self._path.absolute()} {files.stamp}", files.index.d, files.readable)
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`; filters are evaluated here, over as many of the nearest documents as necessary."""
-        return [self._search(query) for query in looks]
+        return [self._search(query) for query in store_queries]
 
-    def _search(self, look: Look) -> Lists:
+    def _search(self, store_query: StoreQuery) -> Lists:
         files = self._files
-        if look.vector is None:
+        if store_query.vector is None:
             return Lists({})
-        vector = direction(look.vector, files.index.d)
+        vector = direction(store_query.vector, files.index.d)
         if not vector.any():
             return Lists({NEAR: []})
 
@@ -112,7 +112,7 @@ class FaissStore(AttachedStore):
             ]
             return [[(id_, score, files.documents[id_]) for id_, score in hits]]
 
-        (rows,), _ = matching(look.filters, look.depth, max(files.index.ntotal, 1), ask)
+        (rows,), _ = matching(store_query.filters, store_query.depth, max(files.index.ntotal, 1), ask)
         return Lists({NEAR: [(key, score) for key, score, _ in rows]}, {}, {key: document for key, _, document in rows})
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:

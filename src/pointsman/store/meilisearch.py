@@ -27,7 +27,7 @@ from pointsman.store.attachment import (
     unit_rows,
     unknown_keys,
 )
-from pointsman.store.base import NEAR, Capability, Lists, Look, Page, Ranking
+from pointsman.store.base import NEAR, Capability, Lists, Page, Ranking, StoreQuery
 from pointsman.store.http import Address, Server
 from pointsman.store.prepared import storable
 from pointsman.text import repair
@@ -93,12 +93,12 @@ class MeilisearchStore(AttachedStore):
         fingerprint = f"{self._server.label} {attachment.table} {attachment.id} {attachment.text} {attachment.vector}"
         return CollectionFacts(fingerprint, self._index.dimensions, readable=attachment.vector is not None)
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`; one request for both lists of a look, unless its filter needs another one."""
-        return [self._search(query) for query in looks]
+        return [self._search(query) for query in store_queries]
 
-    def _search(self, look: Look) -> Lists:
-        queries = self._queries(look)
+    def _search(self, store_query: StoreQuery) -> Lists:
+        queries = self._queries(store_query)
         if not queries:
             return Lists({})
 
@@ -113,9 +113,9 @@ class MeilisearchStore(AttachedStore):
                 for result in results
             ]
 
-        lists, is_incomplete = matching(look.filters, look.depth, self._index.most, ask)
+        lists, is_incomplete = matching(store_query.filters, store_query.depth, self._index.most, ask)
         location = self._attachment.place
-        notes = list(unknown_keys(look.filters, self._attachment.metadata, location))
+        notes = list(unknown_keys(store_query.filters, self._attachment.metadata, location))
         if is_incomplete:
             notes.append(
                 f"{location}: the filter was applied to the first {self._index.most:,} documents only; there may be "
@@ -125,7 +125,7 @@ class MeilisearchStore(AttachedStore):
             name: [(key, score) for key, score, _ in rows] for name, rows in zip(queries, lists, strict=True)
         }
         documents = {key: document for rows in lists for key, _, document in rows}
-        return Lists(one_list(rankings, look.depth), {}, documents, tuple(dict.fromkeys(notes)))
+        return Lists(one_list(rankings, store_query.depth), {}, documents, tuple(dict.fromkeys(notes)))
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """See `Store`."""
@@ -168,7 +168,7 @@ class MeilisearchStore(AttachedStore):
     def _fields(self) -> list[str]:
         return list(dict.fromkeys((self._attachment.id, self._attachment.text, *self._attachment.metadata)))
 
-    def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
+    def _queries(self, store_query: StoreQuery) -> dict[str, dict[str, Any]]:
         """Return the query for each list."""
         common: dict[str, Any] = {
             "indexUid": self._attachment.table,
@@ -176,16 +176,16 @@ class MeilisearchStore(AttachedStore):
             "showRankingScore": True,
         }
         filters = narrowed(
-            look.filters, self._condition, lambda word, operands: f"({f' {word.upper()} '.join(operands)})"
+            store_query.filters, self._condition, lambda word, operands: f"({f' {word.upper()} '.join(operands)})"
         )
         if filters is not None:
             common["filter"] = filters
         queries: dict[str, dict[str, Any]] = {}
-        if look.text is not None:
-            queries[TEXT] = {**common, "q": repair(look.text)}
-        if look.vector is not None and self._attachment.vector is not None:
+        if store_query.text is not None:
+            queries[TEXT] = {**common, "q": repair(store_query.text)}
+        if store_query.vector is not None and self._attachment.vector is not None:
             hybrid = {"embedder": self._attachment.vector, "semanticRatio": 1.0}
-            queries[NEAR] = {**common, "vector": look.vector.tolist(), "hybrid": hybrid}
+            queries[NEAR] = {**common, "vector": store_query.vector.tolist(), "hybrid": hybrid}
         return queries
 
     def _condition(self, leaf: Filter) -> str | None:

@@ -14,7 +14,7 @@ from pointsman._batched import batched
 from pointsman.errors import InputError, ModelError, UnmetNeedError
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.source import Source
-from pointsman.store.base import WORDS, Capability, Look, Store
+from pointsman.store.base import WORDS, Capability, Store, StoreQuery
 from pointsman.strategies.base import BaseRetrievalStrategy
 from pointsman.types import Document, Hit, Provenance, Query, check_top_k
 
@@ -256,7 +256,7 @@ class SparseRetriever(BaseRetriever):
         if self._index is not None:
             ranking = self._index.search(query, check_top_k(top_k))
         else:
-            query_of_store = Look(query.text, None, check_top_k(top_k), query.filters)
+            query_of_store = StoreQuery(query.text, None, check_top_k(top_k), query.filters)
             ranking = [(key, score or 0.0) for key, score in store.search([query_of_store])[0].rankings.get(WORDS, ())]
         documents = store.fetch([key for key, _ in ranking])
         return [

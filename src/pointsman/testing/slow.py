@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pointsman.store.base import BaseStore, Capability, Lists, Look, Statistics, StoreInfo
+from pointsman.store.base import BaseStore, Capability, Lists, Statistics, StoreInfo, StoreQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,9 +88,9 @@ class SlowStore(BaseStore):
         info = self.store.info
         return replace(info, kind=f"slow {info.kind}", capabilities=info.capabilities - {Capability.LOCAL})
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
-        return self._far("search", lambda: self._with_documents(self.store.search(looks)))
+        return self._far("search", lambda: self._with_documents(self.store.search(store_queries)))
 
     def _with_documents(self, answers: list[Lists]) -> list[Lists]:
         if not self._documents:

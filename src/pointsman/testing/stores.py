@@ -18,7 +18,18 @@ from pointsman._twins import wait_for
 from pointsman._values import RESERVED
 from pointsman.errors import InputError, PointsmanError, StoreError, UnmetNeedError
 from pointsman.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
-from pointsman.store.base import NEAR, WORDS, WORDS_FIRST, Capability, Lists, Look, Page, Scale, Statistics, StoreInfo
+from pointsman.store.base import (
+    NEAR,
+    WORDS,
+    WORDS_FIRST,
+    Capability,
+    Lists,
+    Page,
+    Scale,
+    Statistics,
+    StoreInfo,
+    StoreQuery,
+)
 from pointsman.testing._orders import (
     NEVER,
     State,
@@ -277,14 +288,14 @@ class StoreConformance(TwinConformance):
     # ── the answer to every question ─────────────────────────────────────────────────────────────────────────────
 
     def _ask(self, subject: Any, text: str) -> Any:
-        return subject.search([self._look(subject, text, 5)])[0]
+        return subject.search([self._store_query(subject, text, 5)])[0]
 
     async def _aask(self, subject: Any, text: str) -> Any:
-        return (await subject.asearch([self._look(subject, text, 5)]))[0]
+        return (await subject.asearch([self._store_query(subject, text, 5)]))[0]
 
-    def _look(self, store: Any, text: str, depth: int, filters: Filter | None = None) -> Look:
+    def _store_query(self, store: Any, text: str, depth: int, filters: Filter | None = None) -> StoreQuery:
         vector = vector_of(text) if NEAR in store.info.scales else None
-        return Look(text if WORDS in store.info.scales else None, vector, depth, filters)
+        return StoreQuery(text if WORDS in store.info.scales else None, vector, depth, filters)
 
     def _view(self, answer: Any) -> Any:
         return {name: [key for key, _ in ranking] for name, ranking in answer.rankings.items()}
@@ -345,7 +356,7 @@ class StoreConformance(TwinConformance):
         for query in self.queries():
             exact = bm25(documents, query)
             with answering(f"searching for {query!r}"):
-                answers = store.search([Look(query, depth=depth) for depth in (10, len(documents))])
+                answers = store.search([StoreQuery(query, depth=depth) for depth in (10, len(documents))])
             for depth, answer in zip((10, len(documents)), answers, strict=True):
                 ranking = answer.rankings[WORDS]
                 ids = self._ids(store, [key for key, _ in ranking])
@@ -397,7 +408,7 @@ class StoreConformance(TwinConformance):
         documents, store = self.documents(), self.make()
         self._scale(store, WORDS, Scale.BM25)
         for query in (*self.queries(), "signal signal lamp xyzzyq"):
-            [answer] = store.search([Look(query, None, 10)])
+            [answer] = store.search([StoreQuery(query, None, 10)])
             if answer.idf is None or not answer.rankings.get(WORDS):
                 continue
             tokens = [set(DEFAULT_ANALYZER.tokens(document.searchable)) for document in documents]
@@ -420,7 +431,7 @@ class StoreConformance(TwinConformance):
             best = sorted(cosines.values(), reverse=True)
             for depth in (1, 10, len(documents)):
                 with answering(f"searching for the vector of {query!r}"):
-                    ranking = store.search([Look(None, vector_of(query), depth)])[0].rankings[NEAR]
+                    ranking = store.search([StoreQuery(None, vector_of(query), depth)])[0].rankings[NEAR]
                 ids = self._ids(store, [key for key, _ in ranking])
                 assert len(ids) == depth, f"{len(ids)} of the nearest {depth} came"
                 for place, (id_, (_, score)) in enumerate(zip(ids, ranking, strict=True)):
@@ -435,13 +446,18 @@ class StoreConformance(TwinConformance):
         self._scale(store, WORDS, Scale.BM25)
         self._scale(store, NEAR, Scale.COSINE)
         matrix = dict(zip([answer.id for answer in documents], vectors_of(documents), strict=True))
-        looks = [Look(query, vector_of(query), 10) for query in self.queries()]
+        store_queries = [StoreQuery(query, vector_of(query), 10) for query in self.queries()]
         with answering("searching"):
-            answers = store.search(looks)
+            answers = store.search(store_queries)
         unions = [list({key for ranking in answer.rankings.values() for key, _ in ranking}) for answer in answers]
         with answering("scoring"):
-            scored_again, async_scores = store.score(looks, unions), wait_for(store.ascore, looks, unions)
-        for store_query, answer, keys, *results in zip(looks, answers, unions, scored_again, async_scores, strict=True):
+            scored_again, async_scores = (
+                store.score(store_queries, unions),
+                wait_for(store.ascore, store_queries, unions),
+            )
+        for store_query, answer, keys, *results in zip(
+            store_queries, answers, unions, scored_again, async_scores, strict=True
+        ):
             assert store_query.text is not None
             ids = dict(zip(keys, self._ids(store, keys), strict=True))
             expected = bm25(documents, store_query.text)
@@ -477,7 +493,7 @@ class StoreConformance(TwinConformance):
             store.write([bare])
             keys = [store.keys([scores.id])[scores.id] for scores in (with_vector, bare, deleted)]
             store.delete(["3"])
-            query = Look("lamp", vector_of("lamp"), 10)
+            query = StoreQuery("lamp", vector_of("lamp"), 10)
             scores = store.score([query], [keys])[0]
             empty = store.score([query, query], [[], []])
             answer = store.search([query])[0]
@@ -496,12 +512,18 @@ class StoreConformance(TwinConformance):
     def test_what_was_not_asked_for(self) -> None:
         """A look without a text has no keyword list, one without a vector no vector list; without both, no results."""
         store = self.make()
-        queries = [Look(None), Look(""), Look("?!"), Look("nobodyhasthis"), Look(self.query())]
+        queries = [
+            StoreQuery(None),
+            StoreQuery(""),
+            StoreQuery("?!"),
+            StoreQuery("nobodyhasthis"),
+            StoreQuery(self.query()),
+        ]
         if NEAR in store.info.scales:
             queries += [
-                Look(None, vector_of("x")),
-                Look("", vector_of("x")),
-                Look(None, np.zeros(DIMENSIONS, np.float32)),
+                StoreQuery(None, vector_of("x")),
+                StoreQuery("", vector_of("x")),
+                StoreQuery(None, np.zeros(DIMENSIONS, np.float32)),
             ]
         with answering("searching"):
             answers = store.search(queries)
@@ -524,15 +546,16 @@ class StoreConformance(TwinConformance):
         if NEAR not in store.info.scales:
             raise SkipTest("it has no vectors")
         for odd in (vector[:-1], vector[:0], np.stack([vector, vector]), vector * np.nan, vector * np.inf):
-            refused(f"a vector {odd!r:.60}", lambda odd=odd: store.search([Look(None, odd)]))  # type: ignore[misc]
+            refused(f"a vector {odd!r:.60}", lambda odd=odd: store.search([StoreQuery(None, odd)]))  # type: ignore[misc]
 
     def test_many_looks_as_one_by_one(self) -> None:
         """Each look has its own answer, in order."""
         store = self.make()
-        queries_of_store = [self._look(store, query, depth) for query in self.queries() for depth in (1, 7)]
+        queries_of_store = [self._store_query(store, query, depth) for query in self.queries() for depth in (1, 7)]
         if store.info.can(Capability.FILTERS):
             queries_of_store += [
-                self._look(store, self.query(), 5, Equals("language", language)) for language in ("en", "zh", "nobody")
+                self._store_query(store, self.query(), 5, Equals("language", language))
+                for language in ("en", "zh", "nobody")
             ]
         with answering("searching"):
             single = [store.search([query_of_store])[0] for query_of_store in queries_of_store]
@@ -565,7 +588,7 @@ class StoreConformance(TwinConformance):
         for start in range(0, len(trees), 50):
             batch = trees[start : start + 50]
             queries = [
-                Look(
+                StoreQuery(
                     None if has_vectors else " ".join(_WORDS),
                     vector_of("x") if has_vectors else None,
                     len(documents),
@@ -614,7 +637,7 @@ class StoreConformance(TwinConformance):
         for tree in (Equals("rare", True), Equals("language", "ru"), Not(Exists("year"))):
             with answering(f"searching with {tree}"):
                 full, first = store.search(
-                    [self._look(store, self.query(), depth, tree) for depth in (len(documents), 1)]
+                    [self._store_query(store, self.query(), depth, tree) for depth in (len(documents), 1)]
                 )
             for name, ranking in full.rankings.items():
                 best = [key for key, score in ranking if score == ranking[0][1]]
@@ -647,7 +670,7 @@ class StoreConformance(TwinConformance):
             by_key, by_id = store.fetch([keys[id_] for id_ in ids]), store.get([*ids, "nobody"])
             async_documents = wait_for(store.afetch, [keys[id_] for id_ in ids])
             empty = (store.fetch([]), store.get([]), dict(store.keys([])))
-            answer = store.search([self._look(store, self.query(), 10)])[0]
+            answer = store.search([self._store_query(store, self.query(), 10)])[0]
             keys_of_answer = list(answer.documents)
             documents_by_key = dict(zip(keys_of_answer, store.fetch(keys_of_answer), strict=True))
         expected = [documents[index] for index in (3, 0, 3, -1)]
@@ -743,7 +766,7 @@ class StoreConformance(TwinConformance):
         """Nothing is found, and nothing fails."""
         store = self.make_store()
         with answering("asking an empty store"):
-            answer = store.search([self._look(store, "signal", 5)])[0]
+            answer = store.search([self._store_query(store, "signal", 5)])[0]
             contents = (store.count(), store.ids(), store.page().documents, store.get(["x"]), dict(store.keys(["x"])))
             sample = store.vectors(sample=5) if store.info.can(Capability.VECTORS) else ()
         assert not any(answer.rankings.values()), f"it finds {answer.rankings}"
@@ -771,15 +794,15 @@ class StoreConformance(TwinConformance):
             assert self._words(store, "lamp") == ["3"], "a changed document is found by its former words"
             assert self._words(store, "bell") == ["1", "3"], "a changed document is not found by its new words"
             if NEAR in store.info.scales:
-                vector_ranking = store.search([Look(None, vector_of("signal bell"), 1)])[0].rankings[NEAR]
+                vector_ranking = store.search([StoreQuery(None, vector_of("signal bell"), 1)])[0].rankings[NEAR]
                 assert self._ids(store, [vector_ranking[0][0]]) == ["1"], "a changed document has its former vector"
                 result = store.write([second], vector_of("whistle")[None], EMBEDDER)
-                vector_ranking = store.search([Look(None, vector_of("whistle"), 1)])[0].rankings[NEAR]
+                vector_ranking = store.search([StoreQuery(None, vector_of("whistle"), 1)])[0].rankings[NEAR]
                 assert self._ids(store, [vector_ranking[0][0]]) == ["2"], (
                     "the same document with another vector keeps its former"
                 )
                 assert result == AddResult(updated=1), f"giving a document another vector is {result}"
-            documents = store.search([self._look(store, "bell", 5)])[0].documents.values()
+            documents = store.search([self._store_query(store, "bell", 5)])[0].documents.values()
             assert [*documents] == store.get([document.id for document in documents]), (
                 "a search brings what was stored before"
             )
@@ -791,7 +814,7 @@ class StoreConformance(TwinConformance):
                     f"of a deleted and another document {documents_by_key} are fetched"
                 )
             if NEAR in store.info.scales:
-                vector_ranking = store.search([Look(None, vector_of("signal bell"), 5)])[0].rankings[NEAR]
+                vector_ranking = store.search([StoreQuery(None, vector_of("signal bell"), 5)])[0].rankings[NEAR]
                 assert sorted(self._ids(store, [key for key, _ in vector_ranking])) == ["2", "3"], (
                     "what was deleted is near"
                 )
@@ -813,7 +836,7 @@ class StoreConformance(TwinConformance):
                 for document in self._pages(store, 100)
                 if {*tokens} & {*DEFAULT_ANALYZER.tokens(document.text)}
             )
-        return sorted(self._ids(store, [key for key, _ in store.search([Look(query)])[0].rankings[WORDS]]))
+        return sorted(self._ids(store, [key for key, _ in store.search([StoreQuery(query)])[0].rankings[WORDS]]))
 
     def test_many_documents(self) -> None:
         """More than a server returns, takes or finds unless it is asked for more; none is cut off."""
@@ -822,7 +845,7 @@ class StoreConformance(TwinConformance):
         with answering("writing and reading 1,100 documents"):
             result, second_result = self._write(store, documents), self._write(store, documents)
             keys = store.keys(ids)
-            lists = store.search([self._look(store, "signal", len(ids))])[0].rankings
+            lists = store.search([self._store_query(store, "signal", len(ids))])[0].rankings
             counts = {name: len({key for key, _ in ranking}) for name, ranking in lists.items()}
             assert (result, second_result) == (AddResult(added=len(ids)), AddResult(unchanged=len(ids))), (
                 f"{result}, {second_result}"
@@ -950,7 +973,7 @@ class StoreConformance(TwinConformance):
         with answering("writing vectors that are not of length 1"):
             assert store.count() == 1, f"{store.ids()} was written with a bad vector"
             store.write(documents, rows * 7, EMBEDDER)
-            ranking = store.search([Look(None, vector_of("signal"), 1)])[0].rankings[NEAR]
+            ranking = store.search([StoreQuery(None, vector_of("signal"), 1)])[0].rankings[NEAR]
         score = ranking[0][1]
         assert score is not None, "a list on the scale COSINE has scores"
         assert abs(score - 1) < self.cosine_tolerance or store.info.scales[NEAR] is not Scale.COSINE, (
@@ -968,7 +991,7 @@ class StoreConformance(TwinConformance):
             lengths, complete = [], []
             for document, with_vector in ((signal, False), (signal, True), (Document("1", "lamp"), False)):
                 _ = self._write(store, [document]) if with_vector else store.write([document])
-                lengths.append(len(store.search([Look(None, vector_of("signal"))])[0].rankings.get(NEAR, ())))
+                lengths.append(len(store.search([StoreQuery(None, vector_of("signal"))])[0].rankings.get(NEAR, ())))
                 complete += store.unchanged([document])
         assert lengths == [0, 1, 0], f"without, with and without a vector it is found {lengths} times"
         assert complete in ([False, True, False], [False] * 3), f"it is complete without a vector: {complete}"
@@ -996,8 +1019,8 @@ class StoreConformance(TwinConformance):
                 document and document.text
                 for document in store.get([kept_document.id, changed_document.id, deleted_document.id])
             ]
-            vector_ranking = store.search([Look(None, vector_of(kept_document.text))])[0].rankings[NEAR]
-            words = store.search([Look("signal")])[0].rankings[WORDS]
+            vector_ranking = store.search([StoreQuery(None, vector_of(kept_document.text))])[0].rankings[NEAR]
+            words = store.search([StoreQuery("signal")])[0].rankings[WORDS]
         assert counts == [0, 3], f"before and after the note {counts} vectors are to come"
         assert ([d.id for d in bare], len(first)) == (["0", "1", "2"], 2), f"without a vector are {bare} and {first}"
         assert (result.added, result.updated) == (0, 1), f"of three vectors one is still wanted, not {result}"
@@ -1216,7 +1239,7 @@ class StoreConformance(TwinConformance):
             store.close()
             store.close()
         with answering("a search of a closed store", StoreError):
-            assert len(store.search([self._look(store, "signal", 5)])) == 1, "a look has an answer"
+            assert len(store.search([self._store_query(store, "signal", 5)])) == 1, "a look has an answer"
 
     def test_dropped(self) -> None:
         """It is gone, and later calls raise an error that says so."""
@@ -1225,7 +1248,7 @@ class StoreConformance(TwinConformance):
             self._write(store, [Document("1", "signal")])
             store.drop()
         calls: Mapping[str, Callable[[], object]] = {
-            "search": lambda: store.search([self._look(store, "signal", 5)]),
+            "search": lambda: store.search([self._store_query(store, "signal", 5)]),
             "get": lambda: store.get(["1"]),
             "write": lambda: self._write(store, [Document("2", "x")]),
         }
@@ -1242,7 +1265,7 @@ class StoreConformance(TwinConformance):
             "a very long id": lambda: store.get(["x" * 100_000]),
             "a source with a surrogate": lambda: store.ids(source="\ud800"),
             "a source with a NUL": lambda: store.ids(source="\0"),
-            "a depth of 0": lambda: store.search([self._look(store, "signal", 0)]),
+            "a depth of 0": lambda: store.search([self._store_query(store, "signal", 0)]),
             "1,000 conditions": lambda: store.count(Or(tuple(Equals(f"k{n}", n) for n in range(1_000)))),
         }
         for name, call in calls.items():

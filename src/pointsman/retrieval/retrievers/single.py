@@ -9,7 +9,7 @@ from pointsman.models.base import as_embedder
 from pointsman.protocols import Key
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.source import Source
-from pointsman.store.base import BaseStore, Look
+from pointsman.store.base import BaseStore, StoreQuery
 from pointsman.types import Hit, Provenance, Query, check_top_k
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class KeywordRetriever(BaseRetriever, Generic[Key]):
         query = Query.of(query)
         if isinstance(self._index, BaseStore):
             return _hits_of_store(
-                self._index, Look(query.text, None, check_top_k(top_k), query.filters), self._documents
+                self._index, StoreQuery(query.text, None, check_top_k(top_k), query.filters), self._documents
             )
         ranking = self._index.search(query.text, check_top_k(top_k), query.filters)
         return _hits_of_one("bm25", ranking, self._index, self._documents)
@@ -75,7 +75,9 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
         query = Query.of(query)
         vector = self._embedder.embed_queries([query.text])[0]
         if isinstance(self._index, BaseStore):
-            return _hits_of_store(self._index, Look(None, vector, check_top_k(top_k), query.filters), self._documents)
+            return _hits_of_store(
+                self._index, StoreQuery(None, vector, check_top_k(top_k), query.filters), self._documents
+            )
         ranking = self._index.search(vector, check_top_k(top_k), query.filters)
         return _hits_of_one("vector", ranking, self._index, self._documents)
 
@@ -95,15 +97,15 @@ def _check_parts(index: object, documents: object) -> None:
             raise InputError(f"{subject!r:.80} cannot be used here: it has no {method}(…)")
 
 
-def _hits_of_store(store: BaseStore, look: Look, documents: DocumentStore[Any]) -> list[Hit]:
+def _hits_of_store(store: BaseStore, store_query: StoreQuery, documents: DocumentStore[Any]) -> list[Hit]:
     """The hits of the only list that a store returns for a look.
 
     Raises:
         UnmetNeedError: the store has no such list.
     """
-    rankings = store.search([look])[0].rankings
+    rankings = store.search([store_query])[0].rankings
     if not rankings:
-        kind = "words" if look.text is not None else "vectors"
+        kind = "words" if store_query.text is not None else "vectors"
         raise UnmetNeedError(f"a {store.info.kind} store has no list by {kind}; take one that has")
     ((name, ranking),) = rankings.items()
     return _hits_of_one(name, [(key, 0.0 if score is None else score) for key, score in ranking], store, documents)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.reading import spread_of
-from pointsman.store.base import WORDS, Capability, Look, Scale
+from pointsman.store.base import WORDS, Capability, Scale, StoreQuery
 from pointsman.store.bm25 import idf
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Sketch:
 
     def words(self, query: Query) -> float:
         """The mean of the five best BM25 scores (fewer in a smaller dataset); no match counts as 0."""
-        lists = self.store.search([Look(query.text, None, _WORD_MATCHES, query.filters)])[0]
+        lists = self.store.search([StoreQuery(query.text, None, _WORD_MATCHES, query.filters)])[0]
         if self.store.info.scales.get(WORDS) is not Scale.BM25:
             return 0.0
         scores = [score or 0.0 for _, score in lists.rankings.get(WORDS, ())]

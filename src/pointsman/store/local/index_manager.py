@@ -15,7 +15,7 @@ from pointsman._batched import batched
 from pointsman._twins import async_twin
 from pointsman.errors import InputError, LockedError
 from pointsman.filters import parse_optional
-from pointsman.store.base import WORDS, Look
+from pointsman.store.base import WORDS, StoreQuery
 from pointsman.store.listing import Listing, listing_of
 from pointsman.store.local.files import WriterLock, make_directory
 from pointsman.store.local.keyword import KeywordIndex
@@ -295,7 +295,7 @@ class _ListIndex:
 
     def search(self, query: str, k: int, filters: Filter | None) -> list[Hit]:
         """See `_Index`."""
-        ranking: Sequence[Any] = self.store.search([Look(query, None, k, filters)])[0].rankings.get(WORDS, ())
+        ranking: Sequence[Any] = self.store.search([StoreQuery(query, None, k, filters)])[0].rankings.get(WORDS, ())
         documents = self.store.fetch([key for key, _ in ranking])
         pairs = zip(documents, ranking, strict=True)
         return [Hit(document, score) for document, (_, score) in pairs if document is not None]

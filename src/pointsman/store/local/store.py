@@ -18,12 +18,12 @@ from pointsman.store.base import (
     BaseStore,
     Capability,
     Lists,
-    Look,
     MetadataResult,
     Page,
     Scores,
     Statistics,
     StoreInfo,
+    StoreQuery,
 )
 from pointsman.store.local.collection import Collection, Verification
 from pointsman.store.prepared import edits, position, prepare
@@ -94,21 +94,21 @@ class LocalStore(BaseStore):
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
         self._refresh()
-        lists = [self._search(query) for query in looks]
+        lists = [self._search(query) for query in store_queries]
         lag = self.collection.lagging(words=WORDS in self._scales) if self.collection.may_lag else None
         return lists if lag is None else [replace(result, degraded=(lag,)) for result in lists]
 
-    def _search(self, look: Look) -> Lists:
+    def _search(self, store_query: StoreQuery) -> Lists:
         """Return both lists; each also scores the hits that only the other has."""
-        words, vector_query = self._queries(look)
+        words, vector_query = self._queries(store_query)
         rankings: dict[str, Sequence[tuple[Any, float]]] = {}
         if words is not None:
-            rankings[WORDS] = words.search(look.depth, look.filters)
+            rankings[WORDS] = words.search(store_query.depth, store_query.filters)
         if vector_query is not None:
-            rankings[NEAR] = vector_query.search(look.depth, look.filters)
+            rankings[NEAR] = vector_query.search(store_query.depth, store_query.filters)
         scores = {name: dict(ranking) for name, ranking in rankings.items()}
         if words is not None and vector_query is not None:
             bm25, cosine = scores[WORDS], scores[NEAR]
@@ -118,21 +118,23 @@ class LocalStore(BaseStore):
             cosine.update(zip(only_words, vector_query.score(only_words), strict=True))
         return Lists(rankings, scores, idf=None if words is None else words.idf())
 
-    def _queries(self, look: Look) -> tuple[WordQuery | None, VectorQuery | None]:
+    def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, VectorQuery | None]:
         """Return what a look asks of the two indexes."""
-        vectors = self.collection.vectors if look.vector is not None else None
+        vectors = self.collection.vectors if store_query.vector is not None else None
         return (
-            self.collection.keyword.query(look.text) if look.text is not None and WORDS in self._scales else None,
-            vectors.query(look.vector) if look.vector is not None and vectors is not None else None,
+            self.collection.keyword.query(store_query.text)
+            if store_query.text is not None and WORDS in self._scales
+            else None,
+            vectors.query(store_query.vector) if store_query.vector is not None and vectors is not None else None,
         )
 
-    def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
         self._refresh()
-        return [self._score(query, candidates) for query, candidates in zip(looks, keys, strict=True)]
+        return [self._score(query, candidates) for query, candidates in zip(store_queries, keys, strict=True)]
 
-    def _score(self, look: Look, keys: Sequence[Any]) -> Scores:
-        words, vector_query = self._queries(look)
+    def _score(self, store_query: StoreQuery, keys: Sequence[Any]) -> Scores:
+        words, vector_query = self._queries(store_query)
         scores: dict[str, dict[Any, float]] = {}
         if words is not None:
             scores[WORDS] = dict(zip(keys, words.score(keys), strict=True))

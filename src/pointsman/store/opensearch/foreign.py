@@ -21,7 +21,7 @@ from pointsman.store.attachment import (
     unit_rows,
     unknown_keys,
 )
-from pointsman.store.base import NEAR, Capability, Lists, Look, Page, Ranking
+from pointsman.store.base import NEAR, Capability, Lists, Page, Ranking, StoreQuery
 from pointsman.store.opensearch.cluster import Address, Cluster
 from pointsman.store.opensearch.queries import NOTHING, combined, near
 from pointsman.store.prepared import position
@@ -90,19 +90,19 @@ class IndexStore(AttachedStore):
     def _facts(self) -> CollectionFacts:
         return self._fields.facts
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`; one request for all looks."""
         lines: list[Mapping[str, Any]] = []
-        for store_query in looks:
+        for store_query in store_queries:
             for query in self._queries(store_query).values():
                 body = {"query": query, "size": store_query.depth, "_source": self._source}
                 lines += [{"search_type": "dfs_query_then_fetch"}, body]
         if not lines:
-            return [Lists({}) for _ in looks]
+            return [Lists({}) for _ in store_queries]
         answers = iter(self._cluster.search_many(f"/{self._fields.index}", lines))
         return [
             self._lists(store_query, {name: next(answers) for name in self._queries(store_query)})
-            for store_query in looks
+            for store_query in store_queries
         ]
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
@@ -149,21 +149,23 @@ class IndexStore(AttachedStore):
             name for name in (self._attachment.text, *self._attachment.metadata, self._attachment.id) if name != "_id"
         ]
 
-    def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
+    def _queries(self, store_query: StoreQuery) -> dict[str, dict[str, Any]]:
         """Return the query for each list."""
-        filters = [] if look.filters is None and self._attachment.id == "_id" else [self._filter(look.filters)]
+        filters = (
+            [] if store_query.filters is None and self._attachment.id == "_id" else [self._filter(store_query.filters)]
+        )
         queries: dict[str, dict[str, Any]] = {}
-        if look.text is not None:
-            match = {"match": {self._attachment.text: {"query": look.text}}}
+        if store_query.text is not None:
+            match = {"match": {self._attachment.text: {"query": store_query.text}}}
             queries[TEXT] = {"bool": {"must": [match], "filter": filters}}
-        if look.vector is not None and self._attachment.vector is not None:
-            queries[NEAR] = near(look.vector, look.depth, filters, self._attachment.vector)
+        if store_query.vector is not None and self._attachment.vector is not None:
+            queries[NEAR] = near(store_query.vector, store_query.depth, filters, self._attachment.vector)
         return queries
 
-    def _lists(self, look: Look, answers: Mapping[str, Any]) -> Lists:
+    def _lists(self, store_query: StoreQuery, answers: Mapping[str, Any]) -> Lists:
         rankings: dict[str, Ranking] = {}
         documents: dict[Any, Document] = {}
-        degraded = list(unknown_keys(look.filters, self._fields.exact, self._attachment.place))
+        degraded = list(unknown_keys(store_query.filters, self._fields.exact, self._attachment.place))
         for name, answer in answers.items():
             # A shard without any live copy counts in `total`, but neither in `successful` nor in `failed`.
             if silent := answer["_shards"]["total"] - answer["_shards"]["successful"]:
@@ -174,7 +176,7 @@ class IndexStore(AttachedStore):
                 best.setdefault(self._id(hit), hit["_score"])  # several documents may have the same value in a field
             rankings[name] = list(best.items())
             documents |= {self._id(hit): self._document(hit) for hit in hits}
-        return Lists(one_list(rankings, look.depth), {}, documents, tuple(dict.fromkeys(degraded)))
+        return Lists(one_list(rankings, store_query.depth), {}, documents, tuple(dict.fromkeys(degraded)))
 
     def _hits(self, query: Mapping[str, Any], *, size: int, **more: Any) -> list[Any]:
         body = {"query": query, "size": size, "_source": self._source, **more}

@@ -22,13 +22,13 @@ from pointsman.store.base import (
     BaseStore,
     Capability,
     Lists,
-    Look,
     MetadataResult,
     Page,
     Scale,
     Scores,
     Statistics,
     StoreInfo,
+    StoreQuery,
 )
 from pointsman.store.bm25 import BM25, idf, query_terms
 from pointsman.store.opensearch.queries import (
@@ -151,27 +151,27 @@ class OpenSearchStore(BaseStore):
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`; scores are only those of each list's own candidates."""
-        answers = self._answers(looks)
+        answers = self._answers(store_queries)
         lengths = [
             answer for group in answers for answer in group.values() if "length" in answer.get("aggregations", {})
         ]
         if lengths and self._note_lengths(lengths[0]):
-            answers = self._answers(looks)
-        return [self._lists(query, group) for query, group in zip(looks, answers, strict=True)]
+            answers = self._answers(store_queries)
+        return [self._lists(query, group) for query, group in zip(store_queries, answers, strict=True)]
 
-    def _answers(self, looks: Sequence[Look]) -> list[dict[str, Any]]:
+    def _answers(self, store_queries: Sequence[StoreQuery]) -> list[dict[str, Any]]:
         """Return the cluster's answers to each look, by list."""
-        queries = [self._queries(look) for look in looks]
+        queries = [self._queries(store_query) for store_query in store_queries]
         answers = iter(self._many([query for group in queries for query in group.values()]))
         return [{name: next(answers) for name in group} for group in queries]
 
-    def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
+    def _queries(self, store_query: StoreQuery) -> dict[str, dict[str, Any]]:
         """Return the searches for a look, by list, and the one that counts documents."""
-        terms, vector = self._query(look)
-        filters = [] if look.filters is None else [clause(look.filters)]
-        size = min(look.depth, MOST)
+        terms, vector = self._query(store_query)
+        filters = [] if store_query.filters is None else [clause(store_query.filters)]
+        size = min(store_query.depth, MOST)
         queries: dict[str, dict[str, Any]] = {}
         if size > 0 and terms:
             bm25, fresh = self._bm25()
@@ -206,32 +206,32 @@ class OpenSearchStore(BaseStore):
         self._mean_length = time.monotonic(), mean
         return abs(mean - old_mean) > _SAME_LENGTH * mean
 
-    def _query(self, look: Look) -> tuple[dict[str, int], NDArray[np.float32] | None]:
+    def _query(self, store_query: StoreQuery) -> tuple[dict[str, int], NDArray[np.float32] | None]:
         """Return the words and the vector to search by; empty and None if there are none.
 
         Raises:
             InputError: the vector is invalid.
         """
-        terms = query_terms(look.text) if look.text is not None and WORDS in self._scales else {}
-        if look.vector is None or NEAR not in self._scales:
+        terms = query_terms(store_query.text) if store_query.text is not None and WORDS in self._scales else {}
+        if store_query.vector is None or NEAR not in self._scales:
             return terms, None
         if self._dimensions is None:
             self.statistics()  # another process may have written the first vectors
         if self._dimensions is None:
             return terms, None
-        vector = direction(look.vector, self._dimensions)
+        vector = direction(store_query.vector, self._dimensions)
         return terms, vector if vector.any() else None
 
-    def _lists(self, look: Look, answers: Mapping[str, Any]) -> Lists:
+    def _lists(self, store_query: StoreQuery, answers: Mapping[str, Any]) -> Lists:
         rankings: dict[str, list[tuple[Any, float | None]]] = {}
         documents: dict[Any, Document] = {}
         degraded: list[str] = []
-        if look.text is not None and WORDS in self._scales:
+        if store_query.text is not None and WORDS in self._scales:
             rankings[WORDS] = []
-        if look.vector is not None and self._dimensions is not None and NEAR in self._scales:
+        if store_query.vector is not None and self._dimensions is not None and NEAR in self._scales:
             rankings[NEAR] = []
-        weight = self._idf(look, answers[_HOLDING]) if _HOLDING in answers else None
-        if WORDS in rankings and not query_terms(look.text or ""):
+        weight = self._idf(store_query, answers[_HOLDING]) if _HOLDING in answers else None
+        if WORDS in rankings and not query_terms(store_query.text or ""):
             weight = 0.0
         for name, answer in answers.items():
             if name == _HOLDING:
@@ -250,21 +250,21 @@ class OpenSearchStore(BaseStore):
         }
         return Lists(rankings, scores, documents, tuple(degraded), weight)
 
-    def _idf(self, look: Look, answer: Mapping[str, Any]) -> float:
+    def _idf(self, store_query: StoreQuery, answer: Mapping[str, Any]) -> float:
         """Return the sum of the idf of a look's words over the existing documents."""
         documents, buckets = answer["hits"]["total"]["value"], answer["aggregations"]["words"]["buckets"]
-        counts = query_terms(look.text or "").values()
+        counts = query_terms(store_query.text or "").values()
         return sum(n * idf(documents, buckets[str(number)]["doc_count"]) for number, n in enumerate(counts))
 
     def _score(self, name: str, score: float) -> float:
         return score / self._factors.bm25 if name == WORDS else self._factors.cosine(score)
 
-    def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
         searches: list[dict[str, Any]] = []
         requests: list[tuple[int, str]] = []
         results: list[dict[str, dict[Any, float]]] = []
-        for number, (query, candidates) in enumerate(zip(looks, keys, strict=True)):
+        for number, (query, candidates) in enumerate(zip(store_queries, keys, strict=True)):
             terms, vector = self._query(query)
             result: dict[str, dict[Any, float]] = {}
             if query.text is not None and WORDS in self._scales:

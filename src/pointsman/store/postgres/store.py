@@ -26,13 +26,13 @@ from pointsman.store.base import (
     BaseStore,
     Capability,
     Lists,
-    Look,
     MetadataResult,
     Page,
     Scale,
     Scores,
     Statistics,
     StoreInfo,
+    StoreQuery,
 )
 from pointsman.store.bm25 import query_terms
 from pointsman.store.postgres.statements import (
@@ -150,9 +150,9 @@ class PostgresStore(BaseStore):
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
-        lookups = self._prepared(looks)
+        lookups = self._prepared(store_queries)
         if not any(lookups):
             return [self._lists(lookup, ()) for lookup in lookups]
         rows = self._connections.run(lambda connection: _all(connection, [lookup for lookup in lookups if lookup]))
@@ -163,12 +163,14 @@ class PostgresStore(BaseStore):
         """Whether async calls have their own connections."""
         return self._connections.pool is None and _on_asyncio()
 
-    async def asearch(self, looks: Sequence[Look]) -> list[Lists]:
+    async def asearch(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
         if not self._awaits:
-            return await super().asearch(looks)
+            return await super().asearch(store_queries)
         lookups = (
-            await asyncio.to_thread(self._prepared, looks) if self._vectors_unknown(looks) else self._prepared(looks)
+            await asyncio.to_thread(self._prepared, store_queries)
+            if self._vectors_unknown(store_queries)
+            else self._prepared(store_queries)
         )
         if not any(lookups):
             return [self._lists(lookup, ()) for lookup in lookups]
@@ -181,40 +183,49 @@ class PostgresStore(BaseStore):
         answers = iter(rows)
         return [self._lists(lookup, next(answers) if lookup else ()) for lookup in lookups]
 
-    def _vectors_unknown(self, looks: Sequence[Look]) -> bool:
-        return self._dimensions is None and NEAR in self._scales and any(query.vector is not None for query in looks)
+    def _vectors_unknown(self, store_queries: Sequence[StoreQuery]) -> bool:
+        return (
+            self._dimensions is None
+            and NEAR in self._scales
+            and any(query.vector is not None for query in store_queries)
+        )
 
-    def _prepared(self, looks: Sequence[Look]) -> list[_Lookup]:
+    def _prepared(self, store_queries: Sequence[StoreQuery]) -> list[_Lookup]:
         """Return the statement for each look.
 
         Raises:
             InputError: a vector is invalid.
         """
-        if self._vectors_unknown(looks):
+        if self._vectors_unknown(store_queries):
             self.statistics()  # another process may have written the first vectors
-        return [self._asked(query) for query in looks]
+        return [self._asked(query) for query in store_queries]
 
-    def _asked(self, look: Look) -> _Lookup:
-        words, has_vector, parameters = self._parameters(look)
-        if look.depth < 1 or not (words or has_vector):
-            return _Lookup(WORDS if look.text is not None else "", NEAR if look.vector is not None else "", "", {})
-        condition = None if look.filters is None else self._condition(look.filters)
-        parameters |= {"k": min(look.depth, _LARGEST_ID)} | ({} if condition is None else condition.parameters)
+    def _asked(self, store_query: StoreQuery) -> _Lookup:
+        words, has_vector, parameters = self._parameters(store_query)
+        if store_query.depth < 1 or not (words or has_vector):
+            return _Lookup(
+                WORDS if store_query.text is not None else "", NEAR if store_query.vector is not None else "", "", {}
+            )
+        condition = None if store_query.filters is None else self._condition(store_query.filters)
+        parameters |= {"k": min(store_query.depth, _LARGEST_ID)} | ({} if condition is None else condition.parameters)
         row_limit = FEW if self._documents >= EXACT_ROWS else _LARGEST_ID - 1
         statement = self._tables.search(
             condition, words=words, near=has_vector, few=row_limit, k1=self._about.k1, b=self._about.b
         )
         return _Lookup(
-            WORDS if look.text is not None else "", NEAR if look.vector is not None else "", statement, parameters
+            WORDS if store_query.text is not None else "",
+            NEAR if store_query.vector is not None else "",
+            statement,
+            parameters,
         )
 
-    def _parameters(self, look: Look) -> tuple[bool, bool, dict[str, Any]]:
+    def _parameters(self, store_query: StoreQuery) -> tuple[bool, bool, dict[str, Any]]:
         """Return whether there are words and a vector to search by, and the parameters for them."""
         parameters: dict[str, Any] = {}
-        if look.text is not None and WORDS in self._scales and (terms := query_terms(look.text)):
+        if store_query.text is not None and WORDS in self._scales and (terms := query_terms(store_query.text)):
             parameters |= {"terms": list(terms), "counts": [float(count) for count in terms.values()]}
-        if look.vector is not None and self._dimensions is not None and NEAR in self._scales:
-            vector = direction(look.vector, self._dimensions)
+        if store_query.vector is not None and self._dimensions is not None and NEAR in self._scales:
+            vector = direction(store_query.vector, self._dimensions)
             if vector.any():
                 parameters["v"] = vector.tolist()
         return "terms" in parameters, "v" in parameters, parameters
@@ -234,25 +245,25 @@ class PostgresStore(BaseStore):
         documents = {row[0]: _document(row[5], row[6], row[7]) for row in rows}
         return Lists(rankings, scores, documents, idf=(rows[0][8] or 0.0) if rows and WORDS in rankings else None)
 
-    def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
-        lookups = self._to_score(looks, keys)
+        lookups = self._to_score(store_queries, keys)
         rows = self._connections.run(lambda connection: _all(connection, lookups)) if lookups else []
         return [self._scores(lookup, lookup_rows) for lookup, lookup_rows in zip(lookups, rows, strict=True)]
 
-    async def ascore(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+    async def ascore(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
         if not self._awaits:
-            return await super().ascore(looks, keys)
-        lookups = self._to_score(looks, keys)
+            return await super().ascore(store_queries, keys)
+        lookups = self._to_score(store_queries, keys)
         rows = await self._connections.arun(lambda connection: _aall(connection, lookups)) if lookups else []
         return [self._scores(lookup, lookup_rows) for lookup, lookup_rows in zip(lookups, rows, strict=True)]
 
-    def _to_score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[_Lookup]:
+    def _to_score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[_Lookup]:
         lookups = []
-        if self._vectors_unknown(looks):
+        if self._vectors_unknown(store_queries):
             self.statistics()
-        for query, candidates in zip(looks, keys, strict=True):
+        for query, candidates in zip(store_queries, keys, strict=True):
             words, has_vector, parameters = self._parameters(query)
             statement = self._tables.score(words=words, near=has_vector, k1=self._about.k1, b=self._about.b)
             names = WORDS if query.text is not None else "", NEAR if query.vector is not None else ""

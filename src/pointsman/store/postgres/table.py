@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from pointsman.filters import Filter
     from pointsman.store.attachment import Attachment
-    from pointsman.store.base import Look, Ranking
+    from pointsman.store.base import Ranking, StoreQuery
 
 _OPERATORS: Final = {"cosine": ("<=>", "1 - ({})"), "ip": ("<#>", "-({})"), "l2": ("<->", "-({})")}
 """The operator and its score, by the name in an operator class."""
@@ -106,9 +106,9 @@ class TableStore(AttachedStore):
         columns = self._columns
         return CollectionFacts(columns.fingerprint, columns.dimensions, readable=self._attachment.vector is not None)
 
-    def search(self, looks: Sequence[Look]) -> list[Lists]:
+    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`; one statement returns both lists and the documents of a query."""
-        statements = [self._statement(query) for query in looks]
+        statements = [self._statement(query) for query in store_queries]
 
         def rows(connection: Connection[Any]) -> list[list[Any]]:
             return [
@@ -116,7 +116,9 @@ class TableStore(AttachedStore):
             ]
 
         answers = self._connections.run(rows)
-        return [_lists(query, answer, self._unknown(query)) for query, answer in zip(looks, answers, strict=True)]
+        return [
+            _lists(query, answer, self._unknown(query)) for query, answer in zip(store_queries, answers, strict=True)
+        ]
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """See `Store`."""
@@ -162,25 +164,25 @@ class TableStore(AttachedStore):
 
     # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _statement(self, look: Look) -> tuple[str, dict[str, Any]]:
+    def _statement(self, store_query: StoreQuery) -> tuple[str, dict[str, Any]]:
         """Return the statement for a look, and its parameters; an empty one if there is nothing to search."""
-        columns, condition = self._columns, self._condition(look.filters)
+        columns, condition = self._columns, self._condition(store_query.filters)
         selects: list[str] = []
         parameters: dict[str, Any] = dict(condition.parameters)
-        if look.text is not None:
-            parameters["text"] = look.text.replace("\0", " ").encode("utf-8", "replace").decode()
+        if store_query.text is not None:
+            parameters["text"] = store_query.text.replace("\0", " ").encode("utf-8", "replace").decode()
             query = f"replace(plainto_tsquery({columns.configuration}, %(text)s)::text, ' & ', ' | ')::tsquery"
             selects.append(
                 f"(select '{TEXT}' as list, ts_rank(d.w, {query}, 1)::float8 as score, {_DOCUMENT} from {columns.rows} "
-                f"where d.w @@ {query} and {condition.sql} order by score desc, d.key limit {look.depth:d})"
+                f"where d.w @@ {query} and {condition.sql} order by score desc, d.key limit {store_query.depth:d})"
             )
-        if look.vector is not None and columns.vector:
-            parameters["v"] = look.vector.tolist()
+        if store_query.vector is not None and columns.vector:
+            parameters["v"] = store_query.vector.tolist()
             distance = f"d.v {columns.operator} {columns.vector}"
             selects.append(
                 f"(select '{NEAR}' as list, ({columns.score.format(distance)})::float8 as score, {_DOCUMENT} "
                 f"from {columns.rows} where d.v is not null and {condition.sql} order by {distance} "
-                f"limit {look.depth:d})"
+                f"limit {store_query.depth:d})"
             )
         return " union all ".join(selects), parameters
 
@@ -199,12 +201,14 @@ class TableStore(AttachedStore):
     def _is_path(self, key: str) -> bool:
         return "." in key and key not in self._attachment.metadata
 
-    def _unknown(self, look: Look) -> tuple[str, ...]:
+    def _unknown(self, store_query: StoreQuery) -> tuple[str, ...]:
         """Return the keys of a filter that are unknown; JSON columns may contain any key."""
         if self._columns.json:
             return ()
         return tuple(
-            dict.fromkeys(unknown_keys(look.filters, (*self._attachment.metadata, ID, WHOLE), self._attachment.place))
+            dict.fromkeys(
+                unknown_keys(store_query.filters, (*self._attachment.metadata, ID, WHOLE), self._attachment.place)
+            )
         )
 
     def _rows(self, sql: str, **parameters: Any) -> list[Any]:
@@ -293,10 +297,10 @@ def _document(key: str, text: str, metadata: str) -> Document:
     return Document(key, text, {name: value for name, value in json.loads(metadata).items() if value is not None})
 
 
-def _lists(look: Look, rows: Sequence[Any], degraded: tuple[str, ...]) -> Lists:
+def _lists(store_query: StoreQuery, rows: Sequence[Any], degraded: tuple[str, ...]) -> Lists:
     rankings: dict[str, Ranking] = {}
     documents: dict[Any, Document] = {}
-    names = [*([TEXT] if look.text is not None else []), *([NEAR] if look.vector is not None else [])]
+    names = [*([TEXT] if store_query.text is not None else []), *([NEAR] if store_query.vector is not None else [])]
     for name in names:
         best: dict[str, float] = {}
         list_rows = [
@@ -306,7 +310,7 @@ def _lists(look: Look, rows: Sequence[Any], degraded: tuple[str, ...]) -> Lists:
             best.setdefault(key, score)  # a view may contain a row twice
             documents[key] = _document(key, text, metadata)
         rankings[name] = list(best.items())
-    return Lists(one_list(rankings, look.depth), {}, documents, degraded)
+    return Lists(one_list(rankings, store_query.depth), {}, documents, degraded)
 
 
 def _quoted(name: str) -> str:
