@@ -331,7 +331,7 @@ class StoreResults(Results):
         degraded: what did not work as requested.
     """
 
-    __slots__ = ("documents", "idf", "store_query", "reading")
+    __slots__ = ("documents", "idf", "reading", "store_query")
 
     def __init__(self, reading: Reading, store_query: StoreQuery, lists: Lists, degraded: tuple[str, ...] = ()) -> None:
         super().__init__(_pool(reading, lists), degraded=(*degraded, *lists.degraded))
