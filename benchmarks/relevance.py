@@ -38,7 +38,7 @@ import _judged
 import pointsman
 from _judged import DEMO, PASSAGES, SETS, Judged, across, background, everyday, family, foreign, own
 from pointsman.calibration.dataset import BINS, ece
-from pointsman.calibration.fitting import MINIMUM, Labelled, Prepared, fit_prepared, prepare
+from pointsman.calibration.fitting import MINIMUM, Labelled, PreparedQuestion, fit_prepared, prepare
 from pointsman.evaluation import read_collection
 from pointsman.request import SearchRequest
 from pointsman.retrieval import judging
@@ -185,13 +185,13 @@ def groups(form: Form = "both") -> tuple[Group, ...]:
 
 
 @cache
-def prepared_rows(form: Form) -> list[tuple[Group, list[Prepared]]]:
+def prepared_rows(form: Form) -> list[tuple[Group, list[PreparedQuestion]]]:
     return [(group, [one for row in group.rows if (one := prepare(row, form))]) for group in groups(form)]
 
 
 def fit(form: Form, without: frozenset[str] = frozenset()) -> Relevance:
     """Out of all groups but those of these families; half of the everyday questions are never fitted to."""
-    rows: list[Prepared] = []
+    rows: list[PreparedQuestion] = []
     for group, every in prepared_rows(form):
         if family(group.dataset) in without or not group.labelled or (group.dataset == UNLIKE and not group.answered):
             continue

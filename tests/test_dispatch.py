@@ -19,7 +19,7 @@ import pytest
 
 from pointsman.errors import InputError
 from pointsman.retrieval import dispatch
-from pointsman.retrieval.dispatch import Breaker, Call, Deadline, Mode, Outcome, Tasks, Threads, run
+from pointsman.retrieval.dispatch import Breaker, Deadline, DualCall, Mode, Outcome, Tasks, Threads, run
 
 Run = Callable[[Callable[[Mode], Coroutine[Any, Any, Any]]], Any]
 
@@ -32,7 +32,7 @@ def by_tasks(flow: Callable[[Mode], Coroutine[Any, Any, Any]]) -> Any:
     return asyncio.run(flow(Tasks()))
 
 
-def answering(value: Any, after: float = 0.0) -> Call[Any]:
+def answering(value: Any, after: float = 0.0) -> DualCall[Any]:
     def sync() -> Any:
         time.sleep(after)
         return value
@@ -41,17 +41,17 @@ def answering(value: Any, after: float = 0.0) -> Call[Any]:
         await anyio.sleep(after)
         return value
 
-    return Call(sync, asynchronous)
+    return DualCall(sync, asynchronous)
 
 
-def failing(error: BaseException) -> Call[Any]:
+def failing(error: BaseException) -> DualCall[Any]:
     def sync() -> Any:
         raise error
 
     async def asynchronous() -> Any:
         raise error
 
-    return Call(sync, asynchronous)
+    return DualCall(sync, asynchronous)
 
 
 @pytest.fixture(params=[by_threads, by_tasks])
@@ -60,7 +60,7 @@ def drive(request: pytest.FixtureRequest) -> Run:
     return way
 
 
-def everything(drive: Run, calls: list[Call[Any]], timeout: float | None = 5) -> list[Outcome[Any]]:
+def everything(drive: Run, calls: list[DualCall[Any]], timeout: float | None = 5) -> list[Outcome[Any]]:
     outcomes: list[Outcome[Any]] = drive(lambda mode: mode.all(calls, timeout))
     return outcomes
 
@@ -109,7 +109,7 @@ def test_what_ends_the_program_is_no_outcome() -> None:
 def test_cancelling_from_outside_reaches_every_call() -> None:
     cancelled: list[str] = []
 
-    def hanging(name: str) -> Call[None]:
+    def hanging(name: str) -> DualCall[None]:
         async def hang() -> None:
             try:
                 await asyncio.sleep(20)
@@ -117,7 +117,7 @@ def test_cancelling_from_outside_reaches_every_call() -> None:
                 cancelled.append(name)
                 raise
 
-        return Call(lambda: None, hang)
+        return DualCall(lambda: None, hang)
 
     async def flow() -> None:
         task = asyncio.create_task(Tasks().all([hanging("a"), hanging("b")], 10))
@@ -134,7 +134,7 @@ def test_one_that_cancels_itself_is_an_error() -> None:
     async def cancelled() -> None:
         raise asyncio.CancelledError
 
-    outcomes = everything(by_tasks, [Call(lambda: None, cancelled), answering(2)])
+    outcomes = everything(by_tasks, [DualCall(lambda: None, cancelled), answering(2)])
     assert outcomes[1].answer == 2
     assert isinstance(outcomes[0].error, RuntimeError)
 
@@ -149,7 +149,7 @@ def test_threads_work_where_a_loop_is_running() -> None:
 def test_context_variables_reach_the_threads() -> None:
     variable = contextvars.ContextVar("variable", default="unset")
     variable.set("request 7")
-    call: Call[str] = Call(variable.get, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
+    call: DualCall[str] = DualCall(variable.get, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
     assert [outcome.answer for outcome in everything(by_threads, [call, call])] == ["request 7"] * 2
 
 
@@ -162,7 +162,7 @@ def test_threads_are_used_again_and_hanging_ones_are_bounded(monkeypatch: pytest
     assert threading.active_count() <= before + 2
     free = threading.Event()
     monkeypatch.setattr(dispatch, "MOST_THREADS", dispatch._Worker.count + 2)
-    hanging: Call[Any] = Call(free.wait, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
+    hanging: DualCall[Any] = DualCall(free.wait, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
     try:
         idle = len(dispatch._Worker.idle)
         outcomes = everything(by_threads, [hanging] * (idle + 4), timeout=0.2)
@@ -219,7 +219,7 @@ def test_calls_wait_for_the_threads_of_another_batch(monkeypatch: pytest.MonkeyP
         started.release()
         free.wait(20)
 
-    hanging: Call[Any] = Call(hang, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
+    hanging: DualCall[Any] = DualCall(hang, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
     count = len(dispatch._Worker.idle) + 1
     other = threading.Thread(target=everything, args=(by_threads, [hanging] * count, 20))
     other.start()
@@ -267,7 +267,7 @@ def test_an_event_loop_may_be_started_in_a_thread() -> None:
         def blocking() -> int:
             return anyio.run(answer)
 
-        return run(Threads().all([Call(blocking, answer)] * 2, 5))
+        return run(Threads().all([DualCall(blocking, answer)] * 2, 5))
 
     outcomes = anyio.run(inside)
     assert [(outcome.answer, outcome.error) for outcome in outcomes] == [(1, None)] * 2

@@ -31,7 +31,7 @@ from pointsman.cli.mcp import mcp as serve
 from pointsman.errors import InputError
 from pointsman.integrations.mcp.checking import SchemaChecker
 from pointsman.integrations.mcp.program import MAX_LINE, message_of, pruned
-from pointsman.integrations.mcp.sdk import TOO_DEEP, Address, Listing
+from pointsman.integrations.mcp.sdk import TOO_DEEP, Listing, ServerAddress
 from pointsman.integrations.mcp.toolbox import Toolbox, choices_of
 from pointsman.integrations.mcp.upstream import ForeignTool, Upstream, read_servers
 from pointsman.models.scripted import HashingEmbedder
@@ -397,7 +397,7 @@ def test_files_of_the_working_directory_are_not_modules_of_the_checker(
 
 
 def test_schemas_of_a_server_are_checked_once_while_they_stay_the_same(caplog: pytest.LogCaptureFixture) -> None:
-    upstream = Upstream("ours", Address("http://127.0.0.1:9"), 60.0)
+    upstream = Upstream("ours", ServerAddress("http://127.0.0.1:9"), 60.0)
     definitions = [{"name": "good", "inputSchema": {}}, {"name": "bad", "inputSchema": {"type": "nonsense"}}]
     huge = {"name": "huge", "inputSchema": {"x": "y" * 60_000}}
 

@@ -19,7 +19,7 @@ from pointsman import Document
 from pointsman._printable import printable
 from pointsman.cli import output
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.server.logs import Lines, line_of
+from pointsman.server.logs import LineFormatter, line_of
 
 HOSTILE = "a\x1b[31mb\x9b31mc\x1b]0;title\x07d\u202egnp.exe\u202c\u2066e\u2069\x7f\r\x08f"
 READABLE = "Signal стрелка 道岔 سکه\u200cها שלום café e\u0301 👩\u200d🔧 — “x” \t\n"
@@ -59,7 +59,7 @@ def test_a_log_for_people_has_escapes_also_in_exceptions() -> None:
         raise OSError(HOSTILE)
     except OSError:
         record = logging.LogRecord("pointsman", logging.ERROR, __file__, 1, HOSTILE, (), sys.exc_info())
-    assert not FORBIDDEN & set(Lines(as_json=False).format(record))
+    assert not FORBIDDEN & set(LineFormatter(as_json=False).format(record))
 
 
 def test_the_console_escapes_text_and_keeps_its_own_styles(monkeypatch: pytest.MonkeyPatch) -> None:

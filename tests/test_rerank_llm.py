@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pointsman.errors import InputError, ModelError
 from pointsman.models.scripted import Delay, ScriptedLLM
 from pointsman.retrieval.rerank import LLMReranker
-from pointsman.retrieval.rerank._answers import DefectError, read_grade, read_order
+from pointsman.retrieval.rerank._answers import OrderDefectError, read_grade, read_order
 from pointsman.retrieval.rerank.prompts import RERANK, RerankPrompts
 from pointsman.types import Document, Hit, Query, Ranked
 
@@ -298,7 +298,7 @@ def test_whatever_is_named_the_answer_is_a_permutation(numbers: list[int], count
 )
 def test_grades_are_read(answer: str, grade: float | str) -> None:
     if isinstance(grade, str):
-        with pytest.raises(DefectError, match=f"^{grade}$"):
+        with pytest.raises(OrderDefectError, match=f"^{grade}$"):
             read_grade(answer)
     else:
         assert read_grade(answer) == grade
@@ -332,7 +332,7 @@ def test_grades_are_read(answer: str, grade: float | str) -> None:
 )
 def test_orders_are_read(answer: str, order: list[int] | str) -> None:
     if isinstance(order, str):
-        with pytest.raises(DefectError, match=f"^{order}$"):
+        with pytest.raises(OrderDefectError, match=f"^{order}$"):
             read_order(answer, 5)
     else:
         assert [place + 1 for place in read_order(answer, 5)] == order
@@ -343,7 +343,7 @@ def test_any_text_is_a_value_or_a_defect(answer: str) -> None:
     for read in (read_grade, lambda text: read_order(text, 5)):
         try:
             value = read(answer)
-        except DefectError:
+        except OrderDefectError:
             continue
         if isinstance(value, float):
             assert 0 <= value <= 10
@@ -358,7 +358,7 @@ def test_hostile_answers_are_read_in_bounded_time(hostile: str) -> None:
     for read in (read_grade, lambda text: read_order(text, 20)):
         try:
             read(hostile)
-        except DefectError:
+        except OrderDefectError:
             continue
     assert time.monotonic() - began < 30
 

@@ -27,8 +27,8 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import Limits, create_app
 from pointsman.server.bodies import Bodies
 from pointsman.server.keys import KeyStore, keys_of
-from pointsman.server.problems import Problem
-from pointsman.server.protocol import Connections
+from pointsman.server.problems import HttpProblem
+from pointsman.server.protocol import OpenConnections
 from serving import serving
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def test_requests_with_pauses_below_the_limits_are_answered(address: tuple[str, 
 
 
 class Stub:
-    """A connection for `Connections`: answering a request, or waiting for one."""
+    """A connection for `OpenConnections`: answering a request, or waiting for one."""
 
     def __init__(self, *, answering: bool = False) -> None:
         self.answering, self.open = answering, True
@@ -156,7 +156,7 @@ class Stub:
         self.open = False
 
 
-def stubs(connections: Connections, *addresses: str, answering: bool = False) -> list[Any]:
+def stubs(connections: OpenConnections, *addresses: str, answering: bool = False) -> list[Any]:
     admitted: list[Any] = [Stub(answering=answering) for _ in addresses]
     for stub, address in zip(admitted, addresses, strict=True):
         stub.open = connections.admit(stub, address)
@@ -164,7 +164,7 @@ def stubs(connections: Connections, *addresses: str, answering: bool = False) ->
 
 
 def test_beyond_its_share_an_address_loses_its_connection_that_waits_longest() -> None:
-    connections = Connections(Limits(max_connections=6))
+    connections = OpenConnections(Limits(max_connections=6))
     other = stubs(connections, "b")
     first, second, third, fourth = stubs(connections, "a", "a", "a", "a")
     assert [stub.open for stub in (first, second, third, fourth, *other)] == [False, True, True, True, True]
@@ -174,7 +174,7 @@ def test_beyond_its_share_an_address_loses_its_connection_that_waits_longest() -
 
 
 def test_a_connection_that_is_being_answered_does_not_make_way() -> None:
-    connections = Connections(Limits(max_connections=4))
+    connections = OpenConnections(Limits(max_connections=4))
     busy = stubs(connections, "a", "a", answering=True)
     (refused,) = stubs(connections, "a")
     assert not refused.open
@@ -184,14 +184,14 @@ def test_a_connection_that_is_being_answered_does_not_make_way() -> None:
 
 
 def test_when_all_are_taken_the_one_that_waits_longest_of_any_address_makes_way() -> None:
-    connections = Connections(Limits(max_connections=4))
+    connections = OpenConnections(Limits(max_connections=4))
     waiting = stubs(connections, "a", "b", "c", "d")
     (last,) = stubs(connections, "e")
     assert [stub.open for stub in (*waiting, last)] == [False, True, True, True, True]
 
 
 def test_by_default_connections_take_half_of_the_descriptors() -> None:
-    assert Connections(Limits()).limit == descriptor_limit() // 2
+    assert OpenConnections(Limits()).limit == descriptor_limit() // 2
 
 
 def test_silent_connections_beyond_the_limit_do_not_keep_a_client_out(workspace: pointsman.Workspace) -> None:
@@ -300,7 +300,7 @@ def streamed(parts: Iterator[bytes], limits: Limits) -> int:
 
 
 def test_a_line_that_drips_ends_the_stream_though_every_pause_is_short() -> None:
-    with pytest.raises(Problem, match=r"a line of it, did not arrive within 0\.2 seconds"):
+    with pytest.raises(HttpProblem, match=r"a line of it, did not arrive within 0\.2 seconds"):
         streamed(iter([b"x"] * 1000), Limits(body_seconds=0.2))
 
 
@@ -309,7 +309,7 @@ def test_lines_that_arrive_in_time_may_take_longer_together() -> None:
 
 
 def test_a_stream_that_takes_too_long_is_told_to_send_the_rest_in_another_request() -> None:
-    with pytest.raises(Problem, match=r"longer than 0\.1 seconds; send the rest in another request") as caught:
+    with pytest.raises(HttpProblem, match=r"longer than 0\.1 seconds; send the rest in another request") as caught:
         streamed(iter([b"x\n"] * 1000), Limits(stream_seconds=0.1))
     assert caught.value.members == {"limit": 0.1}
 

@@ -31,7 +31,7 @@ from pointsman.errors import (
 )
 from pointsman.server.access import Access, authenticate
 from pointsman.server.keys import ApiKey, KeyStore
-from pointsman.server.problems import Problem, of_error
+from pointsman.server.problems import HttpProblem, of_error
 from pointsman.store.local.files import open_regular
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -211,7 +211,7 @@ def test_a_damaged_file_lets_nobody_in(keys: KeyStore, path: Path, damage: Calla
             with pytest.raises(StoreError, match=r"keys\.json"):
                 attempt(store)
         for loopback in (True, False):
-            with pytest.raises(Problem) as caught:
+            with pytest.raises(HttpProblem) as caught:
                 authenticate(bearer(made.text), store, loopback=loopback)
             assert (caught.value.slug, caught.value.status) == ("unavailable", 503)
             assert str(path) not in caught.value.detail
@@ -265,7 +265,7 @@ def test_once_there_were_keys_no_key_means_nobody(tmp_path: Path, emptied: str) 
         running.revoke(made.key.id)
     for keys in (running, KeyStore(path)):
         for headers in ([], [(b"x-api-key", made.text.encode())]):
-            with pytest.raises(Problem) as caught:
+            with pytest.raises(HttpProblem) as caught:
                 authenticate(headers, keys, loopback=True)
             assert caught.value.slug in {"unauthorized", "unavailable"}
 
@@ -281,7 +281,7 @@ def test_an_operator_may_open_a_workspace_that_has_keys(tmp_path: Path) -> None:
         ([], False),
     ]
     for headers, loopback in refused:
-        with pytest.raises(Problem, match="valid key"):
+        with pytest.raises(HttpProblem, match="valid key"):
             authenticate(headers, keys, loopback=loopback, keyless=True)
 
 
@@ -406,7 +406,7 @@ def bearer(text: str) -> Raw:
 
 
 def refusal(headers: Raw, keys: KeyStore, *, loopback: bool = True) -> tuple[str, int, str, dict[str, str]]:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(HttpProblem) as caught:
         authenticate(headers, keys, loopback=loopback)
     found = caught.value
     return found.slug, found.status, found.detail, found.headers
@@ -491,7 +491,7 @@ def test_without_keys_any_forwarding_header_closes_the_service(keys: KeyStore, n
     raw = name.lower().encode()
     assert refusal([(raw, b"203.0.113.5")], keys)[0] == "unauthorized"  # who knows who is behind the proxy
     assert refusal([(raw, b"")], keys)[0] == "unauthorized"
-    with pytest.raises(Problem, match="valid key"):
+    with pytest.raises(HttpProblem, match="valid key"):
         authenticate([(raw, b"https")], keys, loopback=True, keyless=True)
 
 
@@ -535,20 +535,20 @@ def test_chosen_datasets() -> None:
 
 
 def test_a_dataset_out_of_scope_reads_like_one_that_is_not_there() -> None:
-    with pytest.raises(Problem) as hidden:
+    with pytest.raises(HttpProblem) as hidden:
         access({"a", "c"}).choose(["a", "secret"], ["a", "b", "secret", "c"])
-    with pytest.raises(Problem) as absent:
+    with pytest.raises(HttpProblem) as absent:
         access({"a", "c"}).choose(["a", "secret"], ["a", "c"])
     assert vars(hidden.value) == vars(absent.value)
     assert hidden.value.args == absent.value.args
     assert (hidden.value.slug, hidden.value.status) == ("not-found", 404)
     assert hidden.value.detail == "there is no dataset named 'secret'; known: a, c"
-    with pytest.raises(Problem, match="there is none yet"):
+    with pytest.raises(HttpProblem, match="there is none yet"):
         access({"z"}).choose(["secret"], ["secret"])
     dropped = of_error(UnknownNameError("dataset", "x", ("secret",)))  # in between; the error does not know the key
     assert (dropped.status, dropped.detail) == (404, "there is no dataset named 'x'")
     assert "known" not in dropped.members
-    with pytest.raises(Problem) as long:
+    with pytest.raises(HttpProblem) as long:
         access(None).choose(["x" * 10_000], ["a"])
     assert len(long.value.detail) < 200
 
@@ -562,7 +562,7 @@ def test_nothing_out_of_scope_is_ever_chosen(mine: set[str] | None, known: list[
     one = access(mine)
     try:
         chosen = one.choose(asked, known)
-    except Problem as problem:
+    except HttpProblem as problem:
         assert asked is not None
         named = set(problem.detail.partition("known: ")[2].split(", ")) - {""}
         assert named == {name for name in known if mine is None or name in mine}
@@ -575,7 +575,7 @@ def test_scopes() -> None:
     def slug(check: Callable[[], None]) -> str | None:
         try:
             check()
-        except Problem as problem:
+        except HttpProblem as problem:
             return problem.slug
         return None
 

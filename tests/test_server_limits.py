@@ -22,7 +22,7 @@ from pointsman.server.checks import secure
 from pointsman.server.heads import RequestHead, SecurityHeaders
 from pointsman.server.keys import KeyStore
 from pointsman.server.limits import Limits
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.server.rates import Gate, Guard, RateLimit
 from pointsman.server.sites import CrossSite, TrustedHosts
 from pointsman.server.strict_json import MAX_DEPTH, json_lines, parse_json
@@ -38,10 +38,10 @@ def run(made: Awaitable[Any]) -> Any:
     return asyncio.run(waited())
 
 
-def problem_of(call: Callable[[], object]) -> Problem | None:
+def problem_of(call: Callable[[], object]) -> HttpProblem | None:
     try:
         call()
-    except Problem as problem:
+    except HttpProblem as problem:
         return problem
     return None
 
@@ -245,7 +245,7 @@ def test_any_bytes_give_a_value_or_a_problem(body: bytes) -> None:
     ],
 )
 def test_what_is_no_json_here(body: bytes, slug: str, told: str) -> None:
-    with pytest.raises(Problem, match=re.escape(told)) as caught:
+    with pytest.raises(HttpProblem, match=re.escape(told)) as caught:
         parse_json(body)
     assert caught.value.slug == slug
     assert len(caught.value.detail) < 200
@@ -316,7 +316,7 @@ def test_a_line_that_is_wrong(body: bytes, slug: str, line: int) -> None:
         async for _ in json_lines(chunks(), max_line_bytes=100):
             pass
 
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(HttpProblem) as caught:
         run(read())
     assert (caught.value.slug, caught.value.members["line"]) == (slug, line)
     assert taken <= 4  # it does not read on to the end of a line that is too long
@@ -370,7 +370,7 @@ def test_a_body_that_never_ends() -> None:
     answer, service = bodies(post(INGEST, transfer_encoding="chunked"), [b"x"], forever=True)
     assert (answer.status, answer.problem, service.scopes) == (400, "malformed", [])
     streamed = post(INGEST, content_type="application/x-ndjson", transfer_encoding="chunked")
-    with pytest.raises(Problem, match=r"within 0\.05 seconds") as caught:
+    with pytest.raises(HttpProblem, match=r"within 0\.05 seconds") as caught:
         bodies(streamed, [b"x"], forever=True)
     assert (caught.value.slug, caught.value.headers) == ("malformed", {"Connection": "close"})
 
@@ -395,7 +395,7 @@ def test_a_streamed_body_is_counted_as_it_comes() -> None:
     kind = {"content_type": "application/x-ndjson"}
     answer, service = bodies(post(INGEST, **kind, transfer_encoding="chunked"), [b"x" * 500] * 2)
     assert (answer.status, len(service.bodies[0])) == (200, 1000)
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(HttpProblem) as caught:
         bodies(post(INGEST, **kind, transfer_encoding="chunked"), [b"x" * 500] * 3)
     assert (caught.value.slug, caught.value.members) == ("too-large", {"limit": 1000})
     answer, service = bodies(post(INGEST, **kind, content_length="1001"), [])
@@ -791,7 +791,7 @@ def test_the_guard_closes_everything_it_does_not_know(keys: KeyStore) -> None:
     guard = Guard(service, keys, Limits(), loopback=True)
     for path in ("/health", "/ready", "/", "/console", "/console/", "/console/app.js"):
         assert run(ask(guard, scope_of(path=path))).status == 200
-        with pytest.raises(Problem, match="valid key"):
+        with pytest.raises(HttpProblem, match="valid key"):
             access_of(service.scopes[-1])
         assert run(ask(guard, scope_of("POST", path))).status == 401
     for path in ("/metrics", "/api/me", "/api/openapi.json", "/docs", "/new", "//", "/consoles", "/health/", "/Health",
@@ -846,7 +846,7 @@ def test_the_gate_holds_so_many_and_turns_the_rest_away() -> None:
         tasks = [asyncio.create_task(search(number)) for number in range(5)]
         await asyncio.sleep(0)
         assert (gate.running, gate.waiting, order) == (2, 3, [0, 1])
-        with pytest.raises(Problem) as caught:
+        with pytest.raises(HttpProblem) as caught:
             async with gate:
                 raise AssertionError
         assert (caught.value.slug, caught.value.headers) == ("too-many-requests", {"Retry-After": "1"})
@@ -861,14 +861,14 @@ def test_the_gate_waits_only_so_long() -> None:
     async def visit() -> None:
         gate = Gate(Limits(concurrency=1, queue=3, queue_seconds=0.01))
         async with gate:
-            with pytest.raises(Problem):
+            with pytest.raises(HttpProblem):
                 await gate.__aenter__()
             assert (gate.running, gate.waiting) == (1, 0)
         async with gate:
             assert gate.running == 1
         impatient = Gate(Limits(concurrency=1, queue=0))
         async with impatient:
-            with pytest.raises(Problem):
+            with pytest.raises(HttpProblem):
                 await impatient.__aenter__()
 
     run(visit())
@@ -933,7 +933,7 @@ def test_whoever_gives_up_loses_no_place(moves: list[tuple[int, str]]) -> None:
                         await leave.wait()
                     finally:
                         inside -= 1
-            except Problem:
+            except HttpProblem:
                 pass
 
         for number, move in moves:

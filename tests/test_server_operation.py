@@ -29,7 +29,7 @@ from pointsman.errors import InputError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.policy import POLICY, measured
 from pointsman.server import reload
-from pointsman.server.logs import Lines, configure_logging, redact, request_id, trace_text
+from pointsman.server.logs import LineFormatter, configure_logging, redact, request_id, trace_text
 from pointsman.server.metrics import Measuring, Metrics
 from pointsman.server.reload import Reloader
 from pointsman.settings import Settings
@@ -143,7 +143,7 @@ class TestObserved:
         headers = {"X-Request-Id": "abc", "Authorization": f"Bearer {KEY}", "Cookie": "c=1"}
         Asked(Measuring(answering(key="0a1b2c3d"), Metrics(), log), "/api/datasets/private", "POST", headers)
         [record] = caplog.records
-        line = json.loads(Lines().format(record))
+        line = json.loads(LineFormatter().format(record))
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
         assert line.pop("milliseconds") >= 0
         assert line == {
@@ -211,12 +211,12 @@ class TestObserved:
         assert json.loads(asked.body)["instance"] == "abc"
         assert b"somebody" not in asked.body
         failed, line = caplog.records
-        text = Lines().format(failed)
+        text = LineFormatter().format(failed)
         assert json.loads(text)["request_id"] == "abc"
         assert "KeyError" in text
         assert "test_server_operation.py" in text
         assert "somebody" not in text
-        assert json.loads(Lines().format(line))["status"] == 500
+        assert json.loads(LineFormatter().format(line))["status"] == 500
         assert any('status="500"' in name for name in series(metrics))
 
     def test_an_answer_that_breaks_off_is_cut(self, log: logging.Logger) -> None:
@@ -415,7 +415,7 @@ class TestLines:
     @pytest.mark.parametrize("message", ["two\nlines", 'a "quote"', "列车 поезд", "\x1b[31m", "\u2028", "\x00"])
     def test_one_line_each(self, message: str) -> None:
         with self.record("%s", message) as record:
-            line, plain = Lines().format(record), Lines(as_json=False).format(record)
+            line, plain = LineFormatter().format(record), LineFormatter(as_json=False).format(record)
         assert "\n" not in line
         assert json.loads(line)["message"] == message
         assert len(plain.splitlines()) == 1
@@ -423,7 +423,7 @@ class TestLines:
 
     def test_wrong_arguments_lose_nothing_else(self) -> None:
         with self.record("%d items", "many") as record:
-            assert "%d items" in json.loads(Lines().format(record))["message"]
+            assert "%d items" in json.loads(LineFormatter().format(record))["message"]
 
     def test_an_exception_has_its_stack_and_no_values(self) -> None:
         def inner() -> None:

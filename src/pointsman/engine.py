@@ -20,7 +20,7 @@ from pointsman.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.request import SearchRequest
 from pointsman.retrieval.budget import Budget
 from pointsman.retrieval.candidates import DEPTH
-from pointsman.retrieval.dispatch import Breaker, Call, Deadline, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.dispatch import Breaker, Deadline, DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import LISTS, METHODS
 from pointsman.retrieval.policy import Policy, measured
 from pointsman.retrieval.recipe import Recipe, by_name, method_for
@@ -172,7 +172,7 @@ class Engine:
         answers: dict[int, RetrievalContext] = {}
         late = f"the time limit of {seconds} seconds for the whole request ran out before this question; ask it again"
         grouping = partial(self._recipes, request, sources)
-        for recipe_of in await mode.one(Call(grouping, partial(in_thread, grouping))):
+        for recipe_of in await mode.one(DualCall(grouping, partial(in_thread, grouping))):
             positions = list(recipe_of)
             for batch in [positions] if seconds is None else _batches(positions, request.queries):
                 recipes = [recipe_of[position] for position in batch]

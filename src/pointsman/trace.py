@@ -43,7 +43,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StageRecord:
     """A ranking from one list or after one stage.
 
     Attributes:
@@ -62,17 +62,17 @@ class Record:
     dropped: Mapping[HitKey, str] = field(default_factory=dict)
     score: Callable[[HitKey], float | None] | None = None
 
-    def resolved(self) -> Record:
+    def resolved(self) -> StageRecord:
         """Return the record by dataset and id, without objects that exist only in this process."""
         keys = self.ids([key for key, _ in self.ranking])
         entries = [
             ((key[0], key[1]), score) for key, (_, score) in zip(keys, self.ranking, strict=True) if key is not None
         ]
-        return Record(self.stage, self.source, entries, list, dict(self.dropped))
+        return StageRecord(self.stage, self.source, entries, list, dict(self.dropped))
 
     def __reduce__(self) -> tuple[Any, ...]:
         plain = self.resolved()
-        return Record, (plain.stage, plain.source, list(plain.ranking), list, plain.dropped)
+        return StageRecord, (plain.stage, plain.source, list(plain.ranking), list, plain.dropped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class Step:
     """The position of a document in one list or after one stage.
 
     Attributes:
-        stage: as in `Record`.
-        source: as in `Record`.
+        stage: as in `StageRecord`.
+        source: as in `StageRecord`.
         rank: from 1; None if it was absent.
         score: its score, or, if it was absent, the score that the list would have given it, if known.
         count: number of documents there.
@@ -127,7 +127,7 @@ class Trace:
     """
 
     spans: tuple[Span, ...] = ()
-    records: tuple[Record, ...] = ()
+    records: tuple[StageRecord, ...] = ()
 
     @property
     def milliseconds(self) -> float:
@@ -183,7 +183,7 @@ class Trace:
         try:
             spans = tuple(of_form(Span, span) for span in value["spans"])
             records = tuple(
-                Record(
+                StageRecord(
                     record["stage"],
                     record["source"],
                     [((dataset, id_), score) for dataset, id_, score in record["ranking"]],
@@ -197,7 +197,7 @@ class Trace:
         return cls(spans, records)
 
 
-def _best_key(records: Sequence[Record], document_id: str, dataset: str | None) -> HitKey:
+def _best_key(records: Sequence[StageRecord], document_id: str, dataset: str | None) -> HitKey:
     """Return the key of this id that got farthest: later stages first, then better ranks."""
     if dataset is not None:
         return dataset, document_id
@@ -209,7 +209,7 @@ def _best_key(records: Sequence[Record], document_id: str, dataset: str | None) 
     return None, document_id
 
 
-def _step(record: Record, original: Record, key: HitKey) -> Step:
+def _step(record: StageRecord, original: StageRecord, key: HitKey) -> Step:
     scores = [score for _, score in record.ranking if score is not None]
     lowest = scores[-1] if scores else None
     for rank, (candidate, score) in enumerate(record.ranking, 1):

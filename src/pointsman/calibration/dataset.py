@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.calibration.fitting import Labelled, Prepared, fit_prepared, prepare, scale
+from pointsman.calibration.fitting import Labelled, PreparedQuestion, fit_prepared, prepare, scale
 from pointsman.calibration.reranking import (
     Judged,
     check_labels,
@@ -491,10 +491,10 @@ def _fitted(
     share = {True: 1 / max(answered, 1), False: 1 / max(len(every) - answered, 1)}
     every = [replace(row, weight=share[row.answered]) for row in every]
 
-    def all_coefficients(some: Sequence[Prepared]) -> Relevance:
+    def all_coefficients(some: Sequence[PreparedQuestion]) -> Relevance:
         return fit_prepared(some, form, usual.embedder, usual.minimum)
 
-    def stretched(some: Sequence[Prepared]) -> Relevance:
+    def stretched(some: Sequence[PreparedQuestion]) -> Relevance:
         return scale(usual, some)
 
     judged = [row for row in every if row.answered and len(row.relevant)]
@@ -541,7 +541,9 @@ def _minimums(rows: Sequence[_Asked], halves: Halves) -> dict[Form, float]:
     return minimums
 
 
-def _held_out(rows: Sequence[Prepared], fit: Callable[[Sequence[Prepared]], Relevance]) -> NDArray[np.float64]:
+def _held_out(
+    rows: Sequence[PreparedQuestion], fit: Callable[[Sequence[PreparedQuestion]], Relevance]
+) -> NDArray[np.float64]:
     """Return the relevance of the hits of answered questions by cross-validation."""
     import numpy as np
 
@@ -558,7 +560,7 @@ def _held_out(rows: Sequence[Prepared], fit: Callable[[Sequence[Prepared]], Rele
     return np.concatenate([parts[place] for place in sorted(parts)])
 
 
-def _shown(relevance: Relevance, row: Prepared) -> NDArray[np.float64]:
+def _shown(relevance: Relevance, row: PreparedQuestion) -> NDArray[np.float64]:
     """Return the relevance of the hits whose labels are known."""
     return relevance.chances(row.question, row.hits)[row.known]
 

@@ -69,7 +69,7 @@ class Labelled:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
+class PreparedQuestion:
     """The features of a labelled question, as a fit needs them; arrays have one value per hit."""
 
     question: Mapping[str, float]
@@ -82,7 +82,7 @@ class Prepared:
     weight: float
 
 
-def prepare(row: Labelled, form: Form) -> Prepared | None:
+def prepare(row: Labelled, form: Form) -> PreparedQuestion | None:
     """Return the features of a labelled question; None if it lacks the scores that the form uses."""
     import numpy as np
 
@@ -93,7 +93,7 @@ def prepare(row: Labelled, form: Form) -> Prepared | None:
     hits = {name: np.broadcast_to(features[name], count) for name in HIT_FEATURES[form]}
     relevant = np.asarray(row.relevant, bool)
     known = relevant | row.complete | (np.arange(count) == 0)
-    return Prepared(
+    return PreparedQuestion(
         candidates.question(), hits, relevant, known, row.answered, row.complete, row.collection, row.weight
     )
 
@@ -113,7 +113,9 @@ def fit_relevance(rows: Sequence[Labelled], form: Form, embedder: str | None, mi
     return fit_prepared([item for row in rows if (item := prepare(row, form))], form, embedder, minimum)
 
 
-def fit_prepared(rows: Sequence[Prepared], form: Form, embedder: str | None, minimum: float = MINIMUM) -> Relevance:
+def fit_prepared(
+    rows: Sequence[PreparedQuestion], form: Form, embedder: str | None, minimum: float = MINIMUM
+) -> Relevance:
     """Like `fit_relevance`, for questions whose features are prepared."""
     question = _fit_question([row.question for row in rows], QUESTION_FEATURES[form], rows)
     hits = _Hits.of(rows)
@@ -121,7 +123,7 @@ def fit_prepared(rows: Sequence[Prepared], form: Form, embedder: str | None, min
     return Relevance(form, embedder, question, hits.fit(columns), minimum)
 
 
-def scale(base: Relevance, rows: Sequence[Prepared]) -> Relevance:
+def scale(base: Relevance, rows: Sequence[PreparedQuestion]) -> Relevance:
     """Shift and scale the logits of a calibration to fit labelled questions; its other coefficients stay.
 
     Each part has two fitted numbers instead of the dozen of `fit_prepared`, so few questions suffice (J. Platt, 1999).
@@ -141,7 +143,9 @@ def _stretch(part: Logistic, line: Logistic) -> Logistic:
     return Logistic(line.intercept + by * part.intercept, {name: by * slope for name, slope in part.slopes.items()})
 
 
-def _fit_question(features: Sequence[Mapping[str, float]], names: Sequence[str], rows: Sequence[Prepared]) -> Logistic:
+def _fit_question(
+    features: Sequence[Mapping[str, float]], names: Sequence[str], rows: Sequence[PreparedQuestion]
+) -> Logistic:
     """Fit what predicts whether a dataset holds an answer; raises InputError if one kind of question is too rare."""
     import numpy as np
 
@@ -165,7 +169,7 @@ class _Hits:
         collections: the number of each hit's collection.
     """
 
-    rows: Sequence[Prepared]
+    rows: Sequence[PreparedQuestion]
     relevant: NDArray[np.float64]
     known: NDArray[np.bool_]
     weights: NDArray[np.float64]
@@ -173,7 +177,7 @@ class _Hits:
     names: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rows: Sequence[Prepared]) -> _Hits:
+    def of(cls, rows: Sequence[PreparedQuestion]) -> _Hits:
         import numpy as np
 
         rows = [row for row in rows if row.answered and len(row.relevant)]

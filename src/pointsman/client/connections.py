@@ -91,7 +91,7 @@ class TooLargeError(ServiceError):
     """A response exceeds the size limit."""
 
 
-class _UnusableError(Exception):
+class _UnusableReplyError(Exception):
     """A response that is abandoned before its end."""
 
     def __init__(self, failure: Failure) -> None:
@@ -112,7 +112,7 @@ class _Body:
         self._response, self._deadline, self._quiet = response, deadline, quiet
         self._content = bytearray()
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise _UnusableError(Failure("unusable", "the answer is compressed, but no compression was requested"))
+            raise _UnusableReplyError(Failure("unusable", "the answer is compressed, but no compression was requested"))
 
     def take(self, block: bytes) -> list[bytes]:
         """Append a block; in line mode, return the lines that it completes."""
@@ -124,9 +124,9 @@ class _Body:
             self._deadline = time.monotonic() + self._quiet
         if len(self._content) > _LARGEST:
             message = f"the answer is larger than {_LARGEST // 2**20} MB; ask for less at once"
-            raise _UnusableError(Failure("too large", message, error=TooLargeError))
+            raise _UnusableReplyError(Failure("too large", message, error=TooLargeError))
         if time.monotonic() > self._deadline:
-            raise _UnusableError(_LATE)
+            raise _UnusableReplyError(_LATE)
         return [line for line in lines if line.strip()]
 
     def reply(self) -> Reply:
@@ -315,11 +315,11 @@ class Link:
     @property
     def _foreign(self) -> tuple[type[Exception], ...]:
         """Exceptions that httpx raises; RuntimeError if another thread has closed the pool in the meantime."""
-        return (self._httpx.HTTPError, self._httpx.InvalidURL, RuntimeError, _UnusableError)
+        return (self._httpx.HTTPError, self._httpx.InvalidURL, RuntimeError, _UnusableReplyError)
 
     def _failure(self, error: Exception) -> Failure:
         httpx, cause = self._httpx, self.mask(f"{type(error).__name__}: {error}", 200)
-        if isinstance(error, _UnusableError):
+        if isinstance(error, _UnusableReplyError):
             return error.failure
         kinds: tuple[tuple[type[Exception], Failure], ...] = (
             (httpx.PoolTimeout, Failure("no connection", "timed out while waiting for a free connection")),

@@ -12,7 +12,7 @@ from pointsman._twins import async_twin
 from pointsman.client import endpoints
 from pointsman.client.connections import TooLargeError
 from pointsman.client.encoding import as_json, batches, can_be_an_id, matching, number_of, sent_filter, storable
-from pointsman.client.upload import Progress, send, windows
+from pointsman.client.upload import UploadProgress, send, windows
 from pointsman.errors import InputError, PointsmanError, ServiceError, UnknownNameError
 from pointsman.filters import parse_optional
 from pointsman.request import SearchOptions, of_one_dataset
@@ -138,7 +138,7 @@ class RemoteDataset:
             raise InputError("the service embeds documents itself; leave vectors out, or open the workspace directly")
         if embed not in {True, "later"}:
             raise InputError(f"embed is True or 'later' through a service, not {embed!r:.80}")
-        progress = Progress(on_progress or (lambda _: None))
+        progress = UploadProgress(on_progress or (lambda _: None))
         try:
             for window in windows(documents):
                 self.make()

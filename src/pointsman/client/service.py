@@ -20,7 +20,7 @@ from pointsman.client.connections import MOST_TOLD, Failure, Link, Reply, Reques
 from pointsman.client.encoding import as_json, encode_parameters, number_of, path_of_dataset, time_limit
 from pointsman.client.endpoints import LIMITS
 from pointsman.errors import InputError, PointsmanError, RetrievalError, ServiceError, UnknownNameError
-from pointsman.retrieval.dispatch import Call, Mode, Threads, run
+from pointsman.retrieval.dispatch import DualCall, Mode, Threads, run
 
 if TYPE_CHECKING:
     from pointsman.client.connections import Transport
@@ -120,12 +120,12 @@ class Service:
         link, deadline = self.link, time.monotonic() + seconds
         for attempt in count():
             reply = await mode.one(
-                Call(partial(link.exchange, request, deadline), partial(link.aexchange, request, deadline))
+                DualCall(partial(link.exchange, request, deadline), partial(link.aexchange, request, deadline))
             )
             pause = self.pause(reply, request, attempt, deadline)
             if pause is None:
                 return self._read(reply)
-            await mode.one(Call(partial(time.sleep, pause), partial(anyio.sleep, pause)))
+            await mode.one(DualCall(partial(time.sleep, pause), partial(anyio.sleep, pause)))
         raise AssertionError("the last attempt returns or raises")
 
     def pause(self, reply: Reply | Failure, request: Request, attempt: int, deadline: float) -> float | None:

@@ -23,7 +23,7 @@ _WINDOW, _WINDOW_BYTES, _WINDOW_SECONDS = 1024, 2**20, 1.0
 documents of a slow source as they arrive."""
 
 
-def _of_line(ending: Reply | Failure, lines: Sequence[Line]) -> Reply | Failure:
+def _of_line(ending: Reply | Failure, lines: Sequence[UploadLine]) -> Reply | Failure:
     """Return the problem with the document's id in place of a line number, which only this module knows."""
     document = None if isinstance(ending, Failure) else problem_document(ending)
     if document is None or isinstance(ending, Failure):
@@ -45,7 +45,7 @@ def _went_wrong(ending: Reply | Failure) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class UploadLine:
     """A document, encoded as one line."""
 
     id: str
@@ -53,7 +53,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class Progress:
+class UploadProgress:
     """Progress of an `add`; ``told`` is called after every step."""
 
     report: Callable[[int], None]
@@ -74,9 +74,9 @@ class Progress:
         )
 
 
-def windows(documents: Documents) -> Iterator[list[Line]]:
+def windows(documents: Documents) -> Iterator[list[UploadLine]]:
     """Yield documents as lines, in batches of limited size."""
-    window: list[Line] = []
+    window: list[UploadLine] = []
     size, start_time = 0, time.monotonic()
     for document in Document.each(documents):
         window.append(_line_of(document))
@@ -88,7 +88,7 @@ def windows(documents: Documents) -> Iterator[list[Line]]:
         yield window
 
 
-def _line_of(document: Document) -> Line:
+def _line_of(document: Document) -> UploadLine:
     """Check a document as a dataset does, so that an invalid one is refused before anything is sent.
 
     Raises:
@@ -98,10 +98,12 @@ def _line_of(document: Document) -> Line:
 
     row = prepare(document)
     id_, text = (json.dumps(value, ensure_ascii=False) for value in (row.document.id, row.document.text))
-    return Line(document.id, f'{{"id":{id_},"text":{text},"metadata":{row.metadata}}}\n'.encode())
+    return UploadLine(document.id, f'{{"id":{id_},"text":{text},"metadata":{row.metadata}}}\n'.encode())
 
 
-def send(service: Service, dataset: str, window: list[Line], progress: Progress, *, later: bool, quiet: float) -> None:
+def send(
+    service: Service, dataset: str, window: list[UploadLine], progress: UploadProgress, *, later: bool, quiet: float
+) -> None:
     """Send documents until all are acknowledged.
 
     Args:
@@ -132,7 +134,7 @@ def send(service: Service, dataset: str, window: list[Line], progress: Progress,
 
 
 def _send_once(
-    service: Service, request: Request, count: int, progress: Progress, quiet: float
+    service: Service, request: Request, count: int, progress: UploadProgress, quiet: float
 ) -> tuple[int, Reply | Failure | None]:
     """Send ``count`` documents; return how many are acknowledged, and what stopped the others (None if nothing)."""
     count_done, counts_so_far, is_complete = 0, progress.result, False

@@ -14,16 +14,16 @@ from pointsman.evaluation.questions import (
 )
 from pointsman.evaluation.report import Report, StrategyReport, draw, render
 from pointsman.evaluation.run import STRATEGIES, evaluate, evaluate_workspace, indexed, rankings, run_eval
-from pointsman.evaluation.significance import Comparison, compare
+from pointsman.evaluation.significance import SignificanceTest, compare
 from pointsman.evaluation.tune import Tuning, tune
 
 __all__ = [
     "STRATEGIES",
-    "Comparison",
     "Figures",
     "FileLabels",
     "LabelledQuestion",
     "Report",
+    "SignificanceTest",
     "StrategyReport",
     "TestCollection",
     "Tuning",

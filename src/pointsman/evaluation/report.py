@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError, MissingDependencyError
-from pointsman.evaluation.significance import Comparison, compare
+from pointsman.evaluation.significance import SignificanceTest, compare
 from pointsman.retrieval.fusion import LISTS
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Report:
             _mean({query: max(values[query] for values in per_query) for query in per_query[0]}) if per_query else 0.0
         )
 
-    def against_best(self) -> dict[str, Comparison]:
+    def against_best(self) -> dict[str, SignificanceTest]:
         """A paired test of every other strategy against the best fixed one, by name."""
         best = self.best_fixed
         if best is None or not self.queries:

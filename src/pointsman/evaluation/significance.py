@@ -16,7 +16,7 @@ _BLOCK = 8_000_000  # signs drawn at a time; limits memory
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SignificanceTest:
     """How two systems differ on the same queries.
 
     Attributes:
@@ -30,7 +30,7 @@ class Comparison:
 
 def compare(
     first: Mapping[str, float], second: Mapping[str, float], *, permutations: int = 10_000, seed: int = 0
-) -> Comparison:
+) -> SignificanceTest:
     """Fisher's paired randomisation test, two-sided.
 
     If both systems were equally good, the sign of each difference would be random; so the signs are randomised
@@ -64,4 +64,4 @@ def compare(
         signs = generator.integers(0, 2, (count, len(nonzero)), dtype=np.int8) * np.int8(2) - np.int8(1)
         extreme += int((np.abs(signs @ nonzero) >= statistic - 1e-9).sum())  # tolerance for rounding errors of sums
         remaining -= count
-    return Comparison(float(differences.mean()), (extreme + 1) / (permutations + 1))
+    return SignificanceTest(float(differences.mean()), (extreme + 1) / (permutations + 1))

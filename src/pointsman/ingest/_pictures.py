@@ -37,7 +37,7 @@ _LANGUAGES = ("eng", "rus", "chi_sim")
 _BETWEEN_HAN = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])[ \t]+(?=[\u3000-\u9fff\uff00-\uffef])")
 
 
-class Line(NamedTuple):
+class PictureLine(NamedTuple):
     """A line of text as an engine read it.
 
     Attributes:
@@ -51,7 +51,7 @@ class Line(NamedTuple):
     wordless: bool = False
 
 
-class Words(tuple[Line, ...]):
+class PictureWords(tuple[PictureLine, ...]):
     """The lines that an engine read."""
 
     __slots__ = ()
@@ -113,16 +113,16 @@ def open_image(data: bytes) -> Image:
     return image
 
 
-def read_words(image: Image) -> tuple[Words, str | None]:
+def read_words(image: Image) -> tuple[PictureWords, str | None]:
     """Return the words that the installed engines read, and a note about what they could not read; None if nothing.
 
     rapidocr reads first. If it leaves lines without words or is not confident, tesseract reads the picture too, and the
     reading with more letters, weighted by confidence, is returned.
     """
     if min(image.size) < _LEAST_SIDE:
-        return Words(), None
+        return PictureWords(), None
     if not any_engine():
-        return Words(), f"a picture; {INSTALL}"
+        return PictureWords(), f"a picture; {INSTALL}"
     readings = [_rapidocr(image)] if has_rapidocr() else []
     lines = [line for words in readings for line in words]
     wordless = sum(line.wordless for line in lines)
@@ -159,7 +159,7 @@ def languages() -> tuple[str, ...]:
     return tuple(language for language in _LANGUAGES if language in languages_of_engine)
 
 
-def _by_tesseract(image: Image) -> Iterator[Words]:
+def _by_tesseract(image: Image) -> Iterator[PictureWords]:
     """Yield readings of the picture, rotated until tesseract is confident about one."""
     factor = 2 if max(image.size) < _LONGEST_SIDE // 4 else 1  # tesseract needs letters at least twenty pixels high
     if factor > 1:
@@ -171,7 +171,7 @@ def _by_tesseract(image: Image) -> Iterator[Words]:
             return
 
 
-def _tesseract(image: Image) -> Words:
+def _tesseract(image: Image) -> PictureWords:
     """Read the picture once; words with very low confidence are left out."""
     data = io.BytesIO()
     image.save(data, "PPM")
@@ -179,13 +179,15 @@ def _tesseract(image: Image) -> Words:
     try:
         process = _run(command, data.getvalue())
     except subprocess.TimeoutExpired:
-        return Words()  # another engine may be faster
+        return PictureWords()  # another engine may be faster
     lines: dict[tuple[str, ...], list[tuple[str, float]]] = {}
     for row in process.stdout.decode("utf-8", "replace").splitlines()[1:]:
         fields = row.split("\t")
         if len(fields) == 12 and fields[11].strip() and float(fields[10]) >= _LEAST_CONFIDENCE:
             lines.setdefault(tuple(fields[1:5]), []).append((fields[11], float(fields[10]) / 100))
-    return Words(_line(words) for words in lines.values() if any(char.isalnum() for word, _ in words for char in word))
+    return PictureWords(
+        _line(words) for words in lines.values() if any(char.isalnum() for word, _ in words for char in word)
+    )
 
 
 def _run(command: list[str], data: bytes) -> subprocess.CompletedProcess[bytes]:
@@ -199,24 +201,24 @@ def _run(command: list[str], data: bytes) -> subprocess.CompletedProcess[bytes]:
 _LEAST_CONFIDENCE = 30.0
 
 
-def _line(words: list[tuple[str, float]]) -> Line:
+def _line(words: list[tuple[str, float]]) -> PictureLine:
     text = _BETWEEN_HAN.sub("", clean(" ".join(word for word, _ in words)))  # it puts spaces between Chinese characters
     letters = sum(len(word) for word, _ in words)
-    return Line(text, sum(len(word) * confidence for word, confidence in words) / letters)
+    return PictureLine(text, sum(len(word) * confidence for word, confidence in words) / letters)
 
 
-def _rapidocr(image: Image) -> Words:
+def _rapidocr(image: Image) -> PictureWords:
     import numpy as np  # only pictures need it
 
     pixels = np.asarray(image)[:, :, ::-1]
     boxes = _engine()(pixels, use_det=True, use_cls=False, use_rec=False).boxes
     if boxes is None:
-        return Words()
+        return PictureWords()
     result = _engine()(pixels, use_det=True, use_cls=True, use_rec=True)
     texts = () if result.txts is None else zip(result.txts, result.scores, result.boxes, strict=True)
-    lines = [Line(clean(text).strip(), float(score), _is_wordless(text, box)) for text, score, box in texts]
+    lines = [PictureLine(clean(text).strip(), float(score), _is_wordless(text, box)) for text, score, box in texts]
     # Its results omit lines that it reads as blank, so those are the detected boxes without a result.
-    return Words([*lines, *[Line("", 0.0, wordless=True)] * (len(boxes) - len(lines))])
+    return PictureWords([*lines, *[PictureLine("", 0.0, wordless=True)] * (len(boxes) - len(lines))])
 
 
 @cache

@@ -65,7 +65,7 @@ class FileReader:
         check_sizes(max_tokens, overlap)
         self._sizes = {"max_tokens": max_tokens, "overlap": overlap}
         self._limits = limits or FileLimits()
-        self._worker: _Worker | None = None
+        self._worker: _ConverterWorker | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +104,7 @@ class FileReader:
         return text
 
     def _ask(self, path: Path, identity: str, **request: Any) -> Iterator[dict[str, Any]]:
-        worker = self._worker or _Worker(self._limits)
+        worker = self._worker or _ConverterWorker(self._limits)
         self._worker = None  # if the caller stops early, this process has unread answers left
         try:
             for answer in worker.ask({"path": str(path.absolute()), "id": identity} | request):
@@ -116,7 +116,7 @@ class FileReader:
                 worker.end()
 
 
-class _Worker:
+class _ConverterWorker:
     """A process that runs `pointsman.ingest.worker`."""
 
     def __init__(self, limits: FileLimits) -> None:

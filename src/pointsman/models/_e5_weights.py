@@ -66,7 +66,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _MatrixEntry:
     is_quantised: bool
     elements: int
     offset: int
@@ -146,7 +146,7 @@ class E5Weights:
         blob = self._map[offset : offset + bounds[-1]]
         return [blob[start:end].decode() for start, end in itertools.pairwise(bounds)]
 
-    def _directory(self) -> dict[str, _Entry]:
+    def _directory(self) -> dict[str, _MatrixEntry]:
         (blob_length,) = struct.unpack_from("<Q", self._map, self._vocabulary_at)
         start = self._vocabulary_at + 8 + 4 * (self.header.piece_count + 1) + 4 * self.header.piece_count + blob_length
         _, map_bytes = struct.unpack_from("<iI", self._map, start)  # the normalisation map; ours is Unicode's NFKC
@@ -159,7 +159,7 @@ class E5Weights:
             name = self._map[start + 2 : start + 2 + length].decode()
             kind, elements, offset, _ = struct.unpack_from("<BIQQ", self._map, start + 2 + length)
             start += 2 + length + struct.calcsize("<BIQQ")
-            entries[name] = _Entry(kind != _FLOAT32, elements, offset)
+            entries[name] = _MatrixEntry(kind != _FLOAT32, elements, offset)
         return entries
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError, StoreError
 from pointsman.retrieval.candidates import KeyOf, Results, RetrieverResults, ScoreGap, StoreResults
-from pointsman.retrieval.dispatch import Breaker, Call, Mode, describe, reporting
+from pointsman.retrieval.dispatch import Breaker, DualCall, Mode, describe, reporting
 from pointsman.retrieval.source import words_in
 from pointsman.store.base import Capability, Lists, StoreQuery
 from pointsman.types import Query, Span
@@ -60,7 +60,7 @@ class Branch(Protocol):
         """Its name in plans, traces and errors, unique within one search."""
         ...
 
-    def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], Call[list[Results]]]]:
+    def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], DualCall[list[Results]]]]:
         """The calls that search it for at most ``depth`` candidates per list, each with the places of its questions."""
         ...
 
@@ -81,9 +81,9 @@ class SourceBranch:
         self.searches_words, self.searches_vectors = reading.source.lists_for(method)
         self.reading, self.method, self.name, self.absent_script = reading, method, reading.name, absent_script
 
-    def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], Call[list[Results]]]]:
+    def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], DualCall[list[Results]]]]:
         """See `Branch`."""
-        call = Call(
+        call = DualCall(
             lambda: self.search(questions, depth), lambda: self.asearch(questions, depth), self._is_quick(questions)
         )
         return [(list(range(len(questions))), call)]
@@ -228,11 +228,11 @@ class RetrieverBranch:
     ) -> None:
         self.retriever, self.name, self._key, self._options = retriever, name, key, dict(options or {})
 
-    def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], Call[list[Results]]]]:
+    def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], DualCall[list[Results]]]]:
         """See `Branch`; one call per question."""
         return [([index], self._call(question.query, depth)) for index, question in enumerate(questions)]
 
-    def _call(self, query: Query, depth: int) -> Call[list[Results]]:
+    def _call(self, query: Query, depth: int) -> DualCall[list[Results]]:
         async def asynchronous() -> list[Results]:
             return results(await self.retriever.aretrieve(query, depth, **self._options))
 
@@ -242,7 +242,7 @@ class RetrieverBranch:
         def results(hits: Sequence[Hit]) -> list[Results]:
             return [RetrieverResults.of(self.name, hits, self._key, query.filters)]
 
-        return Call(synchronous, asynchronous)
+        return DualCall(synchronous, asynchronous)
 
 
 def unique_names(retrievers: Sequence[Any], names: Sequence[str] | None) -> list[str]:
@@ -352,7 +352,7 @@ def _note(journal: Journal, span: Span, label: str, answer: Results | None, erro
         journal.tell(span)
 
 
-def _waves(calls: Sequence[Call[Any]], *, one_each: bool) -> Iterator[Sequence[Call[Any]]]:
+def _waves(calls: Sequence[DualCall[Any]], *, one_each: bool) -> Iterator[Sequence[DualCall[Any]]]:
     """All calls at once; if retrievers are asked many questions, a few at a time, so that none is overloaded."""
     if one_each:
         yield calls
@@ -383,7 +383,7 @@ async def complete(results: Sequence[Results], keys: Sequence[Any], mode: Mode) 
             continue
         store = reading.store
         scores = await mode.one(
-            Call(partial(store.score, store_queries, gap_keys), partial(store.ascore, store_queries, gap_keys))
+            DualCall(partial(store.score, store_queries, gap_keys), partial(store.ascore, store_queries, gap_keys))
         )
         for (position, missing), new in zip(group, scores, strict=True):
             number = missing.number
@@ -394,12 +394,12 @@ async def complete(results: Sequence[Results], keys: Sequence[Any], mode: Mode) 
 
 
 def _reporting(
-    call: Call[list[Results]],
+    call: DualCall[list[Results]],
     branch: Branch,
     places: Sequence[int],
     questions: Sequence[Question],
     journals: Sequence[Journal],
-) -> Call[list[Results]]:
+) -> DualCall[list[Results]]:
     """The call, reporting its end to the journals that have a listener."""
     if not any(journals[position].is_heard for position in places):
         return call

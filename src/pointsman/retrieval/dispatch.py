@@ -39,7 +39,7 @@ _POLL = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class DualCall(Generic[T]):
     """One call in two forms, synchronous and asynchronous.
 
     Attributes:
@@ -62,7 +62,7 @@ class Outcome(Generic[T]):
     milliseconds: float
 
 
-def reporting(call: Call[T], ended: Callable[[T | None, Exception | None], None]) -> Call[T]:
+def reporting(call: DualCall[T], ended: Callable[[T | None, Exception | None], None]) -> DualCall[T]:
     """The same call, which reports its end to ``ended``."""
 
     def sync() -> T:
@@ -83,17 +83,17 @@ def reporting(call: Call[T], ended: Callable[[T | None, Exception | None], None]
         ended(answer, None)
         return answer
 
-    return Call(sync, asynchronous, call.at_once)
+    return DualCall(sync, asynchronous, call.at_once)
 
 
 class Mode(Protocol):
     """How a flow waits."""
 
-    async def one(self, call: Call[T]) -> T:
+    async def one(self, call: DualCall[T]) -> T:
         """Make one call, in the flow's own thread or task and without a limit; its error is raised."""
         ...
 
-    async def all(self, calls: Sequence[Call[T]], timeout: float | None) -> list[Outcome[T]]:  # noqa: ASYNC109  (a budget for every call, not for the caller)
+    async def all(self, calls: Sequence[DualCall[T]], timeout: float | None) -> list[Outcome[T]]:  # noqa: ASYNC109  (a budget for every call, not for the caller)
         """Make all calls at once; one that takes longer than ``timeout`` seconds has a TimeoutError as its outcome."""
         ...
 
@@ -132,16 +132,16 @@ def run(flow: Coroutine[Any, Any, T]) -> T:
 class Tasks:
     """Waits on the event loop; cancelling the caller cancels every call."""
 
-    async def one(self, call: Call[T]) -> T:
+    async def one(self, call: DualCall[T]) -> T:
         """See `Mode`."""
         return await call.asynchronous()
 
-    async def all(self, calls: Sequence[Call[T]], timeout: float | None) -> list[Outcome[T]]:  # noqa: ASYNC109  (see Mode)
+    async def all(self, calls: Sequence[DualCall[T]], timeout: float | None) -> list[Outcome[T]]:  # noqa: ASYNC109  (see Mode)
         """See `Mode`."""
         outcomes: list[Outcome[T] | None] = [None] * len(calls)
         start = perf_counter()
 
-        async def await_call(index: int, call: Call[T]) -> None:
+        async def await_call(index: int, call: DualCall[T]) -> None:
             try:
                 outcomes[index] = Outcome(await call.asynchronous(), None, _since(start))
             except Exception as error:  # noqa: BLE001  (an outcome: the caller decides)
@@ -166,11 +166,11 @@ class Tasks:
 class Threads:
     """Waits in the calling thread; every call runs in its own thread, which is abandoned if it is late."""
 
-    async def one(self, call: Call[T]) -> T:
+    async def one(self, call: DualCall[T]) -> T:
         """See `Mode`."""
         return call.sync()
 
-    async def all(self, calls: Sequence[Call[T]], timeout: float | None) -> list[Outcome[T]]:  # noqa: ASYNC109  (see Mode)
+    async def all(self, calls: Sequence[DualCall[T]], timeout: float | None) -> list[Outcome[T]]:  # noqa: ASYNC109  (see Mode)
         """See `Mode`."""
         if len(calls) == 1 and calls[0].at_once:  # waking a thread takes as long as a search
             return [_now(calls[0].sync)]

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.dispatch import Deadline
-from pointsman.trace import Record, Span, Trace
+from pointsman.trace import Span, StageRecord, Trace
 
 if TYPE_CHECKING:
     from pointsman.retrieval.candidates import Results
@@ -50,7 +50,7 @@ class Journal:
         self.deadline = Deadline(timeout)
         self.began = perf_counter()
         self.spans: list[Span] = []
-        self.records: list[Record] = []
+        self.records: list[StageRecord] = []
         self.degraded: list[str] = []
         self.heard: set[str] = set()
         """Names of the branches that have reported their own end."""
@@ -90,18 +90,18 @@ class Journal:
         """Note the lists and the ranking they were fused into."""
         for source, ranking in results.pool.lists.items():
             score = partial(results.score, source) if results.can_score(source) else None
-            self.records.append(Record("retrieve", source, ranking, results.ids, score=score))
+            self.records.append(StageRecord("retrieve", source, ranking, results.ids, score=score))
         if len(results.pool.lists) > 1:
-            self.records.append(Record("fuse", "fuse", fused.ranking, results.ids))
+            self.records.append(StageRecord("fuse", "fuse", fused.ranking, results.ids))
 
     def ranked(self, stage: str, ranked: Ranked) -> None:
         """Note the ranking that a refiner returned."""
-        self.records.append(Record(stage, stage, _entries(ranked.hits), list, ranked.dropped))
+        self.records.append(StageRecord(stage, stage, _entries(ranked.hits), list, ranked.dropped))
         self.degrade(*ranked.degraded)
 
     def trace(self, answer: Sequence[Hit]) -> Trace:
         """The trace of a search that ends with this answer."""
-        self.records.append(Record("answer", "answer", _entries(answer)))
+        self.records.append(StageRecord("answer", "answer", _entries(answer)))
         return Trace(tuple(self.spans), tuple(self.records))
 
 

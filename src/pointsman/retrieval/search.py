@@ -31,7 +31,7 @@ from pointsman.retrieval.candidates import (
     provenance,
     together,
 )
-from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.dispatch import DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import LISTS, SCALES, CosineSpread
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.judging import NOTHING, Verdict, embedder_of, judge, raised_cosines
@@ -150,7 +150,7 @@ class Pipeline:
             from pointsman.retrieval.routing.router import RouteDecision
 
             query = self.query
-            call = Call(lambda: router.decide(query, routable), lambda: router.adecide(query, routable))
+            call = DualCall(lambda: router.decide(query, routable), lambda: router.adecide(query, routable))
             decision: Any = await self.attempt(call, self.before_searching())
             if not isinstance(decision, RouteDecision):
                 self.failed("route", start, cause_of(decision), "all datasets are searched")
@@ -195,7 +195,7 @@ class Pipeline:
         transformed, start = self.transformed, self.bound
         if transformed is None:
             start = self.journal.now()
-            call = Call(lambda: bound.transform(query), lambda: bound.atransform(query))
+            call = DualCall(lambda: bound.transform(query), lambda: bound.atransform(query))
             transformed = await self.attempt(call, self.before_searching())
         if not isinstance(transformed, Transformed):
             self.failed("transform", start, cause_of(transformed), "the query is searched unchanged")
@@ -534,7 +534,7 @@ class Pipeline:
         remaining = self.journal.deadline.left()
         return None if remaining is None else remaining / 2
 
-    async def attempt(self, call: Call[T], budget: float | None) -> T | Exception:
+    async def attempt(self, call: DualCall[T], budget: float | None) -> T | Exception:
         """The answer of a call, or its error."""
         outcome = (await self.mode.all([call], budget))[0]
         if outcome.answer is not None:
@@ -605,9 +605,9 @@ def _say_unmeasured(pipelines: Sequence[Pipeline], name: str, cause: str) -> Non
     log.warning("%s was not measured: %s", name, cause)
 
 
-def _in_thread(function: Callable[[], T]) -> Call[T]:
+def _in_thread(function: Callable[[], T]) -> DualCall[T]:
     """A call that runs in place in synchronous code, and in a thread beside an event loop."""
-    return Call(function, partial(in_thread, function))
+    return DualCall(function, partial(in_thread, function))
 
 
 async def embed(pipelines: Sequence[Pipeline]) -> None:
@@ -623,7 +623,7 @@ async def embed(pipelines: Sequence[Pipeline]) -> None:
             _search_words(pipelines, number, ModelError(f"the embedder is {reason}"))
             continue
         prepare = partial(source.query_vectors.prepare, missing)
-        calls.append(Call(prepare, partial(in_thread, prepare)))
+        calls.append(DualCall(prepare, partial(in_thread, prepare)))
         requests.append((number, name, missing))
     outcomes = await pipelines[0].mode.all(calls, pipelines[0].for_embedding()) if calls else []
     for (number, name, missing), outcome in zip(requests, outcomes, strict=True):
@@ -719,7 +719,7 @@ async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
         return refine_many(queries, rankings, k)
 
     limit = None if refiner.timeout is None else refiner.timeout * len(pipelines)
-    call: Call[Any] = Call(at_once, lambda: in_thread(at_once))
+    call: DualCall[Any] = DualCall(at_once, lambda: in_thread(at_once))
     answers = await pipelines[0].attempt(call, pipelines[0].journal.deadline.left(limit))
     if not isinstance(answers, Sequence) or len(answers) != len(pipelines):
         answers = [cause_of(answers)] * len(pipelines)
@@ -735,7 +735,7 @@ async def _refined(refiner: BaseRefiner, pipeline: Pipeline) -> Any:
             return refiner.refine(query, ranking, k)
         except Exception as error:  # noqa: BLE001  (reported in the answer)
             return error
-    call = Call(lambda: refiner.refine(query, ranking, k), lambda: refiner.arefine(query, ranking, k))
+    call = DualCall(lambda: refiner.refine(query, ranking, k), lambda: refiner.arefine(query, ranking, k))
     return await pipeline.attempt(call, pipeline.journal.deadline.left(refiner.timeout))
 
 

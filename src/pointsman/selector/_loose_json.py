@@ -104,7 +104,7 @@ def find_values(text: str) -> list[JsonPiece]:
         opener = _OPENERS.search(text, position)
         if opener is None:
             return values
-        reader = _Reader(text, opener.start())
+        reader = _JsonReader(text, opener.start())
         try:
             value = reader.container(_DEEPEST)
         except _NonsenseError:
@@ -120,7 +120,7 @@ def find_values(text: str) -> list[JsonPiece]:
     raise TooMuchError
 
 
-class _Reader:
+class _JsonReader:
     def __init__(self, text: str, position: int) -> None:
         self.text, self.position, self.cut = text, position, False
 

@@ -75,7 +75,7 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile(f"[{_QUOTES}]*{left_edge}{body}{right_edge}[{_QUOTES}]*")
 
 
-class Verdict(StrEnum):
+class ProseVerdict(StrEnum):
     """The outcome of reading a text."""
 
     CHOSEN = "chosen"
@@ -86,10 +86,10 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ProseReading:
     """The verdict and, if something was chosen, the 1-based numbers as in the text, not yet checked."""
 
-    verdict: Verdict
+    verdict: ProseVerdict
     numbers: tuple[int, ...] = ()
 
 
@@ -227,7 +227,7 @@ _BRACKETS = re.compile(r"(?<![a-z])['’]|['’](?![a-z])|[()\[\]{}<>（）【�
 _LIST_LINE = re.compile(r"^[ \t]*(?:[-*•][ \t]*)?[(\[*]*(\d{1,4})[.)\]:、][ \t]*(?=[^\s\d*])(.*)$", re.MULTILINE)
 
 
-def read_prose(text: str, names: Names) -> Reading:
+def read_prose(text: str, names: Names) -> ProseReading:
     """Read which choice a text selects.
 
     >>> names = Names(["weather", "news", "maths"])
@@ -268,30 +268,32 @@ def _whole(text: str, marked: str) -> tuple[int, ...]:
     return tuple(number for line in lines for number in _numbers(line))
 
 
-def _settle(claims: Sequence[tuple[int, ...]], marked: str, after: str) -> Reading:
+def _settle(claims: Sequence[tuple[int, ...]], marked: str, after: str) -> ProseReading:
     """Return what the claims agree on, unless the text takes it back."""
     is_corrected = _CORRECTION.search(after) and set(_numbers(after)) - set(claims[-1])
     if len(set(claims)) > 1 or is_corrected or _NONE_FITS.search(marked) or _REFUSES.search(marked):
-        return Reading(Verdict.AMBIGUOUS)
+        return ProseReading(ProseVerdict.AMBIGUOUS)
     return _reading(claims[0])
 
 
-def _unclaimed(marked: str) -> Reading:
+def _unclaimed(marked: str) -> ProseReading:
     """Return why a text that claims nothing names no choice."""
     mentions = {number for sentence in _SENTENCES.split(marked) for number in _mentions(sentence)}
     if len(mentions) > 1 or AMBIGUOUS in mentions:
-        return Reading(Verdict.AMBIGUOUS)
+        return ProseReading(ProseVerdict.AMBIGUOUS)
     if _NONE_FITS.search(marked):
-        return Reading(Verdict.AMBIGUOUS if _numbers(marked) else Verdict.NONE)
-    return Reading(Verdict.REFUSAL if _REFUSES.search(marked) else Verdict.NOTHING)
+        return ProseReading(ProseVerdict.AMBIGUOUS if _numbers(marked) else ProseVerdict.NONE)
+    return ProseReading(ProseVerdict.REFUSAL if _REFUSES.search(marked) else ProseVerdict.NOTHING)
 
 
-def _reading(numbers: Sequence[int]) -> Reading:
+def _reading(numbers: Sequence[int]) -> ProseReading:
     distinct = tuple(dict.fromkeys(numbers))
-    return Reading(Verdict.AMBIGUOUS) if AMBIGUOUS in distinct else Reading(Verdict.CHOSEN, distinct)
+    return (
+        ProseReading(ProseVerdict.AMBIGUOUS) if AMBIGUOUS in distinct else ProseReading(ProseVerdict.CHOSEN, distinct)
+    )
 
 
-def _read_list(listed: Sequence[tuple[int, tuple[int, ...]]], names: Names) -> Reading:
+def _read_list(listed: Sequence[tuple[int, tuple[int, ...]]], names: Names) -> ProseReading:
     """Read a numbered list: its numbers, if the names beside them agree; the names, if it only counts them."""
     numbers, mentions_in_list = (
         [number for number, _ in listed],
@@ -301,7 +303,7 @@ def _read_list(listed: Sequence[tuple[int, tuple[int, ...]]], names: Names) -> R
         return _reading(numbers)
     if len(mentions_in_list) == len(numbers) > 1 and mentions_in_list != numbers == list(range(1, len(numbers) + 1)):
         return _reading(mentions_in_list)
-    return Reading(Verdict.AMBIGUOUS)
+    return ProseReading(ProseVerdict.AMBIGUOUS)
 
 
 def _plain(text: str) -> str:

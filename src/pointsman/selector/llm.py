@@ -82,7 +82,7 @@ class LLMSelector(BaseSelector):
         Raises:
             ModelError: no answer was usable, and the fallback is ``"raise"``.
         """
-        attempts = _Attempts(self, choices, query)
+        attempts = _SelectionAttempts(self, choices, query)
         while attempts.open:
             try:
                 attempts.hear(ask(self.llm, attempts.prompt, schema=attempts.schema, timeout=self.timeout))
@@ -94,7 +94,7 @@ class LLMSelector(BaseSelector):
 
     async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
         """Async version of `select`; uses ``acomplete`` if the model has it."""
-        attempts = _Attempts(self, choices, query)
+        attempts = _SelectionAttempts(self, choices, query)
         while attempts.open:
             try:
                 attempts.hear(await aask(self.llm, attempts.prompt, schema=attempts.schema, timeout=self.timeout))
@@ -105,7 +105,7 @@ class LLMSelector(BaseSelector):
         return attempts.result or attempts.by_policy()
 
 
-class _Attempts:
+class _SelectionAttempts:
     """Shared logic of ``select`` and ``aselect``: what to ask next and how to combine the answers."""
 
     def __init__(self, selector: LLMSelector, choices: Choices, query: Query | str) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from pointsman.errors import InputError
 from pointsman.selector._loose_json import Cut, JsonPiece, Object, TooMuchError, find_values, literal
-from pointsman.selector._prose import AMBIGUOUS, Names, Verdict, read_prose
+from pointsman.selector._prose import AMBIGUOUS, Names, ProseVerdict, read_prose
 from pointsman.selector.base import SingleSelection, ToolMetadata
 from pointsman.text import fold, repair
 
@@ -277,9 +277,9 @@ class _Reader:
             return None
         reading = read_prose(text, self.names)
         self.repairs.append("words in place of a number")
-        if reading.verdict is Verdict.AMBIGUOUS:
+        if reading.verdict is ProseVerdict.AMBIGUOUS:
             raise _DefectError(Defect.AMBIGUOUS, f"{text.strip()!r:.80} can mean more than one option")
-        if reading.verdict is Verdict.NONE:
+        if reading.verdict is ProseVerdict.NONE:
             return _NONE
         return tuple(map(_Pick, reading.numbers)) if reading.numbers else None
 
@@ -375,17 +375,17 @@ class _Reader:
             raise _DefectError(Defect.NO_ANSWER, f"it is {len(text)} characters of prose")
         reading = read_prose(text, self.names)
         match reading.verdict:
-            case Verdict.CHOSEN:
+            case ProseVerdict.CHOSEN:
                 self.repairs.append("prose in place of JSON")
                 reason = " ".join(text[: 4 * _LONGEST_REASON].split())[:_LONGEST_REASON]
                 return tuple(_Pick(number, reason) for number in reading.numbers)
-            case Verdict.NONE:
+            case ProseVerdict.NONE:
                 return _NONE
-            case Verdict.AMBIGUOUS:
+            case ProseVerdict.AMBIGUOUS:
                 raise _DefectError(Defect.AMBIGUOUS, "it can be read as more than one answer")
-            case Verdict.REFUSAL:
+            case ProseVerdict.REFUSAL:
                 raise _DefectError(Defect.REFUSAL, "the model declines to answer")
-            case Verdict.NOTHING:
+            case ProseVerdict.NOTHING:
                 raise _DefectError(Defect.NO_ANSWER, "it names no option")
 
     def finish(self, picks: _Picks) -> tuple[SingleSelection, ...]:

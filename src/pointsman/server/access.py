@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pointsman.errors import StoreError
 from pointsman.server.keys import ALL
-from pointsman.server.problems import Problem, unknown_dataset
+from pointsman.server.problems import HttpProblem, unknown_dataset
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
@@ -144,7 +144,7 @@ class Access:
             Problem: ``forbidden``: the key is for writing only.
         """
         if not self.read:
-            raise Problem("forbidden", "this key is for writing only; it needs the scope 'read'")
+            raise HttpProblem("forbidden", "this key is for writing only; it needs the scope 'read'")
 
     def require_write(self, name: str) -> None:
         """Check that the request may change or create the dataset of this name.
@@ -156,9 +156,9 @@ class Access:
             Problem: ``forbidden``: the key is for reading only, or does not cover the name.
         """
         if not self.write:
-            raise Problem("forbidden", "this key is for reading only; it needs the scope 'write'")
+            raise HttpProblem("forbidden", "this key is for reading only; it needs the scope 'write'")
         if not self.sees(name):
-            raise Problem("forbidden", f"this key is not for a dataset named {name!r:.80}")
+            raise HttpProblem("forbidden", f"this key is not for a dataset named {name!r:.80}")
 
     def require_all(self, *, write: bool = False) -> None:
         """Check that the request covers all datasets, as operations on the whole workspace require.
@@ -170,9 +170,9 @@ class Access:
             Problem: ``forbidden``: the key does not cover all datasets, or is not for writing.
         """
         if self.datasets is not None:
-            raise Problem("forbidden", "a key for all datasets is required")
+            raise HttpProblem("forbidden", "a key for all datasets is required")
         if write and not self.write:
-            raise Problem("forbidden", "this key is for reading only; it needs the scope 'write'")
+            raise HttpProblem("forbidden", "this key is for reading only; it needs the scope 'write'")
 
 
 def is_forwarding(name: bytes) -> bool:
@@ -226,7 +226,7 @@ def authenticate(
             return Access.open()
     except StoreError as error:
         log.error("all requests are refused: %s", error)  # noqa: TRY400  (a request has no use for a traceback)
-        raise Problem("unavailable", "keys cannot be checked; see the log") from error
+        raise HttpProblem("unavailable", "keys cannot be checked; see the log") from error
     raise _no_key()
 
 
@@ -252,8 +252,8 @@ async def check_again(scope: Mapping[str, Any]) -> None:
     await scope["state"]["authenticated"]()
 
 
-def _no_key() -> Problem:
-    return Problem(
+def _no_key() -> HttpProblem:
+    return HttpProblem(
         "unauthorized",
         "a valid key is required, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'",
         headers={"WWW-Authenticate": "Bearer"},

@@ -20,7 +20,7 @@ class Json(JSONResponse):
         return plain(content)
 
 
-class Lines(StreamingResponse):
+class LineResponse(StreamingResponse):
     """A stream that is sent while the request's body is still being read.
 
     Starlette's own class detects a disconnected client by reading the request, and would swallow parts of the body.

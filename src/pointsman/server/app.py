@@ -33,7 +33,7 @@ from pointsman.server.configure import configure
 from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Limits
 from pointsman.server.metrics import Measuring, Metrics
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.server.rates import Gate
 from pointsman.server.reload import Reloader
 from pointsman.server.routes import console, datasets, operation, protocols, retrieval, search
@@ -122,7 +122,7 @@ def describe(app: FastAPI) -> FastAPI:
     for router in _ROUTERS:
         app.include_router(router)
     app.include_router(console.router)
-    for error_class in (Exception, PointsmanError, Problem, RequestValidationError, ValidationError):
+    for error_class in (Exception, PointsmanError, HttpProblem, RequestValidationError, ValidationError):
         app.add_exception_handler(error_class, _problem)
     for http_error_class in (HTTPException, StarletteHTTPException):
         app.add_exception_handler(http_error_class, _http_problem)
@@ -235,7 +235,7 @@ async def _problem(request: Request, error: Exception) -> Response:
         body = getattr(request.scope.get("route"), "body_field", None)
         fields = list(getattr(body and body.field_info.annotation, "model_fields", ()))
         detail = "; ".join(_complaint(fault, fields) for fault in error.errors()[:5])
-        error = Problem("invalid-input", detail)
+        error = HttpProblem("invalid-input", detail)
     return problems.response(problems.of_error(error), getattr(request.state, "request_id", None), request.url.path)
 
 
@@ -250,7 +250,7 @@ def _complaint(fault: Mapping[str, Any], fields: Sequence[str]) -> str:
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     cause = error.__cause__
-    if isinstance(cause, (Problem, PointsmanError)):
+    if isinstance(cause, (HttpProblem, PointsmanError)):
         return await _problem(request, cause)
     headers = dict(error.headers or {})
     if error.status_code == 405:  # the framework names the methods of one route, but a path has several

@@ -7,7 +7,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final
 
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.server.refusals import CLOSE, RequestReader, lingering, path_of, refuse
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Bodies:
                 if body is None:
                     return  # the client has gone
                 receive = _replay(body, receive)
-        except Problem as problem:
+        except HttpProblem as problem:
             await refuse(problem, scope, reading, send)
             return
         await self._app(scope, receive, send)
@@ -106,7 +106,7 @@ class Bodies:
             nonlocal size, patience
             wait_start = time.monotonic()
             if longest is not None and wait_start - start > longest:
-                raise Problem(
+                raise HttpProblem(
                     "too-large",
                     f"the stream has taken longer than {longest:g} seconds; send the rest in another request",
                     headers=CLOSE,
@@ -128,9 +128,9 @@ class Bodies:
 
         return counting
 
-    def _too_slow(self) -> Problem:
+    def _too_slow(self) -> HttpProblem:
         message = f"the body, or a line of it, did not arrive within {self._limits.body_seconds:g} seconds"
-        return Problem("malformed", message, headers=CLOSE)
+        return HttpProblem("malformed", message, headers=CLOSE)
 
 
 def _values(scope: Scope, *names: bytes) -> tuple[list[bytes], ...]:
@@ -146,14 +146,14 @@ def _length(lengths: list[bytes], codings: list[bytes]) -> int | None:
     """Return the body length, None if chunked; ambiguous framing is refused (request smuggling)."""
     if codings:
         if lengths:
-            raise Problem("malformed", "a request has Content-Length or Transfer-Encoding, not both", headers=CLOSE)
+            raise HttpProblem("malformed", "a request has Content-Length or Transfer-Encoding, not both", headers=CLOSE)
         if len(codings) > 1 or codings[0].strip().lower() != b"chunked":
-            raise Problem("malformed", "the only Transfer-Encoding is 'chunked'", headers=CLOSE)
+            raise HttpProblem("malformed", "the only Transfer-Encoding is 'chunked'", headers=CLOSE)
         return None
     if not lengths:
         return None
     if len(lengths) > 1 or not _DIGITS.fullmatch(lengths[0]):
-        raise Problem("malformed", "Content-Length is one number", headers=CLOSE)
+        raise HttpProblem("malformed", "Content-Length is one number", headers=CLOSE)
     return int(lengths[0])
 
 
@@ -164,18 +164,18 @@ def _type(types: list[bytes], encodings: list[bytes], *, streams: bool) -> str:
         Problem: ``unsupported-media-type``.
     """
     if any(encoding.strip().lower() != b"identity" for encoding in encodings):
-        raise Problem("unsupported-media-type", "send the body without Content-Encoding", headers=CLOSE)
+        raise HttpProblem("unsupported-media-type", "send the body without Content-Encoding", headers=CLOSE)
     media_type = types[0].decode("latin-1") if len(types) == 1 else ""
     kind, mark, parameters = media_type.partition(";")
     kind = kind.strip().lower()
     if (kind == JSON or (streams and kind == NDJSON)) and (not mark or _CHARSET.fullmatch(f";{parameters.strip()}")):
         return kind
     allowed_types = f"{JSON} or {NDJSON}" if streams else JSON
-    raise Problem("unsupported-media-type", f"a body here is {allowed_types}, in UTF-8", headers=CLOSE)
+    raise HttpProblem("unsupported-media-type", f"a body here is {allowed_types}, in UTF-8", headers=CLOSE)
 
 
-def _too_large(limit: int) -> Problem:
-    return Problem("too-large", f"the body is larger than {limit:,} bytes", headers=CLOSE, limit=limit)
+def _too_large(limit: int) -> HttpProblem:
+    return HttpProblem("too-large", f"the body is larger than {limit:,} bytes", headers=CLOSE, limit=limit)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

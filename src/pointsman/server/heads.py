@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from unicodedata import category
 from urllib.parse import unquote_to_bytes
 
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.server.refusals import CLOSE, of_console, path_of, refuse
 
 if TYPE_CHECKING:
@@ -85,20 +85,20 @@ class RequestHead:
         else:
             await refuse(problem, scope, receive, send)
 
-    def _wrong(self, scope: Scope) -> Problem | None:
+    def _wrong(self, scope: Scope) -> HttpProblem | None:
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
         query: bytes = scope.get("query_string", b"")
         limits = self._limits
         if len(raw) + len(query) > limits.max_url_bytes:
             limit = limits.max_url_bytes
-            return Problem("too-large", f"the address is longer than {limit:,} bytes", headers=CLOSE, limit=limit)
+            return HttpProblem("too-large", f"the address is longer than {limit:,} bytes", headers=CLOSE, limit=limit)
         if sum(len(name) + len(value) for name, value in scope["headers"]) > limits.max_header_bytes:
             limit = limits.max_header_bytes
-            return Problem("too-large", f"the headers are longer than {limit:,} bytes", headers=CLOSE, limit=limit)
+            return HttpProblem("too-large", f"the headers are longer than {limit:,} bytes", headers=CLOSE, limit=limit)
         if not all(character.isprintable() or category(character) == "Zs" for character in scope["path"]):
-            return Problem("malformed", "the path has unprintable characters")
+            return HttpProblem("malformed", "the path has unprintable characters")
         if not (_is_text(raw) and _is_text(query)):
-            return Problem("malformed", "the address is not UTF-8, percent-encoded")
+            return HttpProblem("malformed", "the address is not UTF-8, percent-encoded")
         return None
 
 

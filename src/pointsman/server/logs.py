@@ -98,7 +98,7 @@ def _headline(error: BaseException, *, with_causes: bool) -> str:
     return f"{kind}: {str(error)[:_LONGEST]}" if str(error) else kind
 
 
-class Lines(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """Formats a log record as one line: a JSON object, or plain text for people.
 
     A record may have a mapping ``fields``, whose items become members of the object.
@@ -205,7 +205,7 @@ def configure_logging(level: str = "info", json: bool = True) -> None:
     if level not in LEVELS:
         raise ValueError(f"a log level is one of {', '.join(LEVELS)}, not {level!r:.40}")
     handler = _Handler()
-    handler.setFormatter(Lines(as_json=json, with_causes=level == "debug"))
+    handler.setFormatter(LineFormatter(as_json=json, with_causes=level == "debug"))
     root = logging.getLogger()
     for old in list(root.handlers):
         if isinstance(old, _Handler) or type(old) is logging.StreamHandler:  # not those of a test or host program

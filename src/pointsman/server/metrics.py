@@ -209,7 +209,7 @@ class Measuring:
             await self._app(scope, receive, send)
             return
         start = perf_counter()
-        request = _Request(_request_id(scope), send)
+        request = _MeasuredRequest(_request_id(scope), send)
         scope.setdefault("state", {})["request_id"] = request.id
         token = current_request.set(request.id)
         self._metrics.in_flight.inc()
@@ -236,11 +236,13 @@ class Measuring:
                 self._note(scope, request, method, route, status, seconds)
             current_request.reset(token)
 
-    def _tell(self, request: _Request, error: Exception) -> None:
+    def _tell(self, request: _MeasuredRequest, error: Exception) -> None:
         log = self._log or logging.getLogger(__name__)
         log.error("a request has failed", exc_info=error, extra={"fields": {"request_id": request.id}})
 
-    def _note(self, scope: Scope, request: _Request, method: str, route: str, status: int, seconds: float) -> None:
+    def _note(
+        self, scope: Scope, request: _MeasuredRequest, method: str, route: str, status: int, seconds: float
+    ) -> None:
         log = self._log
         level = logging.WARNING if status >= 500 else logging.DEBUG if route in _QUIET else logging.INFO
         if log is None or not log.isEnabledFor(level):
@@ -262,7 +264,7 @@ class Measuring:
         log.handle(record)
 
 
-class _Request:
+class _MeasuredRequest:
     """One request: adds its id to the response headers and counts what is sent."""
 
     __slots__ = ("_send", "bytes", "id", "is_finished", "status")
@@ -321,7 +323,7 @@ def _route(scope: Scope, mounts: Sequence[str]) -> str:
 
 
 @contextmanager
-def _span(scope: Scope, request: _Request) -> Iterator[None]:
+def _span(scope: Scope, request: _MeasuredRequest) -> Iterator[None]:
     """Wrap the handling of the request in a span, if a tracing provider is set up."""
     tracing = _tracing()
     if tracing is None or not tracing.is_collecting():
@@ -344,7 +346,7 @@ class _Tracing:
         return not isinstance(self._trace.get_tracer_provider(), self._trace.ProxyTracerProvider)
 
     @contextmanager
-    def span(self, scope: Scope, request: _Request) -> Iterator[None]:
+    def span(self, scope: Scope, request: _MeasuredRequest) -> Iterator[None]:
         """Create a span by the HTTP semantic conventions, a child of ``traceparent``; other headers are not read."""
         headers: Mapping[str, str] = {
             name.decode("latin-1"): value.decode("latin-1")

@@ -67,7 +67,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 _BY_STATUS: Final = {kind.status: slug for slug, kind in reversed(tuple(KINDS.items()))}
 
 
-class Problem(Exception):  # noqa: N818  (the RFC's word)
+class HttpProblem(Exception):  # noqa: N818  (the RFC's word)
     """An error that ends a request with a problem document.
 
     Args:
@@ -107,7 +107,7 @@ _DIFY: Final = "/retrieval"
 _OPENAI: Final = "/v1/"
 
 
-def response(problem: Problem, request_id: str | None = None, path: str = "", *, bearer: bool = True) -> Response:
+def response(problem: HttpProblem, request_id: str | None = None, path: str = "", *, bearer: bool = True) -> Response:
     """Return the problem as a response; under paths of other protocols it also has their error members.
 
     Dify recognises a wrong key by 403 alone, so that is its status there.
@@ -130,7 +130,7 @@ def response(problem: Problem, request_id: str | None = None, path: str = "", *,
     return Response(problem.body(request_id), status, headers=headers, media_type=MEDIA_TYPE)
 
 
-def _dify_code(problem: Problem, *, bearer: bool) -> int:
+def _dify_code(problem: HttpProblem, *, bearer: bool) -> int:
     """Return Dify's code: 1001 without a bearer key, 1002 for no access, 2001 for an unknown knowledge.
 
     For everything else, which has no code there, it is the HTTP status.
@@ -140,10 +140,10 @@ def _dify_code(problem: Problem, *, bearer: bool) -> int:
     return 2001 if problem.members.get("kind") == "dataset" else problem.status
 
 
-def of_status(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Problem:
+def of_status(status: int, detail: str, headers: Mapping[str, str] | None = None) -> HttpProblem:
     """Return the problem for an HTTP status."""
     slug = _BY_STATUS.get(status) or ("malformed" if 400 <= status < 500 else "internal")
-    return Problem(slug, detail, headers=headers)
+    return HttpProblem(slug, detail, headers=headers)
 
 
 def validation_message(error: ValidationError) -> str:
@@ -154,9 +154,9 @@ def validation_message(error: ValidationError) -> str:
     )
 
 
-def of_error(error: BaseException) -> Problem:
+def of_error(error: BaseException) -> HttpProblem:
     """Convert an error of the library to a problem; internal errors are logged."""
-    if isinstance(error, Problem):
+    if isinstance(error, HttpProblem):
         return error
     problem = next((make for kind, make in _OF_ERRORS if isinstance(error, kind)), _unforeseen)(error)
     if isinstance(error, PointsmanError):
@@ -164,7 +164,7 @@ def of_error(error: BaseException) -> Problem:
     return problem
 
 
-def unknown_dataset(name: str, visible: Collection[str]) -> Problem:
+def unknown_dataset(name: str, visible: Collection[str]) -> HttpProblem:
     """Return the problem for an unknown dataset; it names only the visible ones."""
     choices = f"known: {', '.join(sorted(visible))}" if visible else "there is none yet"
     problem = _no_dataset(name, f"; {choices}")
@@ -172,69 +172,74 @@ def unknown_dataset(name: str, visible: Collection[str]) -> Problem:
     return problem
 
 
-def _no_dataset(name: str, choices: str = "") -> Problem:
+def _no_dataset(name: str, choices: str = "") -> HttpProblem:
     detail = f"there is no dataset named {name!r:.80}{choices}"
-    return Problem("not-found", detail, error=UnknownNameError.__name__, kind="dataset", name=name[:80])
+    return HttpProblem("not-found", detail, error=UnknownNameError.__name__, kind="dataset", name=name[:80])
 
 
-def unknown_name(slug: str, error: UnknownNameError) -> Problem:
+def unknown_name(slug: str, error: UnknownNameError) -> HttpProblem:
     """Return the problem for an unknown name of another kind."""
     known_names: dict[str, Any] = {"known": sorted(set(error.known))} if error.looked else {}
-    return Problem(slug, str(error), kind=error.kind, name=error.name, **known_names)
+    return HttpProblem(slug, str(error), kind=error.kind, name=error.name, **known_names)
 
 
-def _unforeseen(error: Any) -> Problem:
+def _unforeseen(error: Any) -> HttpProblem:
     log.error("an unexpected error", exc_info=error)
     detail = "see the log under the id of this request"
-    return Problem("internal", detail)
+    return HttpProblem("internal", detail)
 
 
-def _of_damage(error: Any) -> Problem:
+def _of_damage(error: Any) -> HttpProblem:
     log.error("the store is damaged: %s", error)
-    return Problem("internal", "the store is damaged; the log says more under the id of this request")
+    return HttpProblem("internal", "the store is damaged; the log says more under the id of this request")
 
 
-def _of_input(error: Any) -> Problem:
+def _of_input(error: Any) -> HttpProblem:
     if isinstance(error, UnknownNameError):
         if error.kind == "dataset":  # deleted at this moment; the error may name datasets that are not visible
             return _no_dataset(error.name)
         return unknown_name("invalid-input", error)
-    return Problem("conflict" if isinstance(error, UnmetNeedError) else "invalid-input", str(error))
+    return HttpProblem("conflict" if isinstance(error, UnmetNeedError) else "invalid-input", str(error))
 
 
-def _of_lock(error: Any) -> Problem:
+def _of_lock(error: Any) -> HttpProblem:
     is_replaced = isinstance(error, ReplacedError)
     cause = "another process has just deleted or recreated" if is_replaced else "another process is writing to"
-    return Problem("locked", f"{cause} this dataset; try again", headers={"Retry-After": "1"})
+    return HttpProblem("locked", f"{cause} this dataset; try again", headers={"Retry-After": "1"})
 
 
-def _of_store(error: Any) -> Problem:
+def _of_store(error: Any) -> HttpProblem:
     log.error("the store does not answer: %s", error)
-    return Problem("unavailable", "the store does not answer; see the log", headers={"Retry-After": "1"})
+    return HttpProblem("unavailable", "the store does not answer; see the log", headers={"Retry-After": "1"})
 
 
-def _of_full_disk(error: Any) -> Problem:
+def _of_full_disk(error: Any) -> HttpProblem:
     log.error("a disk is full: %s", error)
-    return Problem("storage-full", f"no room is left on the disk; {error.kept}; searching still works; try again later")
+    return HttpProblem(
+        "storage-full", f"no room is left on the disk; {error.kept}; searching still works; try again later"
+    )
 
 
-def _of_search(error: Any) -> Problem:
+def _of_search(error: Any) -> HttpProblem:
     log.error("a search failed in every branch: %s", error)
     failures = {name: type(cause).__name__ for name, cause in error.causes.items()}
     message = "nothing could be searched; see the log"
-    return Problem("unavailable", message, headers={"Retry-After": "1"}, failed=failures)
+    return HttpProblem("unavailable", message, headers={"Retry-After": "1"}, failed=failures)
 
 
-def _of_model(error: Any) -> Problem:
+def _of_model(error: Any) -> HttpProblem:
     log.error("a model failed: %s", error)
-    return Problem("unavailable", "a required model does not work; see the log")
+    return HttpProblem("unavailable", "a required model does not work; see the log")
 
 
-_OF_ERRORS: Final[tuple[tuple[type[Exception], Callable[[Any], Problem]], ...]] = (
-    (ClientDisconnect, lambda _: Problem("malformed", "the client closed the connection before the end of the body")),
-    (ValidationError, lambda error: Problem("invalid-input", validation_message(error))),
+_OF_ERRORS: Final[tuple[tuple[type[Exception], Callable[[Any], HttpProblem]], ...]] = (
+    (
+        ClientDisconnect,
+        lambda _: HttpProblem("malformed", "the client closed the connection before the end of the body"),
+    ),
+    (ValidationError, lambda error: HttpProblem("invalid-input", validation_message(error))),
     (InputError, _of_input),
-    (ConflictError, lambda error: Problem("conflict", str(error))),
+    (ConflictError, lambda error: HttpProblem("conflict", str(error))),
     (LockedError, _of_lock),
     (StorageFullError, _of_full_disk),
     (CorruptStoreError, _of_damage),

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pointsman._descriptors import descriptor_limit
 from pointsman.server.heads import API_HEADERS
-from pointsman.server.problems import MEDIA_TYPE, Problem
+from pointsman.server.problems import MEDIA_TYPE, HttpProblem
 from pointsman.server.rates import address_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _CLOSE: Final = {"Connection": "close"}
 _SAY_AGAIN: Final = 60.0  # seconds between two lines of the log about connections that are refused
 
 
-class Connections:
+class OpenConnections:
     """The open connections of a process, of which there may be only so many: in all, and from one address.
 
     One more than that takes the place of the one that has waited longest without a request: of the same address if that
@@ -98,7 +98,7 @@ class Protocol(H11Protocol):
         arguments: see uvicorn.
     """
 
-    def __init__(self, *arguments: Any, connections: Connections, **more: Any) -> None:
+    def __init__(self, *arguments: Any, connections: OpenConnections, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._connections = connections
         self._limits = connections.limits
@@ -184,7 +184,7 @@ class Protocol(H11Protocol):
                 message = await receive()
                 if not self._unreadable or message.get("body") or message["type"] == "http.disconnect":
                     return message
-            raise Problem("malformed", "the body is not valid HTTP: a chunk of it has another form", headers=_CLOSE)
+            raise HttpProblem("malformed", "the body is not valid HTTP: a chunk of it has another form", headers=_CLOSE)
 
         await self._application(scope, receive_readable, send)
 
@@ -200,7 +200,7 @@ class Protocol(H11Protocol):
             self._close_soon()
             return
         request_id = uuid.uuid4().hex
-        problem = Problem("malformed", "this is not a valid HTTP request")
+        problem = HttpProblem("malformed", "this is not a valid HTTP request")
         body = problem.body(request_id)
         response_headers = {
             "Content-Type": MEDIA_TYPE,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from pointsman._twins import in_thread
 from pointsman.server.access import authenticate
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.server.refusals import PROBES, SAFE_METHODS, of_console, path_of, refuse
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class RateLimit:
         """
         wait = self._wait(client)
         if wait:
-            raise Problem(
+            raise HttpProblem(
                 "too-many-requests",
                 "too many requests in a minute; try again later, or serve with --limit requests_per_minute=NUMBER",
                 headers={"Retry-After": str(math.ceil(wait))},
@@ -94,7 +94,7 @@ class Guard:
             if not (path in PROBES or of_console(path)) or scope["method"] not in SAFE_METHODS:
                 try:
                     await self._enter(scope)
-                except Problem as problem:
+                except HttpProblem as problem:
                     await refuse(problem, scope, receive, send)
                     return
         await self._app(scope, receive, send)
@@ -108,7 +108,7 @@ class Guard:
         address = address_of(scope.get("client"))
         try:
             access = await check_key()
-        except Problem:
+        except HttpProblem:
             self._rate.take(address)  # guessing keys uses up the guesser's requests, not those of a key
             raise
         self._rate.take(access.key_id or address)
@@ -189,8 +189,8 @@ class Gate:
         self._running -= 1
 
 
-def _busy() -> Problem:
-    return Problem(
+def _busy() -> HttpProblem:
+    return HttpProblem(
         "too-many-requests",
         "too many searches at once; try again, or serve with --limit concurrency=NUMBER",
         headers={"Retry-After": "1"},

@@ -6,7 +6,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 
-from pointsman.server.problems import Problem, response
+from pointsman.server.problems import HttpProblem, response
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -21,7 +21,7 @@ _LINGER_SECONDS: Final = 2.0
 _LINGER_PAUSE: Final = 0.5  # seconds without new data
 
 
-async def refuse(problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
+async def refuse(problem: HttpProblem, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with the problem; the outermost layer has put the request's id into the scope.
 
     If the request has a body, the connection is then closed, so that the rest of it is not taken for another request.
@@ -49,7 +49,7 @@ class RequestReader:
         """Return the next part."""
         try:
             message = await self._receive()
-        except Problem:  # it cannot be read
+        except HttpProblem:  # it cannot be read
             self.is_ended = True
             raise
         self.is_ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
@@ -63,7 +63,7 @@ class RequestReader:
                 while not self.is_ended and remaining > 0:
                     async with asyncio.timeout(_LINGER_PAUSE):
                         remaining -= len((await self()).get("body", b""))
-        except (TimeoutError, Problem):
+        except (TimeoutError, HttpProblem):
             return
 
 

@@ -134,11 +134,11 @@ def configure(app: ASGIApp | str, *, limits: Limits | None = None, grace: int = 
     """
     import uvicorn
 
-    from pointsman.server.protocol import Connections, Protocol
+    from pointsman.server.protocol import OpenConnections, Protocol
 
     raise_descriptor_limit()
     limits = limits or Limits()
-    protocol: Any = partial(Protocol, connections=Connections(limits))
+    protocol: Any = partial(Protocol, connections=OpenConnections(limits))
     return uvicorn.Config(
         app,
         http=protocol,

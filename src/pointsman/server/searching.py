@@ -13,7 +13,7 @@ from pointsman.errors import InputError, RetrievalError
 from pointsman.registry import STRATEGIES
 from pointsman.request import OPTIONS, SearchRequest
 from pointsman.retrieval.fusion import METHODS
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.server.state import check_text
 from pointsman.types import Message, Query
 
@@ -91,7 +91,7 @@ class Search:
         except RetrievalError as error:
             if self.is_hurried and all(isinstance(cause, TimeoutError) for cause in error.causes.values()):
                 detail = f"no answer within the {self.request.timeout:g} seconds asked for; allow more time"
-                raise Problem("invalid-input", detail) from error
+                raise HttpProblem("invalid-input", detail) from error
             raise
 
 
@@ -110,11 +110,11 @@ def prepare(state: State, access: Access, texts: Sequence[str], options: SearchO
     total = sum(map(len, texts)) + sum(len(message.text) for message in options.history)
     if total > limits.max_request_chars:
         limit = limits.max_request_chars
-        raise Problem("invalid-input", f"queries and messages have {total:,} characters, the limit is {limit:,}")
+        raise HttpProblem("invalid-input", f"queries and messages have {total:,} characters, the limit is {limit:,}")
     values = {name: getattr(options, name) for name in OPTIONS}
     k, names, timeout = (values.pop(name) for name in ("k", "datasets", "timeout"))
     if k > limits.max_k:
-        raise Problem("invalid-input", f"k is {k}, the limit is {limits.max_k}")
+        raise HttpProblem("invalid-input", f"k is {k}, the limit is {limits.max_k}")
     history = tuple(Message(message.role, message.text) for message in options.history)
     usual = workspace.workflow.timeout
     longest = limits.search_seconds if usual is None else min(usual, limits.search_seconds)

@@ -8,7 +8,7 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import InputError
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.server.refusals import CLOSE, PROBES, SAFE_METHODS, path_of, refuse
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class TrustedHosts:
         if scope["type"] != "http" or path_of(scope) in PROBES or self._serves(scope):
             await self._app(scope, receive, send)
             return
-        problem = Problem("misdirected", "this service does not answer to that host name", headers=CLOSE)
+        problem = HttpProblem("misdirected", "this service does not answer to that host name", headers=CLOSE)
         await refuse(problem, scope, receive, send)
 
     def _serves(self, scope: Scope) -> bool:
@@ -100,7 +100,7 @@ class CrossSite:
         if scope["type"] != "http" or self._is_own_site(scope):
             await self._app(scope, receive, send)
             return
-        problem = Problem("forbidden", "pages of other sites may not do this", headers=CLOSE)
+        problem = HttpProblem("forbidden", "pages of other sites may not do this", headers=CLOSE)
         await refuse(problem, scope, receive, send)
 
     def _is_own_site(self, scope: Scope) -> bool:

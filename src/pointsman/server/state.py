@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 from fastapi import Depends, Request
 
 from pointsman.server.access import Access, access_of
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.workspace import existing
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def check_text(state: State, text: str, subject: str = "query") -> None:
     """
     if len(text) > state.limits.max_query_chars:
         detail = f"{subject} has {len(text)} characters, the limit is {state.limits.max_query_chars}"
-        raise Problem("invalid-input", detail)
+        raise HttpProblem("invalid-input", detail)
 
 
 def problem_responses(*slugs: str) -> dict[int | str, dict[str, Any]]:

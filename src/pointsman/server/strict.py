@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fastapi import Request
 from fastapi.routing import APIRoute
 
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.server.strict_json import parse_json
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _check_names(names: Iterable[str], known_names: list[str]) -> None:
     """
     for name in names:
         if name not in known_names:
-            raise Problem("invalid-input", unknown_name("query parameter", name, known_names))
+            raise HttpProblem("invalid-input", unknown_name("query parameter", name, known_names))
 
 
 def unknown_name(kind: str, name: str, known_names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, Final
 
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 
 MAX_DEPTH: Final = 64
 """Nesting depth of objects and lists in a JSON body."""
@@ -26,12 +26,12 @@ def parse_json(body: bytes) -> object:
     try:
         value: object = _DECODER.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise Problem("malformed", f"the body is not UTF-8: byte {error.start} is invalid") from error
+        raise HttpProblem("malformed", f"the body is not UTF-8: byte {error.start} is invalid") from error
     except json.JSONDecodeError as error:
         message = f"the body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
-        raise Problem("malformed", message) from error
+        raise HttpProblem("malformed", message) from error
     except ValueError as error:  # Python does not parse integers of more than some thousand digits
-        raise Problem("invalid-input", "a number in the JSON is too large") from error
+        raise HttpProblem("invalid-input", "a number in the JSON is too large") from error
     except RecursionError as error:  # beyond some hundred levels
         raise _too_deep() from error
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
@@ -40,7 +40,7 @@ def parse_json(body: bytes) -> object:
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
-            raise Problem(
+            raise HttpProblem(
                 "invalid-input", "a text in the JSON has a lone surrogate, which is not a character"
             ) from error
     return value
@@ -57,8 +57,8 @@ def _deeper(value: object, depth: int) -> bool:
     return True
 
 
-def _too_deep() -> Problem:
-    return Problem("invalid-input", f"the JSON is nested more than {MAX_DEPTH} levels deep")
+def _too_deep() -> HttpProblem:
+    return HttpProblem("invalid-input", f"the JSON is nested more than {MAX_DEPTH} levels deep")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -66,19 +66,19 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) < len(pairs):
         names = [name for name, _ in pairs]
         duplicate = next(name for name in names if names.count(name) > 1)
-        raise Problem("invalid-input", f"the name {duplicate!r:.80} occurs twice in one object of the JSON")
+        raise HttpProblem("invalid-input", f"the name {duplicate!r:.80} occurs twice in one object of the JSON")
     return result
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise Problem("invalid-input", "a number in the JSON is too large")
+        raise HttpProblem("invalid-input", "a number in the JSON is too large")
     return value
 
 
 def _no_constant(name: str) -> None:
-    raise Problem("malformed", f"the body is not JSON: {name} is not a number there")
+    raise HttpProblem("malformed", f"the body is not JSON: {name} is not a number there")
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_constant=_no_constant)
@@ -106,8 +106,8 @@ async def json_lines(chunks: AsyncIterable[bytes], *, max_line_bytes: int) -> As
             if line:
                 try:
                     value = parse_json(line)
-                except Problem as problem:
-                    raise Problem(problem.slug, f"line {number}: {problem.detail}", line=number) from problem
+                except HttpProblem as problem:
+                    raise HttpProblem(problem.slug, f"line {number}: {problem.detail}", line=number) from problem
                 yield number, value
         pending += chunk[start:]
         _check_line(pending, number + 1, max_line_bytes)
@@ -121,4 +121,6 @@ async def _with_end(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 
 def _check_line(line: bytearray, number: int, max_bytes: int) -> None:
     if len(line) > max_bytes:
-        raise Problem("too-large", f"line {number} is longer than {max_bytes:,} bytes", line=number, limit=max_bytes)
+        raise HttpProblem(
+            "too-large", f"line {number} is longer than {max_bytes:,} bytes", line=number, limit=max_bytes
+        )

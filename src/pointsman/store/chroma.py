@@ -26,7 +26,7 @@ from pointsman.store.attachment import (
     unknown_keys,
 )
 from pointsman.store.base import NEAR, Lists, Page, StoreQuery
-from pointsman.store.http import Address, Server
+from pointsman.store.http import HostAddress, Server
 from pointsman.store.prepared import storable
 from pointsman.types import Document
 
@@ -88,7 +88,7 @@ class ChromaStore(AttachedStore):
             )
         if not attachment.table or not storable(attachment.table):
             raise InputError(f"a collection of Chroma is named by a text, not {attachment.table!r:.80}")
-        address = Address(attachment.url, _PORT, {"tenant"})
+        address = HostAddress(attachment.url, _PORT, {"tenant"})
         tenant = quote(address.options.get("tenant", "default_tenant"), safe="")
         database = quote(address.path[0] if address.path else "default_database", safe="")
         self._root = f"/api/v2/tenants/{tenant}/databases/{database}/collections"

@@ -25,7 +25,7 @@ _PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each fu
 _BUSY: Final = frozenset({429, 502, 503, 504})
 
 
-class Address:
+class HostAddress:
     """The parsed URL of a server: ``chroma+https://:key@host:8000/path?option=value``.
 
     Args:
@@ -62,7 +62,7 @@ class Server:
         headers: sent with every request, such as a key.
     """
 
-    def __init__(self, address: Address, headers: Mapping[str, str]) -> None:
+    def __init__(self, address: HostAddress, headers: Mapping[str, str]) -> None:
         self.label, self._key = address.label, address.key
         self._client = httpx.Client(
             base_url=address.base, headers={"Content-Type": "application/json", **headers}, timeout=_SECONDS

@@ -28,7 +28,7 @@ from pointsman.store.attachment import (
     unknown_keys,
 )
 from pointsman.store.base import NEAR, Capability, Lists, Page, Ranking, StoreQuery
-from pointsman.store.http import Address, Server
+from pointsman.store.http import HostAddress, Server
 from pointsman.store.prepared import storable
 from pointsman.text import repair
 from pointsman.types import Document
@@ -78,7 +78,7 @@ class MeilisearchStore(AttachedStore):
         super().__init__(attachment)
         if not attachment.table or not storable(attachment.table):
             raise InputError(f"an index of Meilisearch is named by a text, not {attachment.table!r:.80}")
-        address = Address(attachment.url, _PORT)
+        address = HostAddress(attachment.url, _PORT)
         self._server = Server(address, {"Authorization": f"Bearer {address.key}"} if address.key else {})
         self._path = f"/indexes/{quote(attachment.table, safe='')}"
         self._opening = threading.Lock()

@@ -30,7 +30,7 @@ _DATA: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ServerTool:
     """A tool: its description for a model, the shapes of its arguments and its answer, and its function."""
 
     name: str
@@ -64,10 +64,10 @@ class Tool:
         }
 
 
-TOOLS: Final[Mapping[str, Tool]] = {
+TOOLS: Final[Mapping[str, ServerTool]] = {
     tool.name: tool
     for tool in (
-        Tool(
+        ServerTool(
             "search",
             "Search documents",
             "Search the stored documents and get the passages that answer best. Use it whenever the answer may be in "
@@ -78,7 +78,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             shapes.SearchAnswer,
             searching.search,
         ),
-        Tool(
+        ServerTool(
             "fetch",
             "Fetch a document",
             "Get the full text of a search result by its id; for a passage, its source around the passage, up to "
@@ -87,7 +87,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             shapes.FetchAnswer,
             reading.fetch,
         ),
-        Tool(
+        ServerTool(
             "read",
             "Read around a passage",
             "Get a document by its id with the passages before and after it, within a budget of characters or tokens, "
@@ -97,7 +97,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             shapes.ReadAnswer,
             reading.read,
         ),
-        Tool(
+        ServerTool(
             "outline",
             "Show what is in a dataset",
             "List the sources of a dataset, or the headings of one source, with the id of the first passage of each. "
@@ -107,7 +107,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             shapes.OutlineAnswer,
             reading.outline,
         ),
-        Tool(
+        ServerTool(
             "grep",
             "Find a text or a regular expression",
             "Find documents that contain exactly this text, or match this regular expression, in the order they were "
@@ -117,7 +117,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             shapes.GrepAnswer,
             reading.grep,
         ),
-        Tool(
+        ServerTool(
             "verify",
             "Check an answer",
             "Look up every quote, number and date of an answer in the documents it is based on, without a model. Use "
@@ -126,7 +126,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             shapes.VerifyAnswer,
             reading.verify,
         ),
-        Tool(
+        ServerTool(
             "route",
             "Where and how to search",
             "Show which datasets are relevant to a question and how they would be searched, without searching. Use it "
@@ -136,7 +136,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             shapes.RouteAnswer,
             searching.route,
         ),
-        Tool(
+        ServerTool(
             "list_datasets",
             "List datasets",
             "List the searchable datasets: names, descriptions, numbers of documents, and metadata keys for filters. "
@@ -145,7 +145,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             shapes.ListAnswer,
             searching.list_datasets,
         ),
-        Tool(
+        ServerTool(
             "explain",
             "Explain a ranking",
             "Explain why a document is, or is not, among the results of a search: its rank in each list and after each "

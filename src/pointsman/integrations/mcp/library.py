@@ -11,7 +11,7 @@ from pointsman.integrations.mcp.latest import Latest
 from pointsman.integrations.mcp.plain import sound
 from pointsman.registry import STRATEGY_ALIASES
 from pointsman.request import OPTIONS
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.types import Message, Query
 from pointsman.workspace import existing
 
@@ -113,7 +113,7 @@ class Library:
             (dataset, document) for dataset in self.visible(access) if (document := dataset.get(id_)) is not None
         ]
         if not documents:
-            raise Problem(
+            raise HttpProblem(
                 "not-found", f"there is no document {id_!r:.80}; ids have the form DATASET/ID, as in search results"
             )
         if len(documents) > 1:

@@ -197,7 +197,7 @@ def entry_of(dataset: str, documents: Sequence[Document], headings: Sequence[str
 def grep(library: Library, access: Access, arguments: shapes.GrepArguments) -> shapes.GrepAnswer:
     """Find documents that contain a text or match a regular expression."""
     pattern = Pattern(arguments.pattern, regex=arguments.regex, ignore_case=arguments.ignore_case)
-    matches: list[shapes.Match] = []
+    matches: list[shapes.MatchAnswer] = []
     incomplete: list[str] = []
     has_more, seconds = False, SECONDS
     for dataset in library.choose(access, arguments.datasets):
@@ -224,10 +224,10 @@ def grep(library: Library, access: Access, arguments: shapes.GrepArguments) -> s
     return shapes.GrepAnswer(matches=matches[: arguments.k], more=has_more or bool(incomplete), degraded=incomplete)
 
 
-def _match(dataset: str, document: Document, match: GrepMatch, context: int) -> shapes.Match:
+def _match(dataset: str, document: Document, match: GrepMatch, context: int) -> shapes.MatchAnswer:
     text = plain.sound(document.text)
     end = min(match.end, match.start + shapes.MAX_CHARS)  # a pattern may match the whole text
-    return shapes.Match(
+    return shapes.MatchAnswer(
         id=id_of(dataset, document.id),
         dataset=dataset,
         title=_title(document),

@@ -229,7 +229,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerAddress:
     """A server reached over streamable HTTP."""
 
     url: str
@@ -396,7 +396,7 @@ def _plain(value: Any) -> Wire:
 
 
 @asynccontextmanager
-async def connected(place: Program | Address) -> AsyncIterator[Connection]:
+async def connected(place: Program | ServerAddress) -> AsyncIterator[Connection]:
     """Connect to a server.
 
     A program gets the few environment variables that every program needs and the configured ones; its standard error

@@ -15,7 +15,7 @@ from pointsman._version import __version__
 from pointsman.integrations.mcp import sdk
 from pointsman.integrations.mcp.calls import Calls
 from pointsman.integrations.mcp.library import Library
-from pointsman.integrations.mcp.transports import PATH, Service, http_app, listen, over_stdio
+from pointsman.integrations.mcp.transports import PATH, McpService, http_app, listen, over_stdio
 from pointsman.registry import STRATEGIES
 from pointsman.server.access import Access, access_of
 from pointsman.server.configure import configure
@@ -73,7 +73,7 @@ def _service(
     settings: Settings | None,
     limits: Limits,
     access: Callable[[Mapping[str, Any]], Access],
-) -> Service:
+) -> McpService:
     configure(workspace, settings or workspace.settings)
     for name in datasets or ():
         workspace.dataset(name, create=False)
@@ -81,7 +81,7 @@ def _service(
     library = Library(workspace, allowed_names, _strategies(workspace), limits.search_seconds)
     handlers = Calls(library, Gate(limits), access).handlers()
     server = sdk.server_of("pointsman", "Pointsman", __version__, _INSTRUCTIONS, handlers)
-    return Service(server, partial(_warming, library))
+    return McpService(server, partial(_warming, library))
 
 
 @asynccontextmanager

@@ -392,7 +392,7 @@ class OutlineAnswer(Noticed):
     next_offset: Annotated[int | None, Field(description="Where the remaining entries start.")]
 
 
-class Match(Answer):
+class MatchAnswer(Answer):
     """A document that contains the pattern."""
 
     id: _IdOf
@@ -408,7 +408,7 @@ class Match(Answer):
 class GrepAnswer(Noticed):
     """Answer of `grep`."""
 
-    matches: Annotated[list[Match], Field(description="In the order the documents were added.")]
+    matches: Annotated[list[MatchAnswer], Field(description="In the order the documents were added.")]
     more: Annotated[bool, Field(description="Whether more documents may match: k was reached, or time ran out.")]
     degraded: Annotated[list[str], Field(description="Datasets not read completely; normally empty.")]
 

@@ -23,7 +23,7 @@ from pointsman._version import __version__
 from pointsman.integrations.mcp import plain, sdk, shapes
 from pointsman.integrations.mcp.calls import complaints, message_of
 from pointsman.integrations.mcp.checking import SchemaChecker
-from pointsman.integrations.mcp.transports import Service, http_app, listen, over_stdio
+from pointsman.integrations.mcp.transports import McpService, http_app, listen, over_stdio
 from pointsman.integrations.mcp.upstream import AwayError, ForeignTool, Upstream, read_servers
 from pointsman.selector.base import ToolMetadata
 from pointsman.selector.steps import step_scores
@@ -31,7 +31,7 @@ from pointsman.server.access import Access, access_of
 from pointsman.server.keys import keys_of
 from pointsman.server.limits import Limits
 from pointsman.server.logs import line_of
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.server.rates import Gate
 from pointsman.server.run import Options
 
@@ -210,12 +210,12 @@ class Toolbox:
         self._checker = SchemaChecker()
         sdk.load_client()
 
-    def service(self) -> Service:
+    def service(self) -> McpService:
         """Return the toolbox as a server."""
         definitions = [FIND.wire(), CALL.wire()]
         handlers = sdk.Handlers(lambda: definitions, self.call)
         server = sdk.server_of("pointsman-tools", "Pointsman tools", __version__, INSTRUCTIONS, handlers)
-        return Service(server, self.running)
+        return McpService(server, self.running)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -311,17 +311,17 @@ class Toolbox:
         upstream = self._upstreams.get(server)
         if upstream is None:
             server_names = ", ".join(self._upstreams)
-            raise Problem(
+            raise HttpProblem(
                 "not-found", f"there is no server {server!r:.80}; names are SERVER/TOOL, servers: {server_names:.500}"
             )
         with anyio.move_on_after(_FIRST):
             await upstream.tried.wait()
         tool = upstream.tools.get(name)
         if tool is None and name in upstream.left_out:
-            raise Problem("not-found", f"{asked.name!r:.80} cannot be offered; the log of this server says why")
+            raise HttpProblem("not-found", f"{asked.name!r:.80} cannot be offered; the log of this server says why")
         if tool is None:
             complaint = "" if upstream.why_away is None else f", and it does not answer: {upstream.why_away}"
-            raise Problem(
+            raise HttpProblem(
                 "not-found", f"server {server!r} has no tool {name!r:.80}{complaint}; {FIND.name} gives names"
             )
         await self._checker.check_arguments(tool.full_name, tool.schema, asked.arguments)

@@ -29,7 +29,7 @@ PATH: Final = "/mcp"
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class McpService:
     """A server and its background tasks.
 
     Attributes:
@@ -41,7 +41,7 @@ class Service:
     running: Callable[[], AbstractAsyncContextManager[None]]
 
 
-def over_stdio(service: Service) -> None:
+def over_stdio(service: McpService) -> None:
     """Serve the program that started this one until it closes the connection; logs go to standard error."""
 
     async def serve() -> None:
@@ -52,7 +52,7 @@ def over_stdio(service: Service) -> None:
 
 
 def http_app(
-    service: Service,
+    service: McpService,
     keys: KeyStore,
     *,
     limits: Limits,

@@ -75,7 +75,7 @@ class Upstream:
     """
 
     name: str
-    place: sdk.Program | sdk.Address
+    place: sdk.Program | sdk.ServerAddress
     timeout: float
     tools: dict[str, ForeignTool] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -233,7 +233,7 @@ def read_servers(path: str | Path, timeout: float) -> list[Upstream]:
     return upstreams
 
 
-def _place(where: str, name: str, given: Any) -> sdk.Program | sdk.Address | None:
+def _place(where: str, name: str, given: Any) -> sdk.Program | sdk.ServerAddress | None:
     if not name or len(name) > _NAME_CHARS or "/" in name or not name.isprintable():
         raise InputError(f"{where}: a name is 1 to {_NAME_CHARS} characters without '/'")
     if not isinstance(given, dict) or ("command" in given) == ("url" in given):
@@ -247,7 +247,7 @@ def _place(where: str, name: str, given: Any) -> sdk.Program | sdk.Address | Non
             raise InputError(f"{where}: url begins with https:// or http://")
         if given.get("type", "http") == "sse" or given.get("transport") == "sse":
             raise InputError(f"{where}: the transport 'sse' is not spoken; streamable HTTP is")
-        return sdk.Address(url, _texts(where, given, "headers"))
+        return sdk.ServerAddress(url, _texts(where, given, "headers"))
     args = given.get("args", [])
     if not isinstance(args, list) or not all(isinstance(argument, str) for argument in args):
         raise InputError(f"{where}: args is a list of texts")

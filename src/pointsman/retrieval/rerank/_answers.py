@@ -45,7 +45,7 @@ _CHAIN = re.compile(rf"{_NUMBER}(?:\s*[>＞≻]\s*{_NUMBER})+")
 _DIGITS = re.compile(r"\d+")
 
 
-class DefectError(Exception):
+class OrderDefectError(Exception):
     """An unusable answer; its text is the defect's name."""
 
 
@@ -63,12 +63,12 @@ def read_grade(answer: str) -> float:
     if not grades:
         grades = {float(match[1].replace(",", ".")) for match in _BARE_NUMBER.finditer(text)}
     if not grades:
-        raise DefectError("no_grade")
+        raise OrderDefectError("no_grade")
     if len(grades) > 1:
-        raise DefectError("ambiguous")
+        raise OrderDefectError("ambiguous")
     grade = grades.pop()
     if not 0 <= grade <= HIGHEST:
-        raise DefectError("out_of_range")
+        raise OrderDefectError("out_of_range")
     return grade
 
 
@@ -93,13 +93,13 @@ def read_order(answer: str, count: int) -> list[int]:
     if chains := {tuple(map(int, _DIGITS.findall(match[0]))) for match in _CHAIN.finditer(text)}:
         orders = chains  # brackets around single numbers are then not lists
     if len(orders) > 1:
-        raise DefectError("ambiguous")
+        raise OrderDefectError("ambiguous")
     numbers = list(orders.pop()) if orders else _in_words(text, count)
     if 0 in numbers:
-        raise DefectError("out_of_range")
+        raise OrderDefectError("out_of_range")
     indices = [number - 1 for number in dict.fromkeys(numbers) if 1 <= number <= count]
     if not indices:
-        raise DefectError("out_of_range")
+        raise OrderDefectError("out_of_range")
     return indices
 
 
@@ -109,7 +109,7 @@ def _in_words(text: str, count: int) -> list[int]:
     reading = parse_selection(text, choices, max_outputs=count)
     if reading.defect is not None:
         problems = {"empty", "out_of_range", "ambiguous", "truncated"}
-        raise DefectError(reading.defect.value if reading.defect.value in problems else "no_order")
+        raise OrderDefectError(reading.defect.value if reading.defect.value in problems else "no_order")
     return [selection.index + 1 for selection in reading.selections]
 
 
@@ -119,9 +119,9 @@ def _after_thinking(answer: str) -> str:
     if thoughts:
         text = text[thoughts[-1].end() :]
     elif _THINKING.match(text):
-        raise DefectError("truncated")
+        raise OrderDefectError("truncated")
     if not text.strip():
-        raise DefectError("truncated" if thoughts else "empty")
+        raise OrderDefectError("truncated" if thoughts else "empty")
     return text[:_LONGEST]
 
 
@@ -129,9 +129,9 @@ def _values(text: str) -> list[Object | list[Any]]:
     try:
         values = find_values(text)
     except TooMuchError:
-        raise DefectError("ambiguous") from None
+        raise OrderDefectError("ambiguous") from None
     if any(value.cut for value in values):
-        raise DefectError("truncated")
+        raise OrderDefectError("truncated")
     return [value.value for value in values]
 
 

@@ -84,7 +84,7 @@ class Scored:
     problem: str = ""
 
 
-class Lookup:
+class ScoreLookup:
     """Scores for some lists: the cached ones, the ``missing`` ones, and all of them once those have arrived.
 
     Caching and requests go by *unit*: one text, or, if scores depend on each other, a whole list.

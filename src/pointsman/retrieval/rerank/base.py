@@ -13,7 +13,7 @@ import anyio
 from pointsman._twins import in_thread, limited, wait_for
 from pointsman.errors import InputError, ModelError, PointsmanError
 from pointsman.retrieval.refine import BaseRefiner
-from pointsman.retrieval.rerank._scores import Lookup, Pair, ScoreCache, Scored, checked, told_missing
+from pointsman.retrieval.rerank._scores import Pair, ScoreCache, Scored, ScoreLookup, checked, told_missing
 from pointsman.types import Document, Hit, Provenance, Query, Ranked
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
     def _pairs(self, query: Query, ranked: Ranked) -> list[Pair]:
         return [(query.text, hit.document.searchable) for hit in ranked.hits[: self._budget]]
 
-    def _lookup_of(self, query: str | Query, documents: Sequence[Document], top_n: int | None) -> Lookup | None:
+    def _lookup_of(self, query: str | Query, documents: Sequence[Document], top_n: int | None) -> ScoreLookup | None:
         if top_n is not None:
             count_of(top_n, "top_n")
         for document in documents:
@@ -240,16 +240,16 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         text = Query.of(query).text
         return self._lookup([[(text, document.searchable) for document in documents]]) if documents else None
 
-    def _lookup(self, lists: Sequence[Sequence[Pair]]) -> Lookup:
-        return Lookup(self.name, self._cache, self.independent, lists)
+    def _lookup(self, lists: Sequence[Sequence[Pair]]) -> ScoreLookup:
+        return ScoreLookup(self.name, self._cache, self.independent, lists)
 
-    def _scored(self, lookup: Lookup) -> Scored:
+    def _scored(self, lookup: ScoreLookup) -> Scored:
         if lookup.missing:
             query, texts = lookup.for_one_query()
             lookup.hear(self.score(query, texts))
         return lookup.scored()[0]
 
-    async def _ascored(self, lookup: Lookup) -> Scored:
+    async def _ascored(self, lookup: ScoreLookup) -> Scored:
         if lookup.missing:
             query, texts = lookup.for_one_query()
             lookup.hear(await self.ascore(query, texts))

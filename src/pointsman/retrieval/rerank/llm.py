@@ -15,7 +15,7 @@ from pointsman._twins import in_thread, wait_for
 from pointsman.errors import InputError, ModelError
 from pointsman.llm import Completion, Schema, aask, ask
 from pointsman.prompts import fenced, fill, quoted
-from pointsman.retrieval.rerank._answers import HIGHEST, DefectError, read_grade, read_order
+from pointsman.retrieval.rerank._answers import HIGHEST, OrderDefectError, read_grade, read_order
 from pointsman.retrieval.rerank._scores import PartialScores
 from pointsman.retrieval.rerank._shorten import shortened
 from pointsman.retrieval.rerank.base import BaseReranker, count_of
@@ -201,7 +201,7 @@ class LLMReranker(BaseReranker):
             try:
                 answer = await ask_model(prompt, schema)
                 return reader(answer.text or ("" if answer.data is None else json.dumps(answer.data)))
-            except DefectError as error:
+            except OrderDefectError as error:
                 complaint = f"the answer cannot be used ({error})"
                 # The problem is named in our own words: no part of an answer is sent back as if it were ours.
                 message = fill(prompts.retry, problem=prompts.problems.get(str(error), str(error)), count="")

@@ -11,7 +11,7 @@ from pointsman.errors import InputError, RetrievalError
 from pointsman.grammar import IMAGE as IMAGE_WORDS
 from pointsman.grammar import plain
 from pointsman.retrieval.candidates import RetrieverResults, hits_of, together
-from pointsman.retrieval.dispatch import Call, Deadline, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.dispatch import Deadline, DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.retrievers.foreign import as_retriever
 from pointsman.retrieval.retrievers.hybrid import TIMEOUT
@@ -60,7 +60,12 @@ class _Switch(Generic[T]):
         self.choices = tuple(ToolMetadata(name, text) for name, text in zip(names, descriptions, strict=True))
 
     async def follow(
-        self, mode: Mode, query: Query, selection: SelectorResult, ask: Callable[[int], Call[T]], limit: float | None
+        self,
+        mode: Mode,
+        query: Query,
+        selection: SelectorResult,
+        ask: Callable[[int], DualCall[T]],
+        limit: float | None,
     ) -> Routed[T]:
         """Call every chosen one, in parallel if there are several; a single one raises its own error."""
         indexes = selection.inds
@@ -140,10 +145,10 @@ class RouterRetriever(BaseRetriever):
         selection = await self.selector.aselect(self._switch.choices, query)
         return await self._switch.follow(Tasks(), query, selection, self._asking(query, top_k), self._timeout)
 
-    def _asking(self, query: Query, top_k: int) -> Callable[[int], Call[list[Hit]]]:
-        def ask(index: int) -> Call[list[Hit]]:
+    def _asking(self, query: Query, top_k: int) -> Callable[[int], DualCall[list[Hit]]]:
+        def ask(index: int) -> DualCall[list[Hit]]:
             retriever = self.retrievers[index]
-            return Call(lambda: retriever.retrieve(query, top_k), lambda: retriever.aretrieve(query, top_k))
+            return DualCall(lambda: retriever.retrieve(query, top_k), lambda: retriever.aretrieve(query, top_k))
 
         return ask
 
@@ -246,11 +251,11 @@ class MultiIndexQueryEngine:
         selection = await self.selector.aselect(self._switch.choices, question)
         return _response(await self._switch.follow(Tasks(), question, selection, self._asking(question), self._timeout))
 
-    def _asking(self, query: Query) -> Callable[[int], Call[Any]]:
-        def ask(index: int) -> Call[Any]:
+    def _asking(self, query: Query) -> Callable[[int], DualCall[Any]]:
+        def ask(index: int) -> DualCall[Any]:
             engine = self.query_engines[index]
             aquery = getattr(engine, "aquery", None)
-            return Call(
+            return DualCall(
                 lambda: engine.query(query.text),
                 lambda: aquery(query.text) if aquery is not None else in_thread(engine.query, query.text),
             )

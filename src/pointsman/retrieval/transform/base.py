@@ -132,7 +132,7 @@ class QueryTransformer(BaseTransformer):
 
     def at_once(self, query: Query) -> Transformed | None:
         """The result of all steps, if each has one at once."""
-        run = _Run(query)
+        run = _TransformerRun(query)
         for step in self.steps:
             result = step.at_once(run.query) if isinstance(step, BaseTransformer) else None
             if result is None:
@@ -142,7 +142,7 @@ class QueryTransformer(BaseTransformer):
 
     def transform(self, query: str | Query) -> Transformed:
         """Runs all steps on the query."""
-        run = _Run(Query.of(query))
+        run = _TransformerRun(Query.of(query))
         for step in self.steps:
             try:
                 run.take(step, step.transform(run.query))
@@ -152,7 +152,7 @@ class QueryTransformer(BaseTransformer):
 
     async def atransform(self, query: str | Query) -> Transformed:
         """Async version of `transform`."""
-        run = _Run(Query.of(query))
+        run = _TransformerRun(Query.of(query))
         for step in self.steps:
             try:
                 run.take(step, await step.atransform(run.query))
@@ -161,7 +161,7 @@ class QueryTransformer(BaseTransformer):
         return run.result(self.max_variants)
 
 
-class _Run:
+class _TransformerRun:
     """The state shared by ``transform`` and ``atransform``."""
 
     def __init__(self, query: Query) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from pointsman.retrieval.budget import Budget, spending
-from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.dispatch import DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant, bound, distinct
 from pointsman.types import Query
 
@@ -44,7 +44,7 @@ class Together(BaseTransformer):
 
     async def _all(self, mode: Mode, query: Query) -> Transformed:
         with spending(self.budget) as account:
-            calls = [Call(partial(step.transform, query), partial(step.atransform, query)) for step in self.steps]
+            calls = [DualCall(partial(step.transform, query), partial(step.atransform, query)) for step in self.steps]
             remaining = account.left()  # a model's own limit comes first, and its error names the setting
             outcomes = await mode.all(calls, None if remaining is None else _GRACE * remaining + 0.05)
         variants: list[Variant] = []

@@ -15,7 +15,7 @@ import xxhash
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 
 router = APIRouter(include_in_schema=False)
 
@@ -30,7 +30,7 @@ _PAGE: Final = "index.html"
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _ConsoleFile:
     """A file of the console, ready to be sent."""
 
     content: bytes
@@ -40,15 +40,15 @@ class _File:
 
 
 @cache
-def files() -> dict[str, _File]:
+def files() -> dict[str, _ConsoleFile]:
     """Return every file of the console by name, read on the first call."""
-    result: dict[str, _File] = {}
+    result: dict[str, _ConsoleFile] = {}
     for entry in resources.files("pointsman.console").iterdir():
         kind = _TYPES.get(f".{entry.name.rpartition('.')[2]}")
         if kind is not None and entry.is_file():
             content = entry.read_bytes()
             digest = xxhash.xxh3_128_hexdigest(content)
-            result[entry.name] = _File(content, gzip.compress(content, 9, mtime=0), kind, digest)
+            result[entry.name] = _ConsoleFile(content, gzip.compress(content, 9, mtime=0), kind, digest)
     return result
 
 
@@ -74,7 +74,7 @@ async def console_file(request: Request, file: str) -> Response:
 def _file_response(request: Request, name: str) -> Response:
     file = files().get(name)
     if file is None:
-        raise Problem("not-found", "the console has no such file")
+        raise HttpProblem("not-found", "the console has no such file")
     packs = "gzip" in request.headers.get("accept-encoding", "")
     etag = f'"{file.etag}{"-gz" if packs else ""}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}

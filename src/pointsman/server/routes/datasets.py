@@ -22,9 +22,9 @@ from pointsman.errors import (
 )
 from pointsman.server import problems, schemas
 from pointsman.server.access import check_again
-from pointsman.server.answers import Json, Lines, plain
+from pointsman.server.answers import Json, LineResponse, plain
 from pointsman.server.bodies import JSON, NDJSON
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.server.schemas import (
     NAME,
     DatasetRequest,
@@ -195,7 +195,7 @@ async def get_document(
     dataset = await in_thread(state.dataset, access, name)
     document = await in_thread(dataset.get, id)
     if document is None:
-        raise Problem("not-found", f"there is no document {id!r:.80} in dataset {name!r}", kind="document")
+        raise HttpProblem("not-found", f"there is no document {id!r:.80} in dataset {name!r}", kind="document")
     return Json(_document(document))
 
 
@@ -291,22 +291,24 @@ async def add_documents(
     dataset = await in_thread(_writable, state, access, name)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == NDJSON:
-        return Lines(await _first_line_checked(_ingest(state, access, dataset, request, embed)), media_type=NDJSON)
+        return LineResponse(
+            await _first_line_checked(_ingest(state, access, dataset, request, embed)), media_type=NDJSON
+        )
     if kind != JSON:
-        raise Problem("unsupported-media-type", f"a body here is {JSON} or {NDJSON}, in UTF-8")
+        raise HttpProblem("unsupported-media-type", f"a body here is {JSON} or {NDJSON}, in UTF-8")
     body = DocumentsRequest.model_validate(await read_json(await request.body()))
     _check_number(state, len(body.documents), f"; or send {NDJSON}")
     return Json(_counts_shown(await _add(state, dataset, body.documents, embed), access))
 
 
-async def _first_line_checked(lines: AsyncGenerator[bytes | Problem]) -> AsyncIterator[bytes]:
+async def _first_line_checked(lines: AsyncGenerator[bytes | HttpProblem]) -> AsyncIterator[bytes]:
     """Return the lines once the first one is available.
 
     Raises:
         Problem: nothing could be written; the problem is sent with its own status.
     """
     first = await anext(lines)
-    if isinstance(first, Problem):
+    if isinstance(first, HttpProblem):
         raise first
 
     async def remaining_lines() -> AsyncIterator[bytes]:
@@ -320,7 +322,7 @@ async def _first_line_checked(lines: AsyncGenerator[bytes | Problem]) -> AsyncIt
 
 async def _ingest(
     state: State, access: Access, dataset: Dataset, request: Request, embed: When
-) -> AsyncGenerator[bytes | Problem]:
+) -> AsyncGenerator[bytes | HttpProblem]:
     """Yield totals after each batch of a stream of documents; each line is sent before more is read.
 
     If a problem occurs before anything is written, it is the only item.
@@ -344,7 +346,7 @@ async def _ingest(
                 if len(batch) >= _BATCH:
                     await write()
                     yield line()
-        except Problem:
+        except HttpProblem:
             if batch:  # the lines before the bad one are valid
                 await write()
             raise
@@ -362,7 +364,9 @@ def _read(value: object, number: int) -> DocumentRequest:
     try:
         return DocumentRequest.model_validate(value)
     except ValidationError as error:
-        raise Problem("invalid-input", f"line {number}: {problems.validation_message(error)}", line=number) from None
+        raise HttpProblem(
+            "invalid-input", f"line {number}: {problems.validation_message(error)}", line=number
+        ) from None
 
 
 @router.patch("/{name}/documents", response_model=schemas.Added, responses=_WRITES, operation_id="set_metadata")
@@ -410,7 +414,7 @@ async def verify_dataset(state: Shared, access: Reader, name: Name) -> Response:
 def _check_number(state: State, documents: int, remedy: str = "") -> None:
     if documents > state.limits.max_documents:
         limit = state.limits.max_documents
-        raise Problem("invalid-input", f"{documents} documents at once, the limit is {limit}{remedy}")
+        raise HttpProblem("invalid-input", f"{documents} documents at once, the limit is {limit}{remedy}")
 
 
 def _writable(state: State, access: Access, name: str) -> Dataset:

@@ -11,7 +11,7 @@ from pointsman._version import __version__
 from pointsman.retrieval.policy import Policy
 from pointsman.server import schemas
 from pointsman.server.answers import Json, plain
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.server.schemas import PolicyRequest
 from pointsman.server.state import Caller, Reader, Shared, in_thread, in_writer, problem_responses
 from pointsman.server.strict import StrictRoute
@@ -33,7 +33,7 @@ async def ready(state: Shared) -> Response:
     """Check that the service takes requests: not while it starts or stops, or while its store is unreachable."""
     if not state.ready or state.store_away():
         reason = "the store does not answer" if state.ready else state.not_ready
-        raise Problem("unavailable", reason, headers={"Retry-After": "1"})
+        raise HttpProblem("unavailable", reason, headers={"Retry-After": "1"})
     return Json({"status": "ready"})
 
 

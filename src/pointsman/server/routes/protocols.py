@@ -18,7 +18,7 @@ from pointsman.errors import FilterError, InputError, StoreError
 from pointsman.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.server import schemas
 from pointsman.server.answers import Json
-from pointsman.server.problems import Problem
+from pointsman.server.problems import HttpProblem
 from pointsman.server.schemas import NAME
 from pointsman.server.searching import prepare
 from pointsman.server.state import Reader, Shared, in_thread, problem_responses
@@ -342,7 +342,7 @@ async def get_file(state: Shared, access: Reader, name: StoreName, file_id: File
             texts = [{"type": "text", "text": document.text}]
             return Json({"object": "vector_store.file_content.page", "data": texts, "has_more": False})
     if document is None:
-        raise Problem("not-found", f"there is no document {file_id!r:.80} in dataset {name!r}", kind="document")
+        raise HttpProblem("not-found", f"there is no document {file_id!r:.80} in dataset {name!r}", kind="document")
     return Json(_file(name, document))
 
 

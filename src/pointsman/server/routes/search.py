@@ -59,7 +59,7 @@ async def search_many(state: Shared, access: Reader, body: SearchManyRequest) ->
     """Search for several questions, embedded and reranked in shared batches; one answer each, in order."""
     if len(body.queries) > state.limits.max_batch:
         detail = f"{len(body.queries)} queries at once, the limit is {state.limits.max_batch}"
-        raise problems.Problem("invalid-input", detail)
+        raise problems.HttpProblem("invalid-input", detail)
 
     def run() -> list[RetrievalContext]:
         return prepare(state, access, body.queries, body).run_all()
@@ -162,7 +162,7 @@ async def verifyanswer_of(state: Shared, access: Reader, body: CheckRequest) -> 
             document = datasets[claim.dataset].get(claim.id)
             if document is None:
                 detail = f"there is no document {claim.id!r:.80} in dataset {claim.dataset!r}"
-                raise problems.Problem("not-found", detail, kind="document")
+                raise problems.HttpProblem("not-found", detail, kind="document")
             hits.append(Hit(document, 0.0, claim.dataset))
         return verify(body.answer, hits, timeout=state.limits.search_seconds)
 

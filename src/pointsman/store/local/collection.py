@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.store.local.columns import Condition, Table
-    from pointsman.store.local.truth import Change
+    from pointsman.store.local.truth import DocumentChange
     from pointsman.types import AddResult
 
 log = logging.getLogger(__name__)
@@ -852,7 +852,7 @@ class Collection:
             )
 
 
-def _apply_changes(table: Table, batch: Sequence[Change]) -> None:
+def _apply_changes(table: Table, batch: Sequence[DocumentChange]) -> None:
     for change in batch:
         if change.document is None:
             table.remove(change.key)

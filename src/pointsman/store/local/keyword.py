@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from pointsman.filters import Filter
     from pointsman.store.local.columns import Columns
-    from pointsman.store.local.truth import Change
+    from pointsman.store.local.truth import DocumentChange
     from pointsman.types import Document
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class DocumentSource(Protocol):
         """Return the number of the last change."""
         ...
 
-    def changes(self, since: int) -> Iterator[Sequence[Change]]:
+    def changes(self, since: int) -> Iterator[Sequence[DocumentChange]]:
         """Yield the last change of every key after ``since``, in batches."""
         ...
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pointsman.filters import Filter
     from pointsman.store.local.keyword import WordQuery
-    from pointsman.store.local.truth import Change
+    from pointsman.store.local.truth import DocumentChange
     from pointsman.store.local.vectors import VectorQuery
     from pointsman.types import Document, Metadata
 
@@ -296,7 +296,7 @@ class LocalStore(BaseStore):
         """See `Store`; known once a filter has been used."""
         return self.collection.columns.names()
 
-    def changes(self, since: int) -> Iterator[list[Change]]:
+    def changes(self, since: int) -> Iterator[list[DocumentChange]]:
         """Yield the last operation per key after a sequence number, in batches, deletions first."""
         return self.collection.truth.changes(since)
 

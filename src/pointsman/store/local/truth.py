@@ -80,7 +80,7 @@ _ALONE = "PRAGMA locking_mode = EXCLUSIVE;"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DocumentChange:
     """The last operation on a key; ``document`` is None for a deletion."""
 
     key: int
@@ -301,14 +301,16 @@ class Truth:
             ids.update((row[-1], self._id(row)) for row in self._rows(sql, *batch))
         return [ids[key] for key in keys if key in ids]
 
-    def changes(self, since: int, *, texts: bool = True) -> Iterator[list[Change]]:
+    def changes(self, since: int, *, texts: bool = True) -> Iterator[list[DocumentChange]]:
         """Yield the last operation per key after transaction ``since``, in batches, deletions first.
 
         Texts are read only if ``texts`` is set. Each batch reads its own snapshot, so a writer is never blocked; what
         it changes meanwhile has a higher number and is returned next time.
         """
         for deleted, rows in self._log(since, ROW if texts else _ROW_WITHOUT_TEXT, "documents d"):
-            yield [Change(key, None) for key in deleted] or [Change(row[-1], self._document(row)) for row in rows]
+            yield [DocumentChange(key, None) for key in deleted] or [
+                DocumentChange(row[-1], self._document(row)) for row in rows
+            ]
 
     def vector_changes(self, since: int) -> Iterator[VectorChanges]:
         """Yield the changes of vectors after transaction ``since`` in the same way."""

@@ -126,7 +126,7 @@ class _Base:
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _IndexState:
     """The state that searches use; a writer prepares a new one and swaps it in, so readers need no lock."""
 
     base: _Base
@@ -137,11 +137,11 @@ class _State:
     dead: int = 0  # rows of the base that are no longer valid
 
     @classmethod
-    def of(cls, base: _Base) -> _State:
+    def of(cls, base: _Base) -> _IndexState:
         """Return the state of a base without a tail."""
         return cls(base, None, np.empty(0, np.int64), np.empty((0, base.matrix.shape[1]), np.float32), base.seq)
 
-    def applying(self, removals: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32]) -> _State:
+    def applying(self, removals: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32]) -> _IndexState:
         """Return this state after removing and then adding rows; the base is shared."""
         removals = np.concatenate([removals, keys])
         alive = (
@@ -188,7 +188,7 @@ class VectorQuery:
         columns: evaluates filters.
     """
 
-    state: _State
+    state: _IndexState
     vector: NDArray[np.float32]
     columns: Columns
 
@@ -242,7 +242,7 @@ class VectorIndex:
         self._path, self._source, self._columns = path, source, columns
         self._identity, self._dimensions = identity, dimensions
         self._refresh = refresh or (lambda: None)
-        self._state: _State | None = None
+        self._state: _IndexState | None = None
         self._unusable = False  # the file on disk is unusable
         self._anew = False  # the next update starts empty; until it ends, searches see the old state
         self._guard = threading.Lock()
@@ -368,14 +368,14 @@ class VectorIndex:
         with self._guard:
             self._state = None
 
-    def _current(self) -> _State:
+    def _current(self) -> _IndexState:
         state = self._state
         while state is None:
             self.catch_up()
             state = self._state
         return state
 
-    def _apply(self, state: _State, target: int, *, save: bool) -> _State:
+    def _apply(self, state: _IndexState, target: int, *, save: bool) -> _IndexState:
         """Update a state to ``target``; it keeps its number until then, as replaying twice is harmless."""
         for changes in _gathered(self._source.vector_changes(max(state.seq, 0))):
             removals = np.array([key for change in changes for key in change.gone], np.int64)
@@ -388,7 +388,7 @@ class VectorIndex:
     def _matrix(self, vectors: bytes) -> NDArray[np.float32]:
         return np.frombuffer(vectors, np.float32).reshape(-1, self._dimensions)
 
-    def _rebased(self, state: _State) -> _State:
+    def _rebased(self, state: _IndexState) -> _IndexState:
         """Write the state to a new base file; if that fails, it stays in memory, and is later derived again."""
         try:
             return self._rebase(state)
@@ -396,7 +396,7 @@ class VectorIndex:
             log.warning("vector index %s cannot be written now (%s); it is kept in memory", self._path, error)
             return state
 
-    def _rebase(self, state: _State) -> _State:
+    def _rebase(self, state: _IndexState) -> _IndexState:
         rows = state.base_rows
         keys = state.keys
         order = np.argsort(keys, kind="stable")
@@ -431,19 +431,21 @@ class VectorIndex:
         self._unusable = False
         stamp = file_stamp(self._path)
         content = np.memmap(self._path, np.uint8, "r")
-        return _State.of(_base_in(content, self._path, stamp, self._identity, self._dimensions))
+        return _IndexState.of(_base_in(content, self._path, stamp, self._identity, self._dimensions))
 
-    def _empty(self) -> _State:
-        return _State.of(_Base(np.empty(0, np.int64), np.empty((0, self._dimensions), np.float32), -1, self._stamp()))
+    def _empty(self) -> _IndexState:
+        return _IndexState.of(
+            _Base(np.empty(0, np.int64), np.empty((0, self._dimensions), np.float32), -1, self._stamp())
+        )
 
     def _stamp(self) -> object:
         return file_stamp(self._path)
 
-    def _load(self) -> _State | None:
+    def _load(self) -> _IndexState | None:
         """Return the base file if it is intact and ours; else None, with the reason logged."""
         self._unusable = False
         try:
-            return _State.of(_read(self._path, self._identity, self._dimensions))
+            return _IndexState.of(_read(self._path, self._identity, self._dimensions))
         except FileNotFoundError:
             return None
         except (*UNREADABLE, OSError, KeyError, struct.error) as error:
@@ -500,7 +502,7 @@ def _base_in(content: NDArray[np.uint8], path: Path, stamp: object, identity: st
 
 
 def _located(
-    state: _State, keys: NDArray[np.int64]
+    state: _IndexState, keys: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]]:
     """Yield where the vectors of these keys are: a matrix, indices into ``keys``, and the matrix's row for each."""
     for stored_keys, matrix, alive in (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import ConflictError, InputError, StoreError, UnknownNameError
 from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, settings_of
-from pointsman.store.opensearch.cluster import Address, Cluster
+from pointsman.store.opensearch.cluster import Cluster, ClusterAddress
 from pointsman.store.opensearch.queries import (
     ANALYSIS,
     DERIVED,
@@ -63,7 +63,7 @@ class OpenSearchBackend(BaseBackend):
     def __init__(
         self, url: str, *, client: OpenSearch | None = None, shards: int | None = None, replicas: int | None = None
     ) -> None:
-        address = Address(url)
+        address = ClusterAddress(url)
         if not _PREFIX.fullmatch(address.prefix):
             raise InputError(f"a prefix is up to 41 lower-case letters, digits and _, not {address.prefix!r:.80}")
         self.prefix = address.prefix
@@ -273,7 +273,7 @@ def _dataset(source: Mapping[str, Any]) -> DatasetRecord:
     )
 
 
-def _number(address: Address, name: str, default: int, value: int | None) -> int:
+def _number(address: ClusterAddress, name: str, default: int, value: int | None) -> int:
     text = address.options.get(name, str(default)) if value is None else str(value)
     if not text.isascii() or not text.isdecimal() or not (1 if name == "shards" else 0) <= int(text) <= 1024:
         raise InputError(f"{name} is a number up to 1,024, not {text!r:.80}")

@@ -40,7 +40,7 @@ _UNKNOWN_INDEX: Final = "index_not_found_exception"
 _OPTIONS: Final = frozenset({"insecure", "ca_certs", "client_cert", "client_key", "shards", "replicas"})
 
 
-class Address:
+class ClusterAddress:
     """The parsed URL of a cluster.
 
     Args:

@@ -22,7 +22,7 @@ from pointsman.store.attachment import (
     unknown_keys,
 )
 from pointsman.store.base import NEAR, Capability, Lists, Page, Ranking, StoreQuery
-from pointsman.store.opensearch.cluster import Address, Cluster
+from pointsman.store.opensearch.cluster import Cluster, ClusterAddress
 from pointsman.store.opensearch.queries import NOTHING, combined, near
 from pointsman.store.prepared import position
 from pointsman.types import Document
@@ -69,7 +69,7 @@ class IndexStore(AttachedStore):
     kind = "opensearch index"
 
     def __init__(self, attachment: Attachment) -> None:
-        address = Address(attachment.url)
+        address = ClusterAddress(attachment.url)
         name = attachment.table
         if (
             not name

@@ -13,14 +13,14 @@ from pointsman.errors import InputError, StoreError, UnknownNameError
 from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, check_version, settings_of
 from pointsman.store.postgres.connections import Connections
 from pointsman.store.postgres.statements import DERIVED, FORMAT, Tables, escaped, unescaped
-from pointsman.store.postgres.store import About, PostgresStore
+from pointsman.store.postgres.store import DatasetRow, PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from psycopg import Connection
 
-    from pointsman.store.postgres.connections import Pool
+    from pointsman.store.postgres.connections import PostgresPool
 
 _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _OWN: Final = frozenset({"schema", "connections"})
@@ -45,7 +45,7 @@ class PostgresBackend(BaseBackend):
         InputError: the URL cannot be parsed.
     """
 
-    def __init__(self, url: str, *, pool: Pool | None = None) -> None:
+    def __init__(self, url: str, *, pool: PostgresPool | None = None) -> None:
         address, self.schema, max_connections = split(url)
         self._connections = Connections(address, most=max_connections, pool=pool)
         self._vectors: str | None = None
@@ -104,7 +104,7 @@ class PostgresBackend(BaseBackend):
         rows = self._rows(f'select {_COLUMNS} from "{self.schema}".dataset where name = %s', (name,))
         if not rows:
             return None
-        record = About(*rows[0])
+        record = DatasetRow(*rows[0])
         if bm25:
             record = replace(record, k1=bm25.get("k1", record.k1), b=bm25.get("b", record.b))
         return PostgresStore(self._connections, self.schema, self._vector_schema(), record)

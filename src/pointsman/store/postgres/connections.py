@@ -67,7 +67,7 @@ _PASSING: Final = ("starting up", "shutting down", "in recovery", "too many", "r
 _RETRIED: Final = ("08", "40", "53300", "57P")  # connection lost, transaction conflict, no free slot, shutdown
 
 
-class Pool(Protocol):
+class PostgresPool(Protocol):
     """Connections managed elsewhere, such as a `psycopg_pool.ConnectionPool`."""
 
     def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]:
@@ -97,7 +97,7 @@ class Connections:
         most: int = 8,
         patience: float = PATIENCE,
         read_only: bool = False,
-        pool: Pool | None = None,
+        pool: PostgresPool | None = None,
     ) -> None:
         try:
             parameters = conninfo.conninfo_to_dict(url)

@@ -86,7 +86,7 @@ _GROWN: Final = 2  # growth of the tables since they were last analysed
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class DatasetRow:
     """The catalogue's entry for a dataset when it is opened."""
 
     number: int
@@ -118,7 +118,7 @@ class PostgresStore(BaseStore):
         FormatVersionError: the dataset was written by a newer Pointsman.
     """
 
-    def __init__(self, connections: Connections, schema: str, vectors: str, about: About) -> None:
+    def __init__(self, connections: Connections, schema: str, vectors: str, about: DatasetRow) -> None:
         if about.format != FORMAT:
             raise FormatVersionError(
                 f"{connections.label}: the dataset is in format {about.format}, this version of pointsman knows format "
