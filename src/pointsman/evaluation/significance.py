@@ -47,7 +47,7 @@ def compare(
         InputError: the queries differ, or there are none.
 
     >>> compare({"a": 1.0, "b": 0.5}, {"a": 0.5, "b": 0.5})  # one query tells nothing
-    Comparison(difference=0.25, p=1.0)
+    SignificanceTest(difference=0.25, p=1.0)
     """
     if first.keys() != second.keys() or not first:
         raise InputError(
