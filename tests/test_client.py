@@ -48,7 +48,7 @@ from pointsman.errors import (
 )
 from pointsman.filters import And, Contains, Exists, Filter, In, Not, Or, Range, parse_filter
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.policy import Limits as Spending
+from pointsman.retrieval.policy import EffortLimits as Spending
 from pointsman.retrieval.refuse import Refuser, Threshold
 from pointsman.retrieval.rerank import CalibratedReranker
 from pointsman.server import Limits, create_app

@@ -18,9 +18,9 @@ from pointsman import (
     BaseRetriever,
     Dataset,
     Document,
+    EffortLimits,
     Hit,
     InputError,
-    Limits,
     Message,
     Query,
     RetrievalWorkflow,
@@ -301,7 +301,7 @@ class TestRequests:
     @pytest.mark.parametrize("milliseconds", [-1, "5", float("nan")])
     def test_limits_are_numbers(self, milliseconds: Any) -> None:
         with pytest.raises(InputError, match="milliseconds of limits is a number from 0 up"):
-            Limits(milliseconds=milliseconds)
+            EffortLimits(milliseconds=milliseconds)
 
     @pytest.mark.parametrize("k", [0, -1, "2", True, 1.5])
     def test_i1_a_number_of_results_is_a_number(self, workspace: Workspace, k: Any) -> None:

@@ -31,7 +31,7 @@ from pointsman.cli.mcp import mcp as serve
 from pointsman.errors import InputError
 from pointsman.integrations.mcp.checking import SchemaChecker
 from pointsman.integrations.mcp.program import MAX_LINE, message_of, pruned
-from pointsman.integrations.mcp.sdk import TOO_DEEP, Listing, ServerAddress
+from pointsman.integrations.mcp.sdk import TOO_DEEP, ServerAddress, ToolListing
 from pointsman.integrations.mcp.toolbox import Toolbox, choices_of
 from pointsman.integrations.mcp.upstream import ForeignTool, Upstream, read_servers
 from pointsman.models.scripted import HashingEmbedder
@@ -403,7 +403,7 @@ def test_schemas_of_a_server_are_checked_once_while_they_stay_the_same(caplog: p
 
     async def run() -> None:
         for tools in (definitions, definitions, [*definitions, huge]):
-            assert set(await upstream._usable(Listing(tools, {}))) == {"good"}
+            assert set(await upstream._usable(ToolListing(tools, {}))) == {"good"}
 
     asked: list[object] = []
     check_schema = SchemaChecker.check_schema

@@ -122,6 +122,19 @@ def test_functions_are_not_named_by_a_participle_alone(folder: str) -> None:
     assert len(names) <= PARTICIPLE_FUNCTIONS[folder], f"{len(names)}: {names}"
 
 
+def test_a_class_name_is_defined_once_or_is_a_mirror_that_the_page_explains() -> None:
+    section = PAGE.read_text("utf-8").split("## Mirrors")[1].split("\n## ")[0]
+    mirrors = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    modules: dict[str, set[str]] = collections.defaultdict(set)
+    for path, tree in trees(FOLDERS["src"]):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                modules[node.name].add(str(path.relative_to(FOLDERS["src"])))
+    repeated = {name: sorted(paths) for name, paths in modules.items() if len(paths) > 1}
+    assert {name: paths for name, paths in repeated.items() if name not in mirrors} == {}
+    assert mirrors <= set(repeated), "a mirror is listed whose name is defined once"
+
+
 def main(folders: list[str]) -> None:
     """Prints the figures of each folder given, of ``src`` and ``tests`` without one."""
     for folder in map(Path, folders or [str(path) for path in FOLDERS.values()]):

@@ -25,7 +25,7 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval import vocabulary
 from pointsman.retrieval.candidates import Pool
 from pointsman.retrieval.fusion import CosineSpread
-from pointsman.retrieval.policy import Limits, Policy, measured
+from pointsman.retrieval.policy import EffortLimits, Policy, measured
 from pointsman.retrieval.transform.automatic import additions, transformer
 from pointsman.retrieval.transform.base import QueryTransformer
 from pointsman.retrieval.transform.spelling import Corrector
@@ -167,11 +167,11 @@ class TestLimits:
             ("fast", set()),
             ("balanced", {"spelling"}),
             ("thorough", {"spelling", "parts", "bridges"}),
-            (Limits(), {"spelling", "parts", "bridges"}),
-            (Limits(0), set()),
-            (Limits(1), {"spelling"}),
-            (Limits(20), {"spelling", "parts"}),
-            (Limits(60), {"spelling", "parts", "bridges"}),
+            (EffortLimits(), {"spelling", "parts", "bridges"}),
+            (EffortLimits(0), set()),
+            (EffortLimits(1), {"spelling"}),
+            (EffortLimits(20), {"spelling", "parts"}),
+            (EffortLimits(60), {"spelling", "parts", "bridges"}),
         ],
     )
     def test_what_fits_is_added_by_gain_for_its_time(self, effort: Any, added: set[str]) -> None:
@@ -180,14 +180,14 @@ class TestLimits:
     def test_in_a_search(self, tmp_path: Path) -> None:
         with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
             workspace.dataset("rails").add(corpus(80))
-            assert workspace.search("whistel", 3, effort=Limits(1)).query.text == "whistle"
-            spare = workspace.search("whistel", 3, effort=Limits(0))
+            assert workspace.search("whistel", 3, effort=EffortLimits(1)).query.text == "whistle"
+            spare = workspace.search("whistel", 3, effort=EffortLimits(0))
             assert spare.query.text == "whistel"
 
     @pytest.mark.parametrize("limits", [{"milliseconds": -1}, {"milliseconds": float("nan")}])
     def test_what_cannot_be(self, limits: dict[str, Any]) -> None:
         with pytest.raises(InputError, match="of limits is"):
-            Limits(**limits)
+            EffortLimits(**limits)
 
 
 class TestFiles:

@@ -14,7 +14,15 @@ from typer.testing import CliRunner
 
 import doors_kit
 from doors_kit import Asked, world
-from pointsman import Document, EnhancedRetrievalService, InputError, Limits, RetrievalContext, Settings, Workspace
+from pointsman import (
+    Document,
+    EffortLimits,
+    EnhancedRetrievalService,
+    InputError,
+    RetrievalContext,
+    Settings,
+    Workspace,
+)
 from pointsman.cli.app import app
 from pointsman.evaluation import tune
 from pointsman.models.scripted import HashingEmbedder
@@ -270,7 +278,7 @@ def test_every_dataset_must_have_gained(workspace: Workspace) -> None:
 
 @pytest.mark.parametrize(("effort", "reranked"), [
     ("fast", False), ("balanced", True), ("thorough", True),
-    (Limits(), True), (Limits(milliseconds=5), False), (Limits(milliseconds=500), True),
+    (EffortLimits(), True), (EffortLimits(milliseconds=5), False), (EffortLimits(milliseconds=500), True),
 ])  # fmt: skip
 def test_effort(workspace: Workspace, effort: Any, reranked: bool) -> None:
     adopted(workspace)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
     from pointsman.retrieval.diversity import Diversifier, mmr
     from pointsman.retrieval.fusion import fuse
-    from pointsman.retrieval.policy import Limits, Policy
+    from pointsman.retrieval.policy import EffortLimits, Policy
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.refuse import Refuser, Threshold
     from pointsman.retrieval.rerank import (
@@ -164,7 +164,7 @@ _HOMES = {
     "pointsman.retrieval.diversity": ["Diversifier", "mmr"],
     "pointsman.retrieval.fusion": ["fuse"],
     "pointsman.retrieval.retrievers.hybrid": ["SimpleHybridRetriever"],
-    "pointsman.retrieval.policy": ["Limits", "Policy"],
+    "pointsman.retrieval.policy": ["EffortLimits", "Policy"],
     "pointsman.retrieval.routing.recommend": ["recommend"],
     "pointsman.retrieval.refine": ["BaseRefiner"],
     "pointsman.retrieval.refuse": ["Refuser", "Threshold"],
@@ -272,6 +272,7 @@ __all__ = [
     "DescriptionSelector",
     "Diversifier",
     "Document",
+    "EffortLimits",
     "EmbeddingSelector",
     "EnhancedRetrievalService",
     "EnsembleSelector",
@@ -296,7 +297,6 @@ __all__ = [
     "LLMReranker",
     "LLMRouter",
     "LLMSelector",
-    "Limits",
     "LockedError",
     "LostInTheMiddle",
     "Message",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pointsman.protocols import LLM
     from pointsman.retrieval.dataset_calibration import Calibration
-    from pointsman.retrieval.policy import EffortName, Limits
+    from pointsman.retrieval.policy import EffortLimits, EffortName
     from pointsman.retrieval.routing.recommend import Recommendation
     from pointsman.retrieval.routing.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer
@@ -722,7 +722,7 @@ def _nothing_to_rerank(strategy: str, recipe: Recipe) -> str:
     return "the fusion already uses the calibrated sum of both scores"
 
 
-def _affordable(effort: EffortName | Limits) -> float:
+def _affordable(effort: EffortName | EffortLimits) -> float:
     """Milliseconds that a reranker may take of a search."""
     if effort == "fast":
         return 0.0

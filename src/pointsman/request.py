@@ -16,7 +16,7 @@ from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, parse_optional
 from pointsman.registry import STRATEGY_ALIASES
 from pointsman.retrieval.dispatch import Deadline
-from pointsman.retrieval.policy import EFFORTS, EffortName, Limits
+from pointsman.retrieval.policy import EFFORTS, EffortLimits, EffortName
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.types import Query, check_top_k
 
@@ -53,7 +53,7 @@ class _CommonOptions(TypedDict, total=False):
     min_relevance: float | None
     coverage: float | None
     spelling: bool
-    effort: EffortName | Limits
+    effort: EffortName | EffortLimits
     timeout: float | None
 
 
@@ -77,7 +77,7 @@ class SearchOptions(_CommonOptions, total=False):
             cannot be promised, there are ``k`` hits, `RetrievalContext.coverage` is None and ``degraded`` says why.
         spelling: False searches for the question as written; True lets ``"auto"`` correct probable typos, which the
             answer reports in ``spelling``.
-        effort: the effort of ``"auto"``: ``"fast"``, ``"balanced"``, ``"thorough"``, or `Limits`.
+        effort: the effort of ``"auto"``: ``"fast"``, ``"balanced"``, ``"thorough"``, or `EffortLimits`.
         timeout: seconds for the whole search.
     """
 
@@ -175,7 +175,7 @@ class SearchRequest:
         lt=1,
     )
     spelling: bool = _option(bool, True, "False: search for the question exactly as written.")
-    effort: EffortName | Limits = _option(EffortName, "balanced", "For `auto`: `fast`, `balanced` or `thorough`.")
+    effort: EffortName | EffortLimits = _option(EffortName, "balanced", "For `auto`: `fast`, `balanced` or `thorough`.")
     timeout: float | None = _option(
         float | None, None, "Time limit in seconds; the hits found by then are returned.", gt=0
     )
@@ -222,7 +222,7 @@ class SearchRequest:
                 raise InputError(f"{name} is a probability {bounds}, or None, not {value!r:.80}")
         if not isinstance(self.spelling, bool):
             raise InputError(f"spelling is True or False, not {self.spelling!r:.80}")
-        if not isinstance(self.effort, Limits) and self.effort not in EFFORTS:
+        if not isinstance(self.effort, EffortLimits) and self.effort not in EFFORTS:
             raise UnknownNameError("effort", str(self.effort), EFFORTS)
         Deadline(self.timeout)
 

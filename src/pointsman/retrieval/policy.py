@@ -29,7 +29,7 @@ EFFORTS: Final[tuple[EffortName, ...]] = get_args(EffortName)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EffortLimits:
     """What ``auto`` may spend on a query beyond hybrid search, in place of a named effort.
 
     Attributes:

@@ -47,7 +47,7 @@ _LONGEST: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Index:
+class _IndexFacts:
     """What the server reports about the index.
 
     Attributes:
@@ -82,7 +82,7 @@ class MeilisearchStore(AttachedStore):
         self._server = Server(address, {"Authorization": f"Bearer {address.key}"} if address.key else {})
         self._path = f"/indexes/{quote(attachment.table, safe='')}"
         self._opening = threading.Lock()
-        self._read: _Index | None = None
+        self._read: _IndexFacts | None = None
 
     def __repr__(self) -> str:
         return f"MeilisearchStore({self._server.label!r}, {self._attachment.table!r})"
@@ -218,13 +218,13 @@ class MeilisearchStore(AttachedStore):
         return Document(str(value[self._attachment.id]), str(value.get(self._attachment.text) or ""), metadata)
 
     @property
-    def _index(self) -> _Index:
+    def _index(self) -> _IndexFacts:
         with self._opening:
             if self._read is None:
                 self._read = self._reads()
             return self._read
 
-    def _reads(self) -> _Index:
+    def _reads(self) -> _IndexFacts:
         """Return what the server reports about the index.
 
         Raises:
@@ -252,7 +252,7 @@ class MeilisearchStore(AttachedStore):
         dimensions = None if attachment.vector is None else embedders[attachment.vector].get("dimensions")
         names = frozenset(name for name in settings.get("filterableAttributes") or () if isinstance(name, str))
         limit = int((settings.get("pagination") or {}).get("maxTotalHits") or 1000)
-        return _Index(names & set(attachment.metadata), dimensions, limit)
+        return _IndexFacts(names & set(attachment.metadata), dimensions, limit)
 
 
 def _literal(value: Typed) -> str | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pointsman.dataset import Dataset
-    from pointsman.integrations.mcp.shapes import Entry, Key, Searching
+    from pointsman.integrations.mcp.shapes import Entry, MetadataKey, Searching
     from pointsman.server.access import Access
     from pointsman.types import Document, RetrievalContext
     from pointsman.workspace import Workspace
@@ -56,7 +56,7 @@ class Library:
         default_factory=lambda: Latest(ALL_BYTES, lambda value: value.nbytes if value else 0)
     )
     outlines: Latest[list[Entry]] = field(default_factory=lambda: Latest(20))
-    keys: Latest[list[Key]] = field(default_factory=lambda: Latest(1_000))
+    keys: Latest[list[MetadataKey]] = field(default_factory=lambda: Latest(1_000))
 
     def seen(self, access: Access) -> Access:
         """Restrict an access to the datasets served."""

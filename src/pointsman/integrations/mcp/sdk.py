@@ -241,7 +241,7 @@ class UnreadableListError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ToolListing:
     """The tools of a server.
 
     Attributes:
@@ -264,7 +264,7 @@ class Connection:
     def __init__(self, client: Any, lists: _ToolLists) -> None:
         self._client, self._lists = client, lists
 
-    async def tools(self, most: int) -> Listing:
+    async def tools(self, most: int) -> ToolListing:
         """Return its tools, at most ``most``.
 
         Raises:
@@ -283,7 +283,7 @@ class Connection:
                 cursor = following
         finally:
             refused = self._lists.end()
-        return Listing(wires[:most], refused)
+        return ToolListing(wires[:most], refused)
 
     async def call(self, name: str, arguments: Wire) -> Wire:
         """Call a tool and return its result."""

@@ -109,7 +109,7 @@ def list_datasets(library: Library, access: Access, arguments: shapes.ListArgume
     )
 
 
-def _keys(dataset: Dataset) -> list[shapes.Key]:
+def _keys(dataset: Dataset) -> list[shapes.MetadataKey]:
     return keys_of(_sample(dataset))
 
 
@@ -121,7 +121,7 @@ def _sample(dataset: Dataset) -> list[Document]:
     return store.sample(_SAMPLE)
 
 
-def keys_of(documents: Iterable[Document]) -> list[shapes.Key]:
+def keys_of(documents: Iterable[Document]) -> list[shapes.MetadataKey]:
     """Return the metadata keys that filters can use, most frequent first, with types and some values."""
     counts: dict[str, int] = {}
     kinds: dict[str, dict[str, None]] = {}
@@ -139,7 +139,7 @@ def keys_of(documents: Iterable[Document]) -> list[shapes.Key]:
                 if isinstance(item, str | int | float) and len(examples) < _EXAMPLES:
                     examples[_example(item)] = None
     names = sorted(counts, key=lambda name: -counts[name])[:_KEYS]
-    return [shapes.Key(key=name, types=sorted(kinds[name]), examples=list(values[name])) for name in names]
+    return [shapes.MetadataKey(key=name, types=sorted(kinds[name]), examples=list(values[name])) for name in names]
 
 
 def _example(value: str | float) -> str | int | float:

@@ -317,7 +317,7 @@ else:
     ExplainAnswer = _forms.model(Explanation, "ExplainAnswer")
 
 
-class Key(Answer):
+class MetadataKey(Answer):
     """A metadata key for filters."""
 
     key: str
@@ -332,7 +332,7 @@ class About(Answer):
     description: str
     documents: int
     search: Annotated[str, Field(description="hybrid, keyword (without 'vector') or vector (without 'bm25').")]
-    keys: Annotated[list[Key], Field(description="Metadata keys for filters, from a sample of the documents.")]
+    keys: Annotated[list[MetadataKey], Field(description="Metadata keys for filters, from a sample of the documents.")]
 
 
 class ListAnswer(Noticed):

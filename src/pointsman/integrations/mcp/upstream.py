@@ -115,7 +115,7 @@ class Upstream:
                     scope.deadline = anyio.current_time() + self.timeout
         raise TimeoutError(f"no answer within {self.timeout:g} seconds")
 
-    async def _usable(self, listing: sdk.Listing) -> dict[str, ForeignTool]:
+    async def _usable(self, listing: sdk.ToolListing) -> dict[str, ForeignTool]:
         """Return the tools that can be offered, by name; for each of the others, the reason is logged once.
 
         Each schema is checked once, as long as the server lists it unchanged.

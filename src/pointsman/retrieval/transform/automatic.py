@@ -14,7 +14,7 @@ from pointsman.retrieval.transform.spelling import Corrector
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from pointsman.retrieval.policy import EffortName, Limits
+    from pointsman.retrieval.policy import EffortLimits, EffortName
 
 PART_WEIGHT: Final = 0.5
 
@@ -26,8 +26,8 @@ BY_EFFORT: Final[Mapping[str, Collection[str]]] = {
 """The additions of each effort; names, gains and costs are in ``policy.json``."""
 
 
-def additions(effort: EffortName | Limits) -> tuple[str, ...]:
-    """The additions of ``auto`` at this effort; under `Limits`, those that fit, by measured gain per millisecond."""
+def additions(effort: EffortName | EffortLimits) -> tuple[str, ...]:
+    """The additions of ``auto`` at this effort; under `EffortLimits`, those that fit, by gain per millisecond."""
     figures = measured().additions
     if isinstance(effort, str):
         return tuple(name for name in figures if name in BY_EFFORT[effort])
