@@ -85,7 +85,7 @@ def evaluate(folder: Path) -> None:
             name: StrategyReport({"ndcg@10": 0.5 + at / 10 + gain, "recall@100": 0.8 + at / 20}, 2.0**at, 3.0**at, {})
             for at, name in enumerate(("bm25", "vector", "hybrid", "auto"))
         }
-        keep(LocalBackend(folder), Report("rules", 45, 30, found), now=datetime(2026, 11, day, tzinfo=UTC))
+        keep(LocalBackend(folder), Report("rules", 45, 30, found), time_of_run=datetime(2026, 11, day, tzinfo=UTC))
 
 
 def derail(dataset: Dataset, go_on: threading.Event) -> None:

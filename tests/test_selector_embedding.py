@@ -105,7 +105,7 @@ def test_the_memory_is_bounded() -> None:
     selector = EmbeddingSelector(embedder, cache_size=4)
     for number in range(50):
         selector.select([f"{number} left", f"{number} right"], "q")
-    assert len(selector._vectors._kept) == 4
+    assert len(selector._vectors._vectors_by_text) == 4
     assert selector.select(["0 left", "0 right"], "0 left").ind == 0  # forgotten, and embedded again
     assert embedder.documents.count("0 left") == 2
 

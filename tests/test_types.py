@@ -19,7 +19,7 @@ from pointsman.errors import (
     StorageFullError,
     UnknownNameError,
 )
-from pointsman.trace import Step, Trace, _missed
+from pointsman.trace import Step, Trace, _miss
 from pointsman.types import Message, Plan
 
 
@@ -126,8 +126,8 @@ def test_every_error_pickles_as_a_pool_of_processes_needs_it(kind: type[Pointsma
 
 
 def test_one_other_is_singular() -> None:
-    assert _missed(Step("retrieve", "bm25", None, None, 1)) == "bm25 holds 1 other"
-    assert _missed(Step("retrieve", "bm25", None, None, 2)) == "bm25 holds 2 others"
+    assert _miss(Step("retrieve", "bm25", None, None, 1)) == "bm25 holds 1 other"
+    assert _miss(Step("retrieve", "bm25", None, None, 2)) == "bm25 holds 2 others"
 
 
 class TestQueryBundle:

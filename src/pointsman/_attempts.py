@@ -33,7 +33,7 @@ class Attempts:
     def __init__(self, request: SearchRequest, usual: float | None) -> None:
         self.request, self.pause = request, 0.0
         self._limit = usual if request.timeout is None else request.timeout
-        self._began = monotonic()
+        self._start = monotonic()
 
     def another(self, error: Exception) -> bool:
         """Whether to search again: every cause of the failure is a dataset that was replaced, and time is left."""
@@ -41,7 +41,7 @@ class Attempts:
         if not all(isinstance(cause, ReplacedError) for cause in causes):
             return False
         self.pause = min(max(2 * self.pause, _FIRST_PAUSE), _LONGEST_PAUSE) * random.uniform(0.5, 1.0)  # noqa: S311  (jitter)
-        seconds_left = self._began + (PATIENCE if self._limit is None else self._limit) - monotonic() - self.pause
+        seconds_left = self._start + (PATIENCE if self._limit is None else self._limit) - monotonic() - self.pause
         if seconds_left <= 0:
             return False
         if self._limit is not None:

@@ -10,7 +10,7 @@ try:
 except ImportError:  # Windows has no such limit
     resource = None  # type: ignore[assignment]
 
-_WANTED: Final = 65_536
+_TARGET: Final = 65_536
 """A soft limit that is enough; far higher ones make some programs that we start close a million descriptors."""
 
 _WITHOUT_LIMIT: Final = 8_192
@@ -21,14 +21,14 @@ def descriptor_limit() -> int:
     if resource is None:
         return _WITHOUT_LIMIT
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _WANTED if soft == resource.RLIM_INFINITY else soft
+    return _TARGET if soft == resource.RLIM_INFINITY else soft
 
 
 def raise_descriptor_limit() -> int:
     """Raise the soft limit as far as the hard one and `_WANTED` allow, and return it; it is never lowered."""
-    if resource is not None and (soft := descriptor_limit()) < _WANTED:
+    if resource is not None and (soft := descriptor_limit()) < _TARGET:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        target = _WANTED if hard == resource.RLIM_INFINITY else min(_WANTED, hard)
+        target = _TARGET if hard == resource.RLIM_INFINITY else min(_TARGET, hard)
         if target > soft:
             with suppress(OSError, ValueError):  # some systems have a lower limit besides
                 resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))

@@ -29,13 +29,13 @@ def address(url: str) -> SplitResult:
     return url_parts._replace(fragment="")
 
 
-def is_here(parts: SplitResult) -> bool:
+def is_here(url: SplitResult) -> bool:
     """Whether an address belongs to this machine, so that the traffic never crosses a network.
 
     >>> is_here(urlsplit("http://127.0.0.1:8080")), is_here(urlsplit("http://example.org"))
     (True, False)
     """
-    return is_loopback(parts.hostname or "")
+    return is_loopback(url.hostname or "")
 
 
 def is_loopback(host: str) -> bool:
@@ -50,7 +50,7 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost" or host.lower().endswith(".localhost")
 
 
-def options_of(query: str, known: Collection[str]) -> dict[str, str]:
+def options_of(query: str, known_names: Collection[str]) -> dict[str, str]:
     """Return the options in the URL of a server: the part after its ``?``.
 
     >>> options_of("insecure=true&shards=3", {"insecure", "shards"})
@@ -65,17 +65,19 @@ def options_of(query: str, known: Collection[str]) -> dict[str, str]:
         options = dict(parse_qsl(query, keep_blank_values=True))
     except ValueError:
         raise InputError("the options of a URL are written NAME=VALUE, with & between them") from None
-    if unknown_names := sorted(options.keys() - set(known)):
-        raise InputError(f"unknown options {', '.join(unknown_names)} in the URL; known: {', '.join(sorted(known))}")
+    if unknown_names := sorted(options.keys() - set(known_names)):
+        raise InputError(
+            f"unknown options {', '.join(unknown_names)} in the URL; known: {', '.join(sorted(known_names))}"
+        )
     return options
 
 
-def check_encrypted(parts: SplitResult, elsewhere: str | None, options: Mapping[str, str]) -> bool:
+def check_encrypted(url: SplitResult, remote_host: str | None, options: Mapping[str, str]) -> bool:
     """Return whether a server is used over TLS (``SCHEME+https``); without TLS, another machine needs ``insecure``.
 
     Args:
-        parts: the parts of its URL.
-        elsewhere: a host in the URL that is another machine; None if there is none.
+        url: the parts of its URL.
+        remote_host: a host in the URL that is another machine; None if there is none.
         options: the options of the URL; ``insecure=true`` allows unencrypted connections.
 
     Raises:
@@ -83,10 +85,10 @@ def check_encrypted(parts: SplitResult, elsewhere: str | None, options: Mapping[
     """
     from pointsman.errors import InputError
 
-    secure = parts.scheme.endswith("+https")
-    if elsewhere is not None and not secure and options.get("insecure") != "true":
+    secure = url.scheme.endswith("+https")
+    if remote_host is not None and not secure and options.get("insecure") != "true":
         raise InputError(
-            f"{elsewhere} is another machine; use {parts.scheme}+https://, or add ?insecure=true to send everything in "
+            f"{remote_host} is another machine; use {url.scheme}+https://, or add ?insecure=true to send everything in "
             "the clear"
         )
     return secure

@@ -15,14 +15,14 @@ class _Late:
 
     def __init__(self, pattern: str, flags: int) -> None:
         self._source = pattern, flags
-        self._compiled: re.Pattern[str] | None = None
+        self._pattern_compiled: re.Pattern[str] | None = None
 
     def __getattr__(self, name: str) -> Any:  # called only for attributes that are not set yet
         if name.startswith("__"):
             raise AttributeError(name)
-        if self._compiled is None:
-            self._compiled = re.compile(*self._source)
-        value = getattr(self._compiled, name)
+        if self._pattern_compiled is None:
+            self._pattern_compiled = re.compile(*self._source)
+        value = getattr(self._pattern_compiled, name)
         setattr(self, name, value)
         return value
 

@@ -12,33 +12,33 @@ _PASSWORD: Final = re.compile(r"^([^:/?#]+://[^:/?#\[]*):(?!\d*(?:[/?#,]|$))(?:[
 _SECRET_OPTION: Final = re.compile(r"([?&][^=&#]*(?:password|secret|key|token)[^=&#]*=)[^&#]*", re.IGNORECASE)
 
 
-def is_url(where: str | os.PathLike[str]) -> bool:
+def is_url(location: str | os.PathLike[str]) -> bool:
     r"""Whether a location is a URL rather than a folder.
 
     >>> is_url("postgresql://db/rails"), is_url("./rails"), is_url("C:\rails")
     (True, False, False)
     """
-    return isinstance(where, str) and bool(re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", where))
+    return isinstance(location, str) and bool(re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", location))
 
 
-def is_service(where: str | os.PathLike[str]) -> bool:
+def is_service(location: str | os.PathLike[str]) -> bool:
     """Whether a text is the address of a Pointsman service.
 
     >>> is_service("https://example.org/pointsman"), is_service("postgresql://db/rails")
     (True, False)
     """
-    return is_url(where) and str(where).partition(":")[0].lower() in {"http", "https"}
+    return is_url(location) and str(location).partition(":")[0].lower() in {"http", "https"}
 
 
-def path_of(where: str) -> str:
+def path_of(location: str) -> str:
     """Return the path in a ``file:`` URL, "" if it names no folder of this machine; any other location unchanged.
 
     >>> path_of("file:rails"), path_of("file:///home/me/a%20b"), path_of("file://rails"), path_of("rails")
     ('rails', '/home/me/a b', '', 'rails')
     """
-    scheme, _, path_text = where.partition(":")
+    scheme, _, path_text = location.partition(":")
     if scheme.lower() != "file":
-        return where
+        return location
     path = unquote(re.sub("^//(localhost)?(?=/)", "", path_text))
     return "" if path.startswith("//") else path
 
@@ -53,13 +53,13 @@ def unquoted(url: str) -> bool:
     return match is not None and bool(re.search("[/?#@]", match[0].partition("://")[2][:-1]))
 
 
-def redacted(where: str | os.PathLike[str]) -> str:
+def redacted(location: str | os.PathLike[str]) -> str:
     """Return a path or URL for display, without its password.
 
     >>> redacted("postgresql://rail:secret@db/rails?schema=yard&password=secret")
     'postgresql://rail@db/rails?schema=yard&password=***'
     """
-    if not is_url(where):
-        return str(where)
-    text = _PASSWORD.sub(r"\1\2", str(where))
+    if not is_url(location):
+        return str(location)
+    text = _PASSWORD.sub(r"\1\2", str(location))
     return _SECRET_OPTION.sub(r"\1***", text)

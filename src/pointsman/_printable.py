@@ -26,9 +26,9 @@ def printable(text: str, *, one_line: bool = False) -> str:
         >>> printable("red \x1b[31m and \u202egnp.exe"), printable("стрелка 道岔 \u0633\u06a9\u0647 👩\u200d🔧")
         ('red \\x1b[31m and \\u202egnp.exe', 'стрелка 道岔 سکه 👩\u200d🔧')
     """
-    return (_UNSAFE_IN_LINE if one_line else _UNSAFE).sub(_escaped, text)
+    return (_UNSAFE_IN_LINE if one_line else _UNSAFE).sub(_escape, text)
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

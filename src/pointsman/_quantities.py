@@ -98,7 +98,7 @@ _AMOUNT = re.compile(
     rf"(?:\s?[{''.join((*_HAN_TENS, *_HAN_MYRIADS))}]+(?:\d+[{''.join(_HAN_MYRIADS)}])?)?"
     rf"|(?<![{_HAN}])[{_HAN}]+(?:点[{''.join(_HAN_DIGITS)}]+)?)"
 )
-_GROUPED = re.compile(rf"\d{{1,3}}(?:[,.'{_SPACES} ]\d{{3}})+")
+_GROUPED_DIGITS = re.compile(rf"\d{{1,3}}(?:[,.'{_SPACES} ]\d{{3}})+")
 
 _MAGNITUDES = {
     name: power
@@ -146,7 +146,7 @@ _UNITS: dict[str, tuple[str, Decimal]] = {
     for name in names.split()
 }
 _NAMES_OF_UNITS = "|".join(map(re.escape, sorted(_UNITS, key=len, reverse=True)))
-_AFTER = re.compile(
+_MAGNITUDE = re.compile(
     rf"[-\s{_SPACES}]?(?:(?P<magnitude>{'|'.join(sorted(_MAGNITUDES, key=len, reverse=True))})\b\.?)?"
     rf"[-\s{_SPACES}]?(?:(?P<unit>{_NAMES_OF_UNITS})(?![A-Za-zА-Яа-яёЁ/²³]))?"  # km/h is not a length
 )
@@ -221,7 +221,7 @@ def _names(text: str) -> Iterator[Quantity]:
 def _numbers(text: str, start: int, end: int, language: str, *, words: bool) -> Iterator[Quantity]:
     for match in _AMOUNT.finditer(text, start, end):
         number = match["number"]
-        if not language.startswith("ru") and " " in number and _GROUPED.match(number):
+        if not language.startswith("ru") and " " in number and _GROUPED_DIGITS.match(number):
             number = number.partition(" ")[0]  # two numbers side by side
         if len(number) > _LONGEST:
             yield Quantity("name", match.start(), match.end(), name=match[0].casefold())
@@ -230,7 +230,7 @@ def _numbers(text: str, start: int, end: int, language: str, *, words: bool) -> 
         if value is None:
             continue
         stop = match.start("number") + len(number)
-        magnitude, unit, stop = _after(text, stop, end)
+        magnitude, unit, stop = _magnitude_after(text, stop, end)
         unit = (match["money"] or "").strip() or ("%" if match["percent"] else unit)
         count = value.scaleb(magnitude) * (1 if match["sign"] in (None, "+") else -1)
         name, factor = _UNITS.get(unit, ("", Decimal(1)))
@@ -243,10 +243,10 @@ def _numbers(text: str, start: int, end: int, language: str, *, words: bool) -> 
             yield Quantity("number", match.start(), match.end() if second else match.end("first"), value, value)
 
 
-def _after(text: str, place: int, end: int) -> tuple[int, str, int]:
+def _magnitude_after(text: str, place: int, end: int) -> tuple[int, str, int]:
     """Return the power of ten and the unit that follow digits, and where they end."""
     ordinal = _ORDINAL.match(text, place, end)
-    match = _AFTER.match(text, ordinal.end() if ordinal else place, end)
+    match = _MAGNITUDE.match(text, ordinal.end() if ordinal else place, end)
     magnitude, unit = "", ""
     if match and match["magnitude"]:
         magnitude, place = match["magnitude"], match.end("magnitude")
@@ -278,7 +278,7 @@ def _plain_value(digits: str, language: str) -> Decimal | None:
         decimal = max(",.", key=digits.rfind)
         digits = digits.replace("," if decimal == "." else ".", "").replace(",", ".")
     elif commas:
-        is_grouped = _GROUPED.fullmatch(digits) and (commas > 1 or not language.startswith("ru"))
+        is_grouped = _GROUPED_DIGITS.fullmatch(digits) and (commas > 1 or not language.startswith("ru"))
         digits = digits.replace(",", "" if is_grouped else ".")
     elif dots > 1:
         digits = digits.replace(".", "")

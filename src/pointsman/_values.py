@@ -38,7 +38,7 @@ Without a ``source`` all but the title are the user's own, and may have any type
 """
 
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)", re.ASCII)
-_CASED: Final = 0x1E944  # no code point beyond it has another case
+_CODE_POINTS_WITH_CASE: Final = 0x1E944  # no code point beyond it has another case
 
 
 def plain(value: object) -> Any:
@@ -116,7 +116,7 @@ def typed_values(value: object) -> list[Typed]:
     return [] if entry is None else [entry]
 
 
-def _nested(name: str, value: object) -> Iterator[Mapping[str, Any]]:
+def _inner_mappings(name: str, value: object) -> Iterator[Mapping[str, Any]]:
     """Yield the mappings in a metadata entry that filters can see."""
     if name.startswith("_"):
         return
@@ -137,7 +137,7 @@ def facts(fields: Mapping[str, Any], prefix: str = "") -> dict[str, list[Typed]]
         values = _raw(value) if key in (ID, TEXT) else typed_values(value)
         if values:
             result.setdefault(key, []).extend(values)
-        for inner in _nested(name, value):
+        for inner in _inner_mappings(name, value):
             for path, inner_facts in facts(inner, f"{key}.").items():
                 result.setdefault(path, []).extend(inner_facts)
     return result
@@ -161,7 +161,7 @@ def _path_values(fields: Mapping[str, Any], key: str) -> list[Typed]:
     values = typed_values(fields.get(key))
     dot = key.find(".")
     while dot >= 0:
-        for inner in _nested(key[:dot], fields.get(key[:dot])):
+        for inner in _inner_mappings(key[:dot], fields.get(key[:dot])):
             values += _path_values(inner, key[dot + 1 :])
         dot = key.find(".", dot + 1)
     return values
@@ -171,7 +171,7 @@ def _path_values(fields: Mapping[str, Any], key: str) -> list[Typed]:
 def _folding() -> dict[int, str]:
     """Return the case folding of each letter, one letter for one, so that offsets do not change."""
     table = {}
-    for code in range(_CASED):
+    for code in range(_CODE_POINTS_WITH_CASE):
         letter = chr(code)
         variant = letter.casefold()
         if len(variant) != 1:

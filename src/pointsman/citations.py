@@ -444,7 +444,7 @@ class _Sources:
     def __init__(self, hits: Iterable[Hit], timeout: float | None) -> None:
         if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
             raise InputError(f"timeout is a number of seconds above 0, or None, not {timeout!r:.80}")
-        self._timeout, self._begun = timeout, perf_counter()
+        self._timeout, self._start = timeout, perf_counter()
         self._passages: list[_Passage] = []
         passages: dict[tuple[str, str], _Passage] = {}
         for hit in hits:
@@ -455,14 +455,14 @@ class _Sources:
     def __getitem__(self, number: int) -> _Passage:
         return self._passages[number - 1]
 
-    def by_number(self, cited: Sequence[int]) -> Iterator[tuple[int, _Passage]]:
+    def by_number(self, numbers: Sequence[int]) -> Iterator[tuple[int, _Passage]]:
         """Yield the number of each hit and its passage, the cited ones first.
 
         Raises:
             InputError: the time is over.
         """
         visited: set[int] = set()
-        for number in (*cited, *range(1, len(self._passages) + 1)):
+        for number in (*numbers, *range(1, len(self._passages) + 1)):
             if not 1 <= number <= len(self._passages) or id(self[number]) in visited:
                 continue
             visited.add(id(self[number]))
@@ -470,7 +470,7 @@ class _Sources:
             yield number, self[number]
 
     def _check_time(self) -> None:
-        if self._timeout is not None and perf_counter() - self._begun >= self._timeout:
+        if self._timeout is not None and perf_counter() - self._start >= self._timeout:
             remedy = "check a part of it, or fewer hits, at a time"
             raise InputError(f"the answer could not be checked within {self._timeout:g} s; {remedy}")
 
@@ -482,22 +482,22 @@ def _fold(text: str) -> tuple[str, list[int]]:
     """
     characters: list[str] = []
     offsets: list[int] = []
-    for segment in _PARTS.finditer(text):
+    for segment in _SEGMENT.finditer(text):
         characters_of_segment = " " if segment[0].isspace() else unicodedata.normalize("NFC", segment[0])
         characters.append(characters_of_segment)
         offsets.extend([segment.start()] * len(characters_of_segment))
     return "".join(characters), offsets
 
 
-_PARTS = re.compile(r"\s+|[^\s\u0300-\u036f][\u0300-\u036f]{0,30}|[\u0300-\u036f]{1,30}")
+_SEGMENT = re.compile(r"\s+|[^\s\u0300-\u036f][\u0300-\u036f]{0,30}|[\u0300-\u036f]{1,30}")
 
 
-def _tears(text: str, place: int) -> bool:
+def _tears(text: str, offset: int) -> bool:
     """Whether a cut here would split a word; Chinese words have no visible boundaries."""
-    if not 0 < place < len(text):
+    if not 0 < offset < len(text):
         return False
     return all(
-        character.isalnum() and not "\u2e80" <= character <= "\U0003ffff" for character in text[place - 1 : place + 1]
+        character.isalnum() and not "\u2e80" <= character <= "\U0003ffff" for character in text[offset - 1 : offset + 1]
     )
 
 

@@ -88,7 +88,7 @@ def copy(
     for name in selection:
         if name not in records:
             raise UnknownNameError("dataset", name, tuple(records))
-    reports = [_copied(source, target, records[name], on_progress or (lambda *_: None)) for name in selection]
+    reports = [_copy_dataset(source, target, records[name], on_progress or (lambda *_: None)) for name in selection]
     _copy_calibrations(source, target, selection)
     policy = None if names is not None else source.record(POLICY)
     if policy is not None and target.record(POLICY) is None:
@@ -132,13 +132,13 @@ def _number(document: Document, vector: NDArray[np.float32] | None) -> int:
     return int.from_bytes(hashlib.blake2b(content_with_lengths, digest_size=16).digest(), "little")
 
 
-def _copied(source: Backend, target: Backend, about: DatasetRecord, report: Progress) -> CopyReport:
-    name = about.name
+def _copy_dataset(source: Backend, target: Backend, record: DatasetRecord, report: Progress) -> CopyReport:
+    name = record.name
     store = source.open(name)
     if store is None:
         raise UnknownNameError("dataset", name)
     try:
-        target_store, copy_state = _begin(target, about)
+        target_store, copy_state = _begin(target, record)
         try:
             if copy_state.done:
                 content = content_of(store)
@@ -202,47 +202,51 @@ def _name_clash(target: Backend, name: str) -> InputError:
     return InputError(f"{target.url} has another dataset {name!r} already; drop it there, or copy to another place")
 
 
-def _note(target: Backend, copied: _CopyState) -> None:
-    value = {"source": copied.source, "target": copied.target, "after": copied.after, "done": copied.done}
-    target.put_record(_UNDER_WAY, copied.name, json.dumps(value))
+def _note(target: Backend, state: _CopyState) -> None:
+    value = {"source": state.source, "target": state.target, "after": state.after, "done": state.done}
+    target.put_record(_UNDER_WAY, state.name, json.dumps(value))
 
 
-def _pass_on(target: Backend, copied: _CopyState, store: Store, other: Store, report: Progress) -> Content:
+def _pass_on(target: Backend, state: _CopyState, store: Store, target_store: Store, report: Progress) -> Content:
     """Copy, and copy again what has changed meanwhile, until both sides are equal.
 
     Raises:
         StoreError: they do not become equal.
     """
     for number in range(_PASSES):
-        _write_all(target, copied, store, other, report)
-        if number or copied.after is not None:  # an earlier pass may have copied what was deleted since
+        _write_all(target, state, store, target_store, report)
+        if number or state.after is not None:  # an earlier pass may have copied what was deleted since
             ids = set(store.ids())
-            other.delete([id_ for id_ in other.ids() if id_ not in ids])
-        source_content, target_content = content_of(store), content_of(other)
+            target_store.delete([id_ for id_ in target_store.ids() if id_ not in ids])
+        source_content, target_content = content_of(store), content_of(target_store)
         if source_content == target_content:
-            other.annotate(**_portable(store))
+            target_store.annotate(**_portable(store))
             return source_content
-        copied = replace(copied, after=None)
+        state = replace(state, after=None)
     raise StoreError(
-        f"dataset {copied.name!r} differs between its source ({source_content}) and {target.url} "
+        f"dataset {state.name!r} differs between its source ({source_content}) and {target.url} "
         f"({target_content}); copy it again when nothing writes to it"
     )
 
 
-def _write_all(target: Backend, copied: _CopyState, store: Store, other: Store, report: Progress) -> None:
+def _write_all(target: Backend, state: _CopyState, store: Store, target_store: Store, report: Progress) -> None:
     embedder, total = store.info.embedder, store.count()
-    count = other.count() if copied.after is not None else 0
-    writer: Any = getattr(other, "writer", nullcontext)
+    count = target_store.count() if state.after is not None else 0
+    writer: Any = getattr(target_store, "writer", nullcontext)
     with writer():
         for batch, rows, having in _batches(
-            store, copied.after, lambda cursor: _note(target, replace(copied, after=cursor))
+            store, state.after, lambda cursor: _note(target, replace(state, after=cursor))
         ):
             for has_vector in set(having):
                 indices = [index for index, flag in enumerate(having) if flag == has_vector]
                 documents = [batch[index] for index in indices]
-                _ = other.write(documents, rows[indices], embedder) if has_vector else other.write(documents)
+                _ = (
+                    target_store.write(documents, rows[indices], embedder)
+                    if has_vector
+                    else target_store.write(documents)
+                )
             count += len(batch)
-            report(copied.name, min(count, total), total)
+            report(state.name, min(count, total), total)
 
 
 def _batches(

@@ -200,7 +200,7 @@ class Engine:
         try:
             return await search(recipes, queries, mode, seconds)
         except RetrievalError as error:
-            plain = self._instead(request, sources, recipes[0], error)
+            plain = self._plain_search(request, sources, recipes[0], error)
             return await search([plain] * len(queries), queries, mode, seconds)
 
     def _recipes(self, request: SearchRequest, sources: Sequence[Any]) -> list[dict[int, Recipe]]:
@@ -218,7 +218,9 @@ class Engine:
             groups.setdefault(recipe.strategy or recipe.method, {})[position] = recipe
         return list(groups.values())
 
-    def _instead(self, request: SearchRequest, sources: Sequence[Any], recipe: Recipe, error: RetrievalError) -> Recipe:
+    def _plain_search(
+        self, request: SearchRequest, sources: Sequence[Any], recipe: Recipe, error: RetrievalError
+    ) -> Recipe:
         """The plain search to fall back to when a strategy has failed.
 
         Raises:
@@ -257,7 +259,7 @@ class Engine:
         )
         recipe = self._recipes_made.get(key)
         if recipe is None:
-            while len(self._recipes_made) >= _KEPT:
+            while len(self._recipes_made) >= _RECIPES_KEPT:
                 self._recipes_made.pop(next(iter(self._recipes_made)), None)
             recipe = self._recipes_made[key] = self._resolve(request, sources)  # keeps the objects behind the ids alive
         return recipe
@@ -287,7 +289,7 @@ class Engine:
         elif self._is_plain(strategy):
             recipe = self._by_lists(recipe, strategy)
         else:
-            recipe = self._registered(recipe, strategy, request)
+            recipe = self._by_registered(recipe, strategy, request)
         recipe = self._refusing(self._reranking(recipe, strategy, request), request)
         calibrations = {name: stages.fitted[name].origin for name in recipe.sources if name in stages.fitted}
         if origins := [f"{name}: {origin}" for name, origin in calibrations.items() if origin]:
@@ -400,7 +402,7 @@ class Engine:
         ]
         return replace(recipe, method=method, sources=able, notes=(*recipe.notes, *notes))
 
-    def _registered(self, recipe: Recipe, name: str, request: SearchRequest) -> Recipe:
+    def _by_registered(self, recipe: Recipe, name: str, request: SearchRequest) -> Recipe:
         """The recipe with what a registered strategy adds, or with the strategy as its only source."""
         sources = list(recipe.sources.values())
         if (lack := self.lack(name, sources)) is not None:
@@ -572,7 +574,7 @@ class Engine:
         strategy = factory(*sources, llm=llm, **self._options(name, factory, rerank=rerank))
         if not (callable(getattr(strategy, "retrieve", None)) and callable(getattr(strategy, "aretrieve", None))):
             raise InputError(f"strategy {name!r} is a {type(strategy).__name__}, not a retriever; see BaseRetriever")
-        while len(self._strategies) >= _KEPT:
+        while len(self._strategies) >= _RECIPES_KEPT:
             self._strategies.pop(next(iter(self._strategies)), None)
         self._strategies[key] = (tuple(sources), strategy)
         return strategy
@@ -617,7 +619,7 @@ _BATCH: Final = 16
 _BATCH_CHARS: Final = 4_000
 """Questions per batch, and their characters, when all share a time limit: it is checked between batches."""
 
-_KEPT: Final = 64
+_RECIPES_KEPT: Final = 64
 """The maximum number of cached strategies and recipes; the oldest are evicted."""
 
 _SEARCHED: Final = {"bm25": "words", "vector": "vectors"}
@@ -676,11 +678,11 @@ def _only_list(sources: Sequence[Any]) -> str | None:
     return {(True, False): "bm25", (False, True): "vector"}.get(lists.pop() or (True, True))
 
 
-def _batches(places: Sequence[int], queries: Sequence[Query]) -> Iterator[list[int]]:
+def _batches(positions: Sequence[int], queries: Sequence[Query]) -> Iterator[list[int]]:
     """The positions of questions in batches; a long question gets a batch to itself."""
     batch: list[int] = []
     size = 0
-    for position in places:
+    for position in positions:
         length = len(queries[position].text)
         if batch and (len(batch) == _BATCH or size + length > _BATCH_CHARS):
             yield batch

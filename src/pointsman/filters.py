@@ -98,10 +98,10 @@ class Filter(ABC):
         """Whether a document matches, given its `pointsman.Document.fields` or only its metadata."""
 
     def __and__(self, other: Filter) -> And:
-        return And((*_parts(And, self), *_parts(And, other))) if isinstance(other, Filter) else NotImplemented
+        return And((*_operands(And, self), *_operands(And, other))) if isinstance(other, Filter) else NotImplemented
 
     def __or__(self, other: Filter) -> Or:
-        return Or((*_parts(Or, self), *_parts(Or, other))) if isinstance(other, Filter) else NotImplemented
+        return Or((*_operands(Or, self), *_operands(Or, other))) if isinstance(other, Filter) else NotImplemented
 
     def __invert__(self) -> Not:
         return Not(self)
@@ -133,9 +133,9 @@ class Equals(_Leaf):
         return self.typed in values_of(fields, self.key)
 
     def __str__(self) -> str:
-        return self._written("==")
+        return self._text("==")
 
-    def _written(self, sign: str) -> str:
+    def _text(self, sign: str) -> str:
         return f"{_name(self.key)} {sign} {_literal(self.typed)}"
 
 
@@ -159,9 +159,9 @@ class In(_Leaf):
         return not self.typed.isdisjoint(values_of(fields, self.key))
 
     def __str__(self) -> str:
-        return self._written("in")
+        return self._text("in")
 
-    def _written(self, sign: str) -> str:
+    def _text(self, sign: str) -> str:
         values = (_literal(_operand(self.key, value)) for value in self.values)
         return f"{_name(self.key)} {sign} [{', '.join(values)}]"
 
@@ -255,7 +255,7 @@ class PartOfText(_Leaf):
         return any(kind == "string" and test(value) for kind, value in values_of(fields, self.key))
 
     def __str__(self) -> str:
-        return f"{_name(self.key)} {'i' * self.ignore_case}{self.operator} {_quoted(self.part, chr(34))}"
+        return f"{_name(self.key)} {'i' * self.ignore_case}{self.operator} {_quote(self.part, chr(34))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,7 @@ class EndsWith(PartOfText):
         return lambda value: value.endswith(self.part)
 
 
-_PARTS: dict[str, tuple[type[PartOfText], bool]] = {
+_PARTS_OF_TEXT: dict[str, tuple[type[PartOfText], bool]] = {
     "i" * ignoring + make.operator: (make, ignoring)
     for make in (Contains, StartsWith, EndsWith)
     for ignoring in (False, True)
@@ -348,7 +348,7 @@ class _Junction(Filter):
     def __str__(self) -> str:
         if len(self.parts) < 2:
             return f"{self.word}({''.join(map(str, self.parts))})"
-        return f" {self.word} ".join(map(_grouped, self.parts))
+        return f" {self.word} ".join(map(_in_parentheses, self.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,8 +392,8 @@ class Not(Filter):
 
     def __str__(self) -> str:
         if isinstance(self.part, Equals | In):
-            return self.part._written("!=" if isinstance(self.part, Equals) else "not in")  # noqa: SLF001  # a sibling
-        return f"not {_grouped(self.part)}"
+            return self.part._text("!=" if isinstance(self.part, Equals) else "not in")  # noqa: SLF001  # a sibling
+        return f"not {_in_parentheses(self.part)}"
 
 
 def parse_filter(source: str | Mapping[str, Any] | Filter) -> Filter:
@@ -446,9 +446,9 @@ def one_of(key: str, values: Iterable[object]) -> Filter:
 # --- checks -------------------------------------------------------------------------------------------------
 
 
-def _parts(junction: type[_Junction], part: Filter) -> tuple[Filter, ...]:
+def _operands(junction: type[_Junction], condition: Filter) -> tuple[Filter, ...]:
     """Flatten ``a & b & c`` to one conjunction of three."""
-    return part.parts if isinstance(part, junction) else (part,)
+    return condition.parts if isinstance(condition, junction) else (condition,)
 
 
 def _check_key(key: object) -> None:
@@ -485,21 +485,21 @@ def _bounded_leaves(leaves: int) -> int:
 
 # --- writing ------------------------------------------------------------------------------------------------
 
-_RESERVED = frozenset({"and", "or", "not", "in", "exists", "true", "false", "null"})
+_RESERVED_WORDS = frozenset({"and", "or", "not", "in", "exists", "true", "false", "null"})
 _BARE_KEY = re.compile(r"[^\W\d][\w.\-]*")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"} | {mark: mark for mark in "\\/\"'`“”‘’"}
 _ESCAPED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 
 
-def _grouped(part: Filter) -> str:
-    return f"({part})" if isinstance(part, _Junction) and len(part.parts) > 1 else str(part)
+def _in_parentheses(condition: Filter) -> str:
+    return f"({condition})" if isinstance(condition, _Junction) and len(condition.parts) > 1 else str(condition)
 
 
 def _name(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) and key.lower() not in _RESERVED else _quoted(key, "`")
+    return key if _BARE_KEY.fullmatch(key) and key.lower() not in _RESERVED_WORDS else _quote(key, "`")
 
 
-def _quoted(text: str, mark: str) -> str:
+def _quote(text: str, mark: str) -> str:
     def escape(character: str) -> str:
         if character == mark:
             return "\\" + mark
@@ -513,7 +513,7 @@ def _quoted(text: str, mark: str) -> str:
 def _literal(value: Typed) -> str:
     kind, content = value
     if kind == "string":
-        return _quoted(content, '"')
+        return _quote(content, '"')
     if kind == "boolean":
         return "true" if content else "false"
     if math.isinf(content):
@@ -537,7 +537,7 @@ _TOKEN = re.compile(
 _SPACE = re.compile(r"\s*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _PLAIN = str.maketrans(dict(zip("＝！＜＞（）［］，、", "=!<>()[],,", strict=True)) | {"≠": "!=", "≤": "<=", "≥": ">="})
-_FLIPPED = {
+_MIRRORED = {
     "<": "gt",
     "<=": "gte",
     ">": "lt",
@@ -563,11 +563,11 @@ class _Parser:
             raise FilterError(f"a filter has at most {MAX_LENGTH:,} characters, not {len(source):,}; use a mapping")
         self._source = source
         self._tokens = list(self._scan())
-        self._next = 0
+        self._position = 0
         self._depth = 0
 
     def parse(self) -> Filter:
-        result = self._either()
+        result = self._disjunction()
         if self._peek().kind != "end":
             raise self._unexpected("and, or, or the end")
         return result
@@ -589,25 +589,25 @@ class _Parser:
         yield _Token("end", "the end", position)
 
     def _peek(self, ahead: int = 0) -> _Token:
-        return self._tokens[min(self._next + ahead, len(self._tokens) - 1)]
+        return self._tokens[min(self._position + ahead, len(self._tokens) - 1)]
 
     def _take(self) -> _Token:
         token = self._peek()
-        self._next += 1
+        self._position += 1
         return token
 
     def _expect(self, mark: str) -> None:
         if self._peek().kind != "mark" or self._peek().text != mark:
             raise self._unexpected(repr(mark))
-        self._next += 1
+        self._position += 1
 
-    def _either(self) -> Filter:
+    def _disjunction(self) -> Filter:
         return self._chain("or", Or, lambda: self._chain("and", And, self._single))
 
     def _chain(self, word: str, junction: type[_Junction], operand: Callable[[], Filter]) -> Filter:
         operands = [operand()]
         while self._peek().word(word):
-            self._next += 1
+            self._position += 1
             operands.append(operand())
         return operands[0] if len(operands) == 1 else junction(tuple(operands))
 
@@ -618,17 +618,17 @@ class _Parser:
         token = self._peek()
         result: Filter
         if token.word("not"):
-            self._next += 1
+            self._position += 1
             result = Not(self._single())
         elif token.kind == "mark" and token.text == "(":
-            self._next += 1
-            result = self._either()
+            self._position += 1
+            result = self._disjunction()
             self._expect(")")
         elif token.word("and", "or"):
-            self._next += 1
-            result = (And if token.word("and") else Or)(self._listed("(", ")", self._either))
+            self._position += 1
+            result = (And if token.word("and") else Or)(self._list("(", ")", self._disjunction))
         elif token.word("exists"):
-            self._next += 1
+            self._position += 1
             self._expect("(")
             result = Exists(self._key())
             self._expect(")")
@@ -648,15 +648,15 @@ class _Parser:
     def _at_value(self) -> bool:
         token = self._peek()
         return token.kind in {"number", "string"} or (
-            token.kind == "word" and not _BARE_KEY.fullmatch(token.text) and self._peek(1).text in _FLIPPED
+            token.kind == "word" and not _BARE_KEY.fullmatch(token.text) and self._peek(1).text in _MIRRORED
         )
 
     def _value_first(self) -> Filter:
         bounds: dict[str, Any] = {}
         value = self._value()
-        if self._peek().text not in _FLIPPED:
+        if self._peek().text not in _MIRRORED:
             raise self._unexpected("< <= > >= after a value that comes before the key (a key here goes in backticks)")
-        bounds[_FLIPPED[self._take().text]] = value
+        bounds[_MIRRORED[self._take().text]] = value
         key = self._key()
         if self._peek().kind == "sign":
             sign = self._take()
@@ -674,11 +674,11 @@ class _Parser:
         if token.word("in"):
             return one_of(key, self._values())
         if token.word("not") and self._peek().word("in"):
-            self._next += 1
+            self._position += 1
             return Not(one_of(key, self._values()))
-        if token.word(*_PARTS):
-            make, ignore_case = _PARTS[token.text.lower()]
-            return make(key, self._part(), ignore_case)
+        if token.word(*_PARTS_OF_TEXT):
+            make, ignore_case = _PARTS_OF_TEXT[token.text.lower()]
+            return make(key, self._substring(), ignore_case)
         if token.kind == "sign":
             if token.text in {"=", "=="}:
                 return equal_to(key, self._value(null=True))
@@ -686,34 +686,34 @@ class _Parser:
                 return Not(equal_to(key, self._value(null=True)))
             if token.text in _BOUNDS:
                 return Range(key, **{_BOUNDS[token.text]: self._value()})
-        self._next -= 1
-        raise self._unexpected(f"== != > >= < <= in, not in, exists, {', '.join(_PARTS)}")
+        self._position -= 1
+        raise self._unexpected(f"== != > >= < <= in, not in, exists, {', '.join(_PARTS_OF_TEXT)}")
 
-    def _part(self) -> str:
+    def _substring(self) -> str:
         """Read the part to look for: a quoted string, or one bare word, possibly of digits."""
         token = self._peek()
         if token.kind not in {"number", "word", "string"}:
             raise self._unexpected("a text (in quotes)")
-        self._next += 1
-        return self._unescaped(token) if token.kind == "string" else token.text
+        self._position += 1
+        return self._unescape(token) if token.kind == "string" else token.text
 
     def _key(self) -> str:
         token = self._peek()
         if token.kind == "key":
-            self._next += 1
-            return self._unescaped(token)
-        if token.kind != "word" or token.text.lower() in _RESERVED:
+            self._position += 1
+            return self._unescape(token)
+        if token.kind != "word" or token.text.lower() in _RESERVED_WORDS:
             raise self._unexpected("a key")
         if not _BARE_KEY.fullmatch(token.text):
             raise self._unexpected("a key (in backticks where it does not begin with a letter or _)")
-        self._next += 1
+        self._position += 1
         return token.text
 
     def _values(self) -> tuple[object, ...]:
         opening = "(" if self._peek().text == "(" else "["
-        return self._listed(opening, ")" if opening == "(" else "]", lambda: self._value(null=True))
+        return self._list(opening, ")" if opening == "(" else "]", lambda: self._value(null=True))
 
-    def _listed(self, opening: str, closing: str, item: Callable[[], T]) -> tuple[T, ...]:
+    def _list(self, opening: str, closing: str, item: Callable[[], T]) -> tuple[T, ...]:
         self._expect(opening)
         items: list[T] = []
         while self._peek().text != closing:
@@ -726,22 +726,22 @@ class _Parser:
     def _value(self, *, null: bool = False) -> str | float | bool | None:
         token = self._peek()
         if null and token.word("null"):
-            self._next += 1
+            self._position += 1
             return None
         if token.kind not in {"number", "string", "word"}:
             raise self._unexpected("a value: a number, true, false or a string (in quotes)")
-        if token.kind == "word" and token.text.lower() in _RESERVED - {"true", "false"}:
+        if token.kind == "word" and token.text.lower() in _RESERVED_WORDS - {"true", "false"}:
             remedy = "ask for documents without a value with not exists(key)" if token.word("null") else "quote it"
             raise self._error(f"expected a value; {token.text} is a reserved word: {remedy}", token.position)
-        self._next += 1
+        self._position += 1
         if token.kind == "string":
-            return self._unescaped(token)
+            return self._unescape(token)
         if token.kind == "word":
             return token.word("true") if token.word("true", "false") else token.text
         # Python refuses to parse ints of thousands of digits
         return float(token.text) if re.search(r"[.eE]", token.text) or len(token.text) > 310 else int(token.text)
 
-    def _unescaped(self, token: _Token) -> str:
+    def _unescape(self, token: _Token) -> str:
         def plain(escape: re.Match[str]) -> str:
             code = escape[1]
             if len(code) == 5:
@@ -770,7 +770,7 @@ class _Parser:
 # --- reading mappings ---------------------------------------------------------------------------------------
 
 _COMBINING = ("$and", "$or", "$not")
-_OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists", *_PARTS)
+_OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists", *_PARTS_OF_TEXT)
 
 
 class _MappingReader:
@@ -847,8 +847,8 @@ def _operator(key: str, name: str, value: Any) -> Filter:
         if not isinstance(value, bool):
             raise FilterError(f"{key!r}: exists takes true or false, not {value!r:.80}")
         return Exists(key) if value else Not(Exists(key))
-    if name in _PARTS:
-        make, ignore_case = _PARTS[name]
+    if name in _PARTS_OF_TEXT:
+        make, ignore_case = _PARTS_OF_TEXT[name]
         return make(key, value, ignore_case)
     condition = equal_to(key, value) if name in {"eq", "ne"} else one_of(key, value)
     return Not(condition) if name in {"ne", "nin"} else condition

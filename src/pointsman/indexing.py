@@ -124,7 +124,7 @@ def index_paths(
         LockedError: another process has been writing to the dataset for a minute.
         IndexingInterrupted: Ctrl-C; committed passages are kept.
     """
-    roots = _resolved([paths] if isinstance(paths, (str, Path)) else paths)
+    roots = _resolve([paths] if isinstance(paths, (str, Path)) else paths)
     max_tokens, overlap = MAX_TOKENS if max_tokens is None else max_tokens, OVERLAP if overlap is None else overlap
     stored_documents = (document for document in dataset if document.metadata.get("root") in roots)
     run = _Run(
@@ -178,7 +178,7 @@ def watch_paths(
         from watchfiles import watch
     except ImportError:
         raise MissingDependencyError("watchfiles", "watch", "Watching folders") from None
-    roots = _resolved(paths)
+    roots = _resolve(paths)
     find_files(roots, hidden=hidden)  # raises an error if one does not exist
     events = watch(
         *roots, watch_filter=_Visible(roots, hidden=hidden), debounce=2000, step=200, stop_event=stop,
@@ -198,7 +198,7 @@ def watch_paths(
                 document for document in dataset if document.metadata.get("root") in roots
             )
         else:
-            files, deleted_ids = _changed(items, {path for _, path in changes}), old_ids - new_ids
+            files, deleted_ids = _changed_files(items, {path for _, path in changes}), old_ids - new_ids
             sources = {file.id for file in files} | deleted_ids
             if not sources:
                 continue
@@ -210,7 +210,7 @@ def watch_paths(
         yield run.report()
 
 
-def _resolved(paths: Iterable[str | Path]) -> list[str]:
+def _resolve(paths: Iterable[str | Path]) -> list[str]:
     """Return the absolute paths, without links.
 
     Raises:
@@ -234,19 +234,19 @@ class _Visible:
         return self._hidden or any(not any(step.startswith(".") for step in steps) for steps in relative_paths)
 
 
-def _changed(found: Iterable[FoundFile | Problem], paths: Collection[str]) -> list[FoundFile]:
+def _changed_files(items: Iterable[FoundFile | Problem], paths: Collection[str]) -> list[FoundFile]:
     """Return the files that have changed, or are in a new folder."""
-    files = (item for item in found if isinstance(item, FoundFile))
+    files = (item for item in items if isinstance(item, FoundFile))
     return [file for file in files if any(str(path) in paths for path in (file.path, *file.path.parents))]
 
 
-def _explaining(found: Iterable[FoundFile | Problem], gone: Collection[str]) -> list[Problem]:
+def _explaining(items: Iterable[FoundFile | Problem], deleted_ids: Collection[str]) -> list[Problem]:
     """Return the problems that make files seem to be gone: their own, or those of a folder that contains them."""
-    problems = (item for item in found if isinstance(item, Problem))
+    problems = (item for item in items if isinstance(item, Problem))
     return [
         problem
         for problem in problems
-        if problem.path == "." or any(f"{id_}/".startswith(f"{problem.path}/") for id_ in gone)
+        if problem.path == "." or any(f"{id_}/".startswith(f"{problem.path}/") for id_ in deleted_ids)
     ]
 
 
@@ -266,11 +266,11 @@ class _Run:
         dataset: Dataset,
         roots: Sequence[str],
         items: Sequence[FoundFile | Problem],
-        stored: Iterable[Document],
+        stored_documents: Iterable[Document],
         on_progress: Progress,
     ) -> None:
         self._dataset, self._roots, self._on_progress = dataset, roots, on_progress
-        self._sync = Sync(stored)
+        self._sync = Sync(stored_documents)
         self._problems = [item for item in items if isinstance(item, Problem)]
         for problem in self._problems:
             self._sync.changed_documents(ReadResult(problem.path, problems=(problem,)))  # keeps its stored passages
@@ -278,9 +278,9 @@ class _Run:
         self._bytes = sum(file.size for file in self._files)
         self._batch = SOON if dataset.indexing_technique == "vector" else _WORDS_BATCH
         self._waiting: list[Document] = []
-        self._committed = monotonic()
+        self._commit_time = monotonic()
         self._passages = AddResult()
-        self._deleted = self._done = self._read = self._vectors = self.vectors_due = 0
+        self._deleted = self._count = self._read = self._vectors = self.vectors_due = 0
         self._bytes_done = self._bytes_of_file = 0
         self._path = ""
 
@@ -296,7 +296,7 @@ class _Run:
             self._tell()
             if self.vectors_due:
                 try:
-                    self._dataset.embed(limit, on_progress=self._embedded)
+                    self._dataset.embed(limit, on_progress=self._count_vectors)
                 except ModelError as error:
                     due = self._dataset.vectors_due
                     subject = "1 passage is" if due == 1 else f"{due:,} passages are"
@@ -307,7 +307,7 @@ class _Run:
                 self._tell()
         return not self.vectors_due
 
-    def _embedded(self, count: int) -> None:
+    def _count_vectors(self, count: int) -> None:
         self._vectors, self.vectors_due = self._vectors + count, max(0, self.vectors_due - count)
         self._tell()
 
@@ -349,9 +349,9 @@ class _Run:
         fresh = self._sync.changed_documents(result)
         count_unchanged = len(result.documents) - len(fresh)
         self._passages += AddResult(unchanged=count_unchanged)
-        self._done += count_unchanged
+        self._count += count_unchanged
         self._waiting += fresh
-        while len(self._waiting) >= self._batch or (self._waiting and monotonic() - self._committed > _SECONDS):
+        while len(self._waiting) >= self._batch or (self._waiting and monotonic() - self._commit_time > _SECONDS):
             self._commit()
 
     def _commit(self) -> None:
@@ -359,17 +359,17 @@ class _Run:
         if batch:
             with self._dataset.writing(PATIENCE):
                 self._passages += self._dataset.add(batch, embed="later")
-            self._done += len(batch)
-            self._committed = monotonic()
+            self._count += len(batch)
+            self._commit_time = monotonic()
             self._tell()
 
     def _tell(self) -> None:
         bytes_read = self._bytes_done + self._bytes_of_file
-        total = self._done + len(self._waiting)
+        total = self._count + len(self._waiting)
         expected = max(total, total * self._bytes // bytes_read) if bytes_read and total else None
-        expected = expected if self._path else self._done
+        expected = expected if self._path else self._count
         share = min(bytes_read / self._bytes, 1.0) if self._bytes and self._path else float(not self._path)
-        self._on_progress(IndexProgress(self._done, expected, self._path, self._vectors, self.vectors_due, share))
+        self._on_progress(IndexProgress(self._count, expected, self._path, self._vectors, self.vectors_due, share))
 
 
 def _root_of(file: FoundFile, roots: Sequence[str]) -> str:

@@ -138,8 +138,8 @@ def ask(
 
 def _ask(llm: Any, prompt: str, schema: Schema | None, timeout: float | None, remedy: str) -> Completion:
     if _is_synchronous(complete := getattr(llm, "complete", None)):
-        return _limited(llm, lambda: complete(prompt, **_schema_for(complete, schema)), timeout, remedy)
-    return _limited(
+        return _call_with_limit(llm, lambda: complete(prompt, **_schema_for(complete, schema)), timeout, remedy)
+    return _call_with_limit(
         llm, lambda: wait_for(lambda: _acomplete(llm)(prompt, **_schema_for(_acomplete(llm), schema))), timeout, remedy
     )
 
@@ -197,7 +197,7 @@ async def _aask(llm: Any, prompt: str, schema: Schema | None, timeout: float | N
     except TimeoutError as error:
         raise _late(llm, remedy, timeout) from error
     except Exception as error:  # translated: a user-defined model may raise anything
-        raise _failed(llm, error) from error
+        raise _model_error(llm, error) from error
     return _completion(llm, answer)
 
 
@@ -247,14 +247,14 @@ def _acomplete(llm: Any) -> Callable[..., Any]:
     return method  # type: ignore[no-any-return]
 
 
-def _limited(llm: Any, call: Callable[[], Any], timeout: float | None, remedy: str) -> Completion:
+def _call_with_limit(llm: Any, call: Callable[[], Any], timeout: float | None, remedy: str) -> Completion:
     """Call the model and translate its errors."""
     try:
         answer = limited(call, timeout, f"ask-{type(llm).__name__}", partial(_late, llm, remedy))
     except PointsmanError:
         raise
     except Exception as error:  # a model of the user's may raise anything
-        raise _failed(llm, error) from error
+        raise _model_error(llm, error) from error
     return _completion(llm, answer)
 
 
@@ -263,7 +263,7 @@ def _late(llm: Any, remedy: str, timeout: float | None) -> ModelError:
     return ModelError(f"{type(llm).__name__} did not answer within {limit}; {remedy}, or use a faster model")
 
 
-def _failed(llm: Any, error: Exception) -> ModelError:
+def _model_error(llm: Any, error: Exception) -> ModelError:
     return ModelError(f"{type(llm).__name__} failed: {type(error).__name__}: {error}")
 
 

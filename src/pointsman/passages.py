@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 100_000_000
 """Limit for one text: offsets are metadata, and gaps between passages take memory too."""
 
-_FETCHED = 1000  # passages per request
+_PAGE_SIZE = 1000  # passages per request
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def source_text(
         raise InputError(f"a part of a text is from 0 or more up to no less, not {start} to {end}")
     versions: dict[str | None, list[_Piece]] = defaultdict(list)
     for document in _passages(store, source):
-        passage, version = _piece(document)
+        passage, version = _passage_of(document)
         if passage is not None:
             versions[version].append(passage)
     if not versions and hash is None and (document_without_source := store.get([source])[0]) is not None:
@@ -106,15 +106,15 @@ def source_text(
     stop = length if end is None else min(end, length)
     if stop - start > MOST_CHARACTERS:
         raise InputError(f"{stop - start} characters are more than {MOST_CHARACTERS}; ask for a part")
-    return SourceText(source, digest, min(start, length), length, _joined(passages, start, stop))
+    return SourceText(source, digest, min(start, length), length, _join(passages, start, stop))
 
 
 def _passages(store: Store, source: str) -> Iterable[Document]:
-    for ids in batched(store.ids(source=source), _FETCHED):
+    for ids in batched(store.ids(source=source), _PAGE_SIZE):
         yield from (document for document in store.get(list(ids)) if document is not None)
 
 
-def _piece(document: Document) -> tuple[_Piece | None, str | None]:
+def _passage_of(document: Document) -> tuple[_Piece | None, str | None]:
     """Return a document's piece of its file (None if its offsets do not match its text), and the file's hash."""
     metadata = document.metadata
     start, end, sha256, headings = (metadata.get(name) for name in ("start", "end", "sha256", "headings"))
@@ -125,16 +125,16 @@ def _piece(document: Document) -> tuple[_Piece | None, str | None]:
     return _Piece(start, document.text, names), version
 
 
-def _joined(pieces: Sequence[_Piece], start: int, stop: int) -> str:
+def _join(passages: Sequence[_Piece], start: int, stop: int) -> str:
     """Return the characters from ``start`` to ``stop``; pieces are in order and may overlap."""
     texts: list[str] = []
     position = 0  # the text is complete up to here
-    for passage in pieces:
+    for passage in passages:
         if position >= stop:
             break
         low, high = max(position, start), min(passage.start, stop)
         if low < high:
-            texts.append(_between(passage, position, low, high))
+            texts.append(_overlap(passage, position, low, high))
         low, high = max(position, start, passage.start), min(passage.end, stop)
         if low < high:
             texts.append(passage.text[low - passage.start : high - passage.start])
@@ -142,11 +142,11 @@ def _joined(pieces: Sequence[_Piece], start: int, stop: int) -> str:
     return "".join(texts)
 
 
-def _between(piece: _Piece, begin: int, low: int, high: int) -> str:
+def _overlap(passage: _Piece, begin: int, low: int, high: int) -> str:
     """Fill ``low`` to ``high`` in the gap between ``begin`` and a piece: with its headings if they fit exactly."""
-    size = piece.start - begin
-    for first in range(len(piece.headings)):
-        text = "\n\n".join([*([""] if begin else []), *piece.headings[first:], ""])
+    size = passage.start - begin
+    for first in range(len(passage.headings)):
+        text = "\n\n".join([*([""] if begin else []), *passage.headings[first:], ""])
         if len(text) == size:
             return text[low - begin : high - begin]
     return ("\n" if size == 2 else " ") * (high - low)

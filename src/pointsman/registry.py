@@ -92,7 +92,7 @@ class Registry(Generic[T]):
             plugin = self._all_plugins().get(name)
         if plugin is None:
             raise UnknownNameError(self.kind, name, self.names())
-        return self._loaded(name, plugin)
+        return self._load(name, plugin)
 
     def create(self, name: str, *args: Any, **options: Any) -> T:
         """Call the factory of this name with these arguments; its own errors pass through.
@@ -131,7 +131,7 @@ class Registry(Generic[T]):
                     self._note(name, f"{_package(first)} and {_package(plugin)} both provide it; the former is used")
         return self._plugins
 
-    def _loaded(self, name: str, plugin: EntryPoint) -> Callable[..., T]:
+    def _load(self, name: str, plugin: EntryPoint) -> Callable[..., T]:
         try:
             factory = plugin.load()
         except Exception as error:  # translated: a third-party module may raise anything

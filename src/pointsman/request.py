@@ -197,7 +197,7 @@ class SearchRequest:
         values = dict(options or {})
         filters = values.pop("filters", None)
         if unknown_names := values.keys() - _NAMES:
-            raise InputError(_unknown("option of a search", min(unknown_names), ("k", *sorted(_NAMES), "filters")))
+            raise InputError(_unknown_name("option of a search", min(unknown_names), ("k", *sorted(_NAMES), "filters")))
         filter_ = None if filters is None else parse_optional(filters)  # usually None, and quick
         texts = query if isinstance(query, Sequence) and not isinstance(query, str) else [query]
         names = values.get("datasets")
@@ -217,7 +217,7 @@ class SearchRequest:
                     f"{name} is True, False, None or a refiner (see BaseRefiner, BaseReranker), not {value!r:.80}"
                 )
         for name, option in _PROBABILITIES.items():
-            if (value := getattr(self, name)) is not None and not _within(value, option.bounds):
+            if (value := getattr(self, name)) is not None and not _is_within(value, option.bounds):
                 bounds = " ".join(f"{_BOUNDS[bound]} {limit:g}" for bound, limit in option.bounds.items())
                 raise InputError(f"{name} is a probability {bounds}, or None, not {value!r:.80}")
         if not isinstance(self.spelling, bool):
@@ -264,7 +264,7 @@ _PROBABILITIES: Final = {
 _BOUNDS: Final = {"ge": "from", "gt": "above", "le": "to", "lt": "and below"}
 
 
-def _within(value: Any, bounds: Mapping[str, float]) -> bool:
+def _is_within(value: Any, bounds: Mapping[str, float]) -> bool:
     """Whether a value is a number within bounds."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
@@ -278,7 +278,7 @@ def _names(names: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _unknown(kind: str, name: str, names: Sequence[str]) -> str:
+def _unknown_name(kind: str, name: str, names: Sequence[str]) -> str:
     nearest = difflib.get_close_matches(name, names, 1, 0.6)
     remedy = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(names)}"
     return f"there is no {kind} named {name!r:.80}; {remedy}"

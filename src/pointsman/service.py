@@ -103,7 +103,7 @@ class EnhancedRetrievalService:
         self.engine = Engine(self.config, stages, models, strategies)
         self.engine.check_name(self.config.default_retrieval_strategy)
         self.bm25_manager: BM25IndexManager | None = None
-        self._foreign = self._opened(vector_store, documents)
+        self._foreign = self._open_store(vector_store, documents)
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -202,7 +202,7 @@ class EnhancedRetrievalService:
             raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
         return self.engine.strategy(name, sources)
 
-    def _opened(self, store: Any, documents: Any) -> dict[str, Any] | None:
+    def _open_store(self, store: Any, documents: Any) -> dict[str, Any] | None:
         """Return what is searched of another kind of store, by list; None for ours, inspected at every search.
 
         An attached collection of vectors only counts as another kind of store.

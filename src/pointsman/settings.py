@@ -82,7 +82,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER
 
 
-def _between(low: float, high: float = math.inf) -> Check:
+def _in_range(low: float, high: float = math.inf) -> Check:
     return lambda value: _number(value, low, high)
 
 
@@ -92,10 +92,10 @@ def _seconds(value: Any) -> float:
     return float(value)
 
 
-def _count(most: int) -> Check:
+def _count(limit: int) -> Check:
     def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise ValueError(f"a whole number from 1 to {most}")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
+            raise ValueError(f"a whole number from 1 to {limit}")
         return value
 
     return check
@@ -113,7 +113,7 @@ def _path(value: Any) -> str:
     return _text(os.fspath(value) if isinstance(value, os.PathLike) else value, "a path")
 
 
-def _place(value: Any) -> str:
+def _location(value: Any) -> str:
     if isinstance(value, str) and is_url(value.strip()):
         if not value.isprintable():
             raise _HiddenError("a path or a URL, on one line")
@@ -185,9 +185,9 @@ def _variants(value: Any) -> tuple[str, ...]:
     return names
 
 
-def _setting(default: Any, check: Check, about: str, *, shown: bool = True, reaches: bool = False) -> Any:
+def _setting(default: Any, check: Check, description: str, *, shown: bool = True, reaches: bool = False) -> Any:
     """Define a setting; ``reaches``: it decides where texts, questions or keys are sent, or which files are used."""
-    return field(default=default, repr=shown, metadata={"check": check, "about": about, "reaches": reaches})
+    return field(default=default, repr=shown, metadata={"check": check, "about": description, "reaches": reaches})
 
 
 # ── the settings ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -211,8 +211,10 @@ class Settings:
     bm25_index_path: str = _setting(
         "./data/bm25_index", _path, "folder of the keyword index for a vector store that has none", reaches=True
     )
-    bm25_k1: float = _setting(1.2, _between(0), "term frequency saturation of that index and of a workspace's datasets")
-    bm25_b: float = _setting(0.75, _between(0, 1), "length normalisation of that index and of a workspace's datasets")
+    bm25_k1: float = _setting(
+        1.2, _in_range(0), "term frequency saturation of that index and of a workspace's datasets"
+    )
+    bm25_b: float = _setting(0.75, _in_range(0, 1), "length normalisation of that index and of a workspace's datasets")
     bm25_auto_sync: bool = _setting(True, _flag, "update that index before every search")
 
     default_retrieval_strategy: str = _setting(
@@ -226,7 +228,7 @@ class Settings:
         "dashscope", _provider, "provider of the model that writes hypothetical answers", reaches=True
     )
     hyde_model: str = _setting("qwen-plus", _text, "model that writes them")
-    hyde_temperature: float = _setting(0.0, _between(0, 2), "its temperature")
+    hyde_temperature: float = _setting(0.0, _in_range(0, 2), "its temperature")
 
     query2doc_num_expansions: int = _setting(3, _count(20), "number of additional queries to write")
     query2doc_llm_provider: str = _setting(
@@ -269,7 +271,9 @@ class Settings:
     )
     reranker_timeout: float = _setting(10.0, _seconds, "time limit in seconds for one reranking")
 
-    workspace: str = _setting(".pointsman", _place, "folder of datasets, or URL of a server", shown=False, reaches=True)
+    workspace: str = _setting(
+        ".pointsman", _location, "folder of datasets, or URL of a server", shown=False, reaches=True
+    )
     embedder: str = _setting("default", _text, "default, onnx:DIR, openai:MODEL@URL …", reaches=True)
     timeout: float = _setting(30.0, _seconds, "time limit in seconds for a whole search")
     policy: str = _setting(
@@ -288,7 +292,7 @@ class Settings:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            object.__setattr__(self, item.name, _checked(item, value, "argument"))
+            object.__setattr__(self, item.name, _check_setting(item, value, "argument"))
         _came_from(self, dict.fromkeys(self.__dict__.pop("_arguments"), "argument"))
 
     @property
@@ -323,7 +327,7 @@ class Settings:
         origins: dict[str, str] = {}
 
         def take(name: str, value: Any, origin: str) -> None:
-            values[name] = _checked(by_name[name], value, origin)
+            values[name] = _check_setting(by_name[name], value, origin)
             origins[name] = origin
 
         for name, value in overrides.items():
@@ -332,7 +336,7 @@ class Settings:
         for variable, text in _variables(environ, by_name).items():
             name = variable.removeprefix(PREFIX).lower()
             if name not in values:
-                take(name, _parsed(by_name[name], text), variable)
+                take(name, _parse_setting(by_name[name], text), variable)
         file, table = _read_file(path, environ)
         for name, value in table.items():
             _check_known(name, by_name, f"{file}:{name}")
@@ -502,7 +506,7 @@ def _plain(value: Any) -> Any:
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _checked(setting: Field[Any], value: Any, origin: str) -> Any:
+def _check_setting(setting: Field[Any], value: Any, origin: str) -> Any:
     origin_note = "" if origin == "argument" else f" (from {origin})"
     try:
         return setting.metadata["check"](value)
@@ -540,7 +544,7 @@ _FLAGS: Final = {
 }
 
 
-def _parsed(setting: Field[Any], text: str) -> Any:
+def _parse_setting(setting: Field[Any], text: str) -> Any:
     """Convert the text of a variable to the setting's type if possible; the later check rejects the rest."""
     text = text.strip()
     default = setting.default

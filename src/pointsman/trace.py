@@ -233,13 +233,13 @@ def _verdict(steps: Sequence[Step], final: int | None) -> str:
         lists = [step for step in steps if step.stage == "retrieve"]
         if not lists:
             return "nothing was searched"
-        return f"no list found it: {'; '.join(map(_missed, lists))}"
+        return f"no list found it: {'; '.join(map(_miss, lists))}"
     last = next(step for step in reversed(steps) if step.rank is not None)
     size = steps[-1].count if steps[-1].stage == "answer" else 0
     return f"it was number {last.rank} of {last.count} after {last.stage}; the answer has {size}"
 
 
-def _missed(step: Step) -> str:
+def _miss(step: Step) -> str:
     if step.score is None or step.lowest is None:
         return f"{step.source} holds {step.count} other{'' if step.count == 1 else 's'}"
     comparison = f"{step.source} scores it {step.score:.3f}, and the last of its {step.count} has {step.lowest:.3f}"

@@ -321,7 +321,7 @@ class Hit:
         return of_form(cls, {**value, "document": document, "excerpt": excerpt_fields})
 
 
-def _ranked(hits: Iterable[Hit]) -> list[dict[str, Any]]:
+def _with_ranks(hits: Iterable[Hit]) -> list[dict[str, Any]]:
     """Return the forms of hits with their ranks."""
     return [hit.to_dict(rank) for rank, hit in enumerate(hits, 1)]
 
@@ -351,7 +351,9 @@ class Refusal:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the refusal as plain values, with the nearest hit."""
-        return form_of(self, nearest=self.nearest and self.nearest.to_dict(1), near_misses=_ranked(self.near_misses))
+        return form_of(
+            self, nearest=self.nearest and self.nearest.to_dict(1), near_misses=_with_ranks(self.near_misses)
+        )
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
@@ -586,7 +588,7 @@ class RetrievalContext:
             self,
             query=self.query.text,
             asked=self.query.text if self.asked is None else self.asked.text,
-            hits=_ranked(self.hits),
+            hits=_with_ranks(self.hits),
             trace=None if trace == "none" else self.trace.to_dict(lists=trace == "lists"),
         )
 

@@ -141,11 +141,11 @@ def _qrels_path(folder: Path) -> Path:
     raise InputError(f"{folder} has neither {' nor '.join(_QRELS)}; judgments are kept in one of them")
 
 
-def _grade(text: str, where: str) -> int:
+def _grade(text: str, location: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise InputError(f"{where}: a score is a whole number, not {text!r:.80}") from None
+        raise InputError(f"{location}: a score is a whole number, not {text!r:.80}") from None
 
 
 def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -175,11 +175,11 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _string(item: Mapping[str, Any], name: str, where: str, *, absent: str | None = None) -> str:
+def _string(item: Mapping[str, Any], name: str, location: str, *, absent: str | None = None) -> str:
     value = item.get(name, absent)
     if value is None and absent is not None:
         return absent  # null means the same as absent
     if not isinstance(value, str) or (name == "_id" and not value):
         expected = "a non-empty string" if name == "_id" else "a string"
-        raise InputError(f"{where}: {name!r} is {expected}, not {value!r:.80}")
+        raise InputError(f"{location}: {name!r} is {expected}, not {value!r:.80}")
     return value

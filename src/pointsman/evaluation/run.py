@@ -111,7 +111,7 @@ def run_eval(
     """`evaluate` for the command line: also accepts strategies as ``"bm25,vector"`` and the embedder by name."""
     if isinstance(strategies, str):
         strategies = [name.strip() for name in strategies.split(",") if name.strip()]
-    return evaluate(folder, strategies, k, limit_queries, _loaded(embedder), on_progress, rerank)
+    return evaluate(folder, strategies, k, limit_queries, _embedder(embedder), on_progress, rerank)
 
 
 @contextmanager
@@ -227,7 +227,7 @@ def _latency(
     return float(p50), float(p95)
 
 
-def _loaded(embedder: str | Embedder | None) -> Embedder | None:
+def _embedder(embedder: str | Embedder | None) -> Embedder | None:
     if not isinstance(embedder, str):
         return embedder
     from pointsman.models import load_embedder

@@ -20,24 +20,24 @@ log = logging.getLogger(__name__)
 
 EVALUATIONS: Final = "evaluations"
 """The kind of the records."""
-MOST: Final = 50
+MAX_RUNS: Final = 50
 """Maximum number of runs that are read; older ones are kept but not read."""
 
 
-def keep(backend: Backend, report: Report, *, now: datetime | None = None) -> None:
+def keep(backend: Backend, report: Report, *, time_of_run: datetime | None = None) -> None:
     """Save an evaluation as a record of a workspace; in a folder, a file in ``evaluations``."""
-    time = now or datetime.now(UTC)
+    time = time_of_run or datetime.now(UTC)
     value = {"time": time.isoformat(timespec="seconds"), **report.to_json()}
     backend.put_record(EVALUATIONS, f"{time:%Y%m%dT%H%M%S.%f}", json.dumps(value))
 
 
-def latest(backend: Backend, most: int = MOST) -> list[dict[str, Any]]:
+def latest(backend: Backend, limit: int = MAX_RUNS) -> list[dict[str, Any]]:
     """Return the latest evaluations, newest first, in the form of `Report.to_json` with their ``time``.
 
     Unreadable records are skipped and logged.
     """
     runs: list[dict[str, Any]] = []
-    for name, load in _newest(backend, most):
+    for name, load in _newest(backend, limit):
         try:
             run = json.loads(load())
             if not isinstance(run, dict) or not isinstance(run.get("strategies"), dict):
@@ -49,10 +49,10 @@ def latest(backend: Backend, most: int = MOST) -> list[dict[str, Any]]:
     return runs
 
 
-def _newest(backend: Backend, most: int) -> list[tuple[str, Callable[[], str]]]:
+def _newest(backend: Backend, limit: int) -> list[tuple[str, Callable[[], str]]]:
     """Return the names of the latest records, each with a function that reads it."""
     if isinstance(backend, LocalBackend):
         files = (path for path in (backend.path / EVALUATIONS).glob("*.json") if path.is_file())  # a pipe never ends
-        return [(str(path), partial(path.read_text, "utf-8")) for path in sorted(files, reverse=True)[:most]]
-    records = sorted(backend.records(EVALUATIONS).items(), reverse=True)[:most]
+        return [(str(path), partial(path.read_text, "utf-8")) for path in sorted(files, reverse=True)[:limit]]
+    records = sorted(backend.records(EVALUATIONS).items(), reverse=True)[:limit]
     return [(name, partial(str, record.value)) for name, record in records]

@@ -223,7 +223,9 @@ def evaluate_task(
     if selector == "random":
         return _report(task, selector, [(_MAKE[selector](None), task.choices, range(len(task.queries)))], report)
     report(0, len(task.queries), "embedding queries")
-    embedder_with_vectors = _Prepared(_loaded(embedder), [*task.queries, *(text for text, _ in task.taught)])
+    embedder_with_vectors = _EmbedderWithVectors(
+        _embedder(embedder), [*task.queries, *(text for text, _ in task.taught)]
+    )
     if selector == FITTED:
         folds_of_task = list(_fitted_parts(task, embedder_with_vectors))
     else:
@@ -266,7 +268,7 @@ Part = tuple[BaseSelector, tuple[ToolMetadata, ...], Sequence[int]]
 """A selector, its choices, and the queries it is evaluated on."""
 
 
-def _fitted_parts(task: SelectionTask, embedder: _Prepared) -> Iterator[Part]:
+def _fitted_parts(task: SelectionTask, embedder: _EmbedderWithVectors) -> Iterator[Part]:
     if task.taught:
         # The queries behind the examples are only learned from: as examples too, they would not be held out.
         bare = tuple(ToolMetadata(choice.name, choice.description) for choice in task.choices)
@@ -292,13 +294,13 @@ def _fitted_parts(task: SelectionTask, embedder: _Prepared) -> Iterator[Part]:
 
 
 def _report(
-    task: SelectionTask, name: str, parts: Sequence[Part], report: Progress, embedding_ms: float | None = None
+    task: SelectionTask, name: str, folds: Sequence[Part], report: Progress, embedding_ms: float | None = None
 ) -> SelectorReport:
     milliseconds, confidences = [], []
     correct = np.zeros(len(task.queries), bool)
     abstentions = fallbacks = count = 0
     recalls: dict[int, list[float]] = {}
-    for selector, choices, rows in parts:
+    for selector, choices, rows in folds:
         if isinstance(selector, ScoresChoices):
             selector.scores(choices, "warm-up")  # what is computed once per set of choices is not timed
         for row in rows:
@@ -339,19 +341,19 @@ def _recalls(
     selector: BaseSelector,
     choices: tuple[ToolMetadata, ...],
     query: Query,
-    selected: list[int],
+    top_indices: list[int],
     right: frozenset[int],
 ) -> Iterator[tuple[int, float]]:
     """Return recall by depth: for all choices if the selector gives scores, else to the selector's own limit."""
     if isinstance(selector, ScoresChoices):
         scores = np.array(selector.scores(choices, query))
-        selected = [int(index) for index in np.argsort(-scores, kind="stable")[: max(_RECALL)]]
+        top_indices = [int(index) for index in np.argsort(-scores, kind="stable")[: max(_RECALL)]]
         deepest = len(choices)
     else:
         deepest = max(1, getattr(selector, "top_k", 1), getattr(selector, "max_outputs", 1))
     for k in _RECALL:
         if k <= deepest:
-            yield k, len(right.intersection(selected[:k])) / max(len(right), 1)
+            yield k, len(right.intersection(top_indices[:k])) / max(len(right), 1)
 
 
 def _bins(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> tuple[ConfidenceBin, ...]:
@@ -365,7 +367,7 @@ def _bins(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> tuple[
     return tuple(bins)
 
 
-class _Prepared:
+class _EmbedderWithVectors:
     """An embedder that has embedded all queries in advance, in batches, so that selections can be timed separately."""
 
     def __init__(self, bare: Embedder, queries: Sequence[str]) -> None:
@@ -399,10 +401,10 @@ class _Prepared:
 
 
 def _read_labels(folder: Path, examples: int, limit: int | None) -> SelectionTask:
-    test_pairs = evenly(_labelled(folder / "test.jsonl"), limit)
+    test_pairs = evenly(_read_examples(folder / "test.jsonl"), limit)
     asked_texts = {text for text, _ in test_pairs}
     by_label: dict[str, list[str]] = {}
-    for text, label in _labelled(folder / "train.jsonl"):
+    for text, label in _read_examples(folder / "train.jsonl"):
         by_label.setdefault(label, [])
         if text not in asked_texts:
             by_label[label].append(text)
@@ -421,7 +423,7 @@ def _read_labels(folder: Path, examples: int, limit: int | None) -> SelectionTas
     )
 
 
-def _labelled(path: Path) -> list[tuple[str, str]]:
+def _read_examples(path: Path) -> list[tuple[str, str]]:
     """Return the text and label of each line."""
     examples = []
     with path.open("rb") as lines:
@@ -441,7 +443,7 @@ def _labelled(path: Path) -> list[tuple[str, str]]:
     return examples
 
 
-def _loaded(embedder: str | Embedder | None) -> Embedder:
+def _embedder(embedder: str | Embedder | None) -> Embedder:
     from pointsman.models import default_embedder, load_embedder
 
     return load_embedder(embedder) if isinstance(embedder, str) else embedder or default_embedder()

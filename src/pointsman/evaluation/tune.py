@@ -104,7 +104,7 @@ def tune(
     if dataset.lists_for("auto") != (True, True):
         raise InputError(f"dataset {dataset.name!r} keeps only one list; there is nothing to weigh")
     default = replace(policy or measured(), vector_weight=1.0, strategy=None)
-    judged_queries = _judged(dataset, queries, qrels, answers or {})
+    judged_queries = _judged_queries(dataset, queries, qrels, answers or {})
     if len(judged_queries) < FEWEST:
         raise InputError(
             f"{len(judged_queries)} labelled queries have relevant documents in {dataset.name!r}; "
@@ -123,7 +123,7 @@ def tune(
             ranking = by_answer((key for key, _ in pool.lists[name]), answer_of)
             fixed_scores[name].append(ndcg(ranking, grades, k))
         report(number, len(judged_queries), "looking")
-    tuning = _decided(default, np.array(curves), {name: np.array(values) for name, values in fixed_scores.items()})
+    tuning = _decide(default, np.array(curves), {name: np.array(values) for name, values in fixed_scores.items()})
     engine = without_models(dataset, tuning.policy)
     reranking = measured_reranking(
         engine, labelled_questions(engine, dataset, queries, qrels, answers), "labelled questions"
@@ -131,7 +131,7 @@ def tune(
     return replace(tuning, reranking=reranking)
 
 
-def _judged(
+def _judged_queries(
     dataset: Dataset, queries: Mapping[str, str], qrels: Grades, answers: Answers
 ) -> list[tuple[str, dict[int | str, int], dict[int, str]]]:
     """Return the text of each answered query, its grades, and the answers to which documents belong."""
@@ -166,14 +166,14 @@ def _curve(
     return curve
 
 
-def _decided(default: Policy, curves: Any, fixed: Mapping[str, Any]) -> Tuning:
+def _decide(default: Policy, curves: Any, fixed_scores: Mapping[str, Any]) -> Tuning:
     count, usual = len(curves), WEIGHTS.index(1.0)
     held_out = np.empty(count)
     for fold in range(_FOLDS):
         in_fold = np.arange(count) % _FOLDS == fold
         held_out[in_fold] = curves[in_fold][:, _best(curves[~in_fold])]
     base = curves[:, usual]
-    candidates = {"fitted": held_out, **fixed}
+    candidates = {"fitted": held_out, **fixed_scores}
     lower = {name: float(lower_end(values - base)) for name, values in candidates.items()}
     ndcg = {"default": float(base.mean()), **{name: float(values.mean()) for name, values in candidates.items()}}
     sure = [name for name in candidates if lower[name] > 0]

@@ -67,7 +67,7 @@ def comparison(text: str) -> Comparison | None:
     subqueries = _aspects(text, language)
     if explicit and not subqueries and not any(_asks_better(cue.text) for cue in cues):
         subqueries = _sides(text, cues, language)
-    subqueries = subqueries or _formed(text, language) or (_sides(text, cues, language) if explicit else [])
+    subqueries = subqueries or _by_form(text, language) or (_sides(text, cues, language) if explicit else [])
     subqueries = [
         subquery for subquery in (subquery.strip(" ,;:，；：、—-") for subquery in subqueries) if _tells(subquery)
     ]
@@ -78,8 +78,8 @@ _ASPECT = Words(f"{en.ASPECT} {ru.ASPECT} {zh.ASPECT}")
 _FILLING = Words(f"{en.FILLING} {en.ARTICLE} {ru.FILLING}")
 _AUXILIARY = frozenset(en.AUXILIARY.split())
 _AND = {"en": late(en.AND, re.IGNORECASE), "ru": late(ru.AND, re.IGNORECASE), "zh": late(zh.AND, re.IGNORECASE)}
-_AGAINST = {"en": late(en.AGAINST, re.IGNORECASE), "ru": late(ru.AGAINST, re.IGNORECASE)}
-_SHARED = {"en": late(en.SHARED, re.IGNORECASE), "ru": late(ru.SHARED, re.IGNORECASE)}
+_CONTRAST = {"en": late(en.AGAINST, re.IGNORECASE), "ru": late(ru.AGAINST, re.IGNORECASE)}
+_COMMON_TAIL = {"en": late(en.SHARED, re.IGNORECASE), "ru": late(ru.SHARED, re.IGNORECASE)}
 _BEFORE, _AFTER = late(f"^{zh.BEFORE}"), late(f"{zh.AFTER}$")
 _POLITE = late(r"^(?:please|пожалуйста|请问一下|请问|请)[\s,，]*", re.IGNORECASE)
 _BETWEEN = late(r"\s(?:between|между)\s+", re.IGNORECASE)
@@ -196,13 +196,13 @@ _THAN = late(
     rf"(?:than|before|after|as|longer than)\s+(?:the )?(?P<b>\D.{{1,80}})$",
     re.IGNORECASE,
 )
-_BOTH = late(
+_BOTH_OF = late(
     rf"^(?P<aux>(?:are|were|is|was|do|did|does|have|has|had|can|could))\s+(?P<both>both )?"
     rf"(?P<kind>(?-i:the (?:[a-z]+ ){{1,4}}))?(?P<a>(?:the )?(?-i:{_UP})[^,?]{{1,80}}?),?\s+and\s+"
     rf"(?P<b>(?:the )?(?-i:{_UP}).{{1,140}})$",
     re.IGNORECASE,
 )
-_ALL = late(r",?\s+(?=(?:both|each|all|either)\b)")
+_QUANTIFIER = late(r",?\s+(?=(?:both|each|all|either)\b)")
 _NAME = late(
     rf"(?:the\s+)?{_UP}[\w'’.&-]*(?:(?:\s+(?:of|the|and|de|von|van|in|a|for|to|from)){{0,2}}\s+{_UP}[\w'’.&-]*)*"
 )
@@ -221,7 +221,7 @@ _RU_AGAINST = late(
 """Two names: «лекарство против гриппа» is no comparison."""
 
 
-def _formed(text: str, language: str) -> list[str]:
+def _by_form(text: str, language: str) -> list[str]:
     """«Who is older, X or Y», «Are X and Y both …», «X和Y哪个更 …»."""
     if language == "ru" and (contrast := _RU_AGAINST.match(text)):
         return [contrast["a"], contrast["b"]]
@@ -241,9 +241,9 @@ def _formed(text: str, language: str) -> list[str]:
         is_consistent = _is_named(groups["a"]) == _is_named(groups["b"])
         if len(WORD.findall(ask)) < 2 or (language == "en" and not is_consistent):
             continue
-        sides = _shared([groups["a"], groups["b"]], language)
+        sides = _with_common_tail([groups["a"], groups["b"]], language)
         return [f"{ask} {side}{' ' if predicate else ''}{predicate}?" for side in sides]
-    if language == "en" and (match := _BOTH.match(text)):
+    if language == "en" and (match := _BOTH_OF.match(text)):
         return _said_of_both(match)
     if language == "en" and (match := _THAN.match(text)):
         return [f"{match['ask']} {match['a']}", f"{match['ask']} {match['b']}"]
@@ -257,7 +257,7 @@ def _is_named(side: str) -> bool:
 def _said_of_both(match: re.Match[str]) -> list[str]:
     first, second, predicate = match["a"].strip(), match["b"].strip(), ""
     # The second name ends where the text about both begins.
-    said_of_both = _ALL.search(second) or (None if match["both"] else _SAID_OF_BOTH.search(second))
+    said_of_both = _QUANTIFIER.search(second) or (None if match["both"] else _SAID_OF_BOTH.search(second))
     if said_of_both is not None:
         second, predicate = second[: said_of_both.start()], second[said_of_both.end() :]
     elif match["both"] and (name := _NAME.match(second)):
@@ -290,7 +290,7 @@ def _aspects(text: str, language: str) -> list[str]:
             owner_sides = _VERSUS_CUE.split(owners)
             if len(owner_sides) > 1:
                 prefix = text[first.start : text.rindex(owners)]
-                return [prefix + side for side in _shared(owner_sides, language)]
+                return [prefix + side for side in _with_common_tail(owner_sides, language)]
             return [f"{text[aspect.start : aspect.end]} {following}" for aspect in (first, second)]
         joint = re.match(rf"(\s+\S.*?)(?:{_AND[language].pattern})(?:the\s+)?$", middle, re.IGNORECASE)
         if joint and _tells(joint[1]) and _tells(following):
@@ -332,15 +332,17 @@ def _sides(text: str, cues: Sequence[Match], language: str) -> list[str]:
     if not texts:
         return []
     if cues[0].text in _VERSUS:
-        return _shared([*texts], language)
+        return _with_common_tail([*texts], language)
     is_against = cues[0].text.startswith("отлич")
-    lists = [_split(stretch, language, against=is_against) for stretch in texts]
+    lists = [_split(stretch, language, has_contrast=is_against) for stretch in texts]
     index = next((number for number, items in enumerate(lists) if len(items) > 1), None)
     if index is None:
         # «how do X differ from Y» has a side in each stretch, «file comparison tools» none.
         is_opposed = len(texts) == 1 or any(_opposes(text, cue, language) for cue in cues)
-        return _shared(texts, language) if is_opposed and not any(_asks_better(cue.text) for cue in cues) else []
-    sides = _shared(lists[index], language)
+        return (
+            _with_common_tail(texts, language) if is_opposed and not any(_asks_better(cue.text) for cue in cues) else []
+        )
+    sides = _with_common_tail(lists[index], language)
     other_texts = [stretch for number, stretch in enumerate(texts) if number != index]
     question = next((cue.text for cue in cues if _asks_better(cue.text)), "")
     if language == "zh":
@@ -352,7 +354,7 @@ def _sides(text: str, cues: Sequence[Match], language: str) -> list[str]:
 def _opposes(text: str, cue: Match, language: str) -> bool:
     """Whether one side is before a cue and the other one after it."""
     following = text[cue.end :]
-    set_against = following.startswith("于") if language == "zh" else _AGAINST[language].match(following)
+    set_against = following.startswith("于") if language == "zh" else _CONTRAST[language].match(following)
     return bool(set_against) or _OPPOSES.match(cue.text) is not None
 
 
@@ -360,29 +362,29 @@ def _asks_better(cue: str) -> bool:
     return cue.endswith(("better", "лучше", "更", "最", "比较")) and cue not in {"лучше", "比较"}
 
 
-def _split(text: str, language: str, *, against: bool = False) -> list[str]:
-    """Return the sides that a stretch names; ``against`` is for the form «X от Y и Z»."""
+def _split(text: str, language: str, *, has_contrast: bool = False) -> list[str]:
+    """Return the sides that a stretch names; ``has_contrast`` is for the form «X от Y и Z»."""
     if language == "zh":
         return _split_han(text)
     if (match := _BETWEEN.search(text)) and (topic := _bare(text[: match.start()], language)):
         return [f"{side} {topic}" for side in _split(text[match.end() :], language)]  # «in price between X and Y»
-    tail = _SHARED[language].search(text)
-    joint = tail and any(joint[language].search(text, 0, tail.start()) for joint in (_AND, _AGAINST))
+    tail = _COMMON_TAIL[language].search(text)
+    joint = tail and any(joint[language].search(text, 0, tail.start()) for joint in (_AND, _CONTRAST))
     ending = tail[0] if tail and joint else ""
     names = text[: len(text) - len(ending)]
-    joints = [*([_FROM] if against else []), _AND[language], _AGAINST[language]]
+    joints = [*([_FROM] if has_contrast else []), _AND[language], _CONTRAST[language]]
     sides = next((sides for joint in joints if len(sides := joint.split(names)) > 1), [])
     if len(sides) < 2:
         return [text]
     return [side + ending for side in (_bare(side, language) for side in sides) if side]
 
 
-def _shared(sides: Sequence[str], language: str) -> list[str]:
+def _with_common_tail(sides: Sequence[str], language: str) -> list[str]:
     """Add to each side the words that only one of them has: «Java 8 and 11», «local and global variables»."""
     if language == "zh" or len(sides) < 2:
         return list(sides)
     *firsts, last = sides
-    if common_tail := _SHARED[language].search(last):
+    if common_tail := _COMMON_TAIL[language].search(last):
         firsts = [side if side.endswith(common_tail[0]) else side + common_tail[0] for side in firsts]
         if any(not side.endswith(common_tail[0]) for side in sides):
             return [*firsts, last]
@@ -400,17 +402,17 @@ def _shared_by_names(firsts: Sequence[str], last: str, language: str) -> list[st
     """Add to each name the words before the first or after the last one."""
     # «prices in London and Paris», «скорость Python и Java»
     leads = r".*\s(?:in|of|on|at|for|from)" if language == "en" else r"[^А-ЯЁA-Z]*[а-яё]"
-    lead = re.fullmatch(rf"({leads}\s+)({_NAMED})", firsts[0])
-    if lead and firsts[0][0].islower() and all(re.fullmatch(_NAMED, side) for side in (*firsts[1:], last)):
+    lead = re.fullmatch(rf"({leads}\s+)({_CAPITALISED})", firsts[0])
+    if lead and firsts[0][0].islower() and all(re.fullmatch(_CAPITALISED, side) for side in (*firsts[1:], last)):
         return [lead[1] + side for side in (lead[2], *firsts[1:], last)]
     # «Python and Java syntax»
-    tail = re.fullmatch(rf"({_NAMED})((?:\s+[a-z][a-z-]+){{1,2}})", last)
-    if language == "en" and tail and all(re.fullmatch(_NAMED, side) for side in firsts):
+    tail = re.fullmatch(rf"({_CAPITALISED})((?:\s+[a-z][a-z-]+){{1,2}})", last)
+    if language == "en" and tail and all(re.fullmatch(_CAPITALISED, side) for side in firsts):
         return [side + tail[2] for side in (*firsts, tail[1])]
     return [*firsts, last]
 
 
-_NAMED = r"[^\W\d_]*[A-ZА-ЯЁ][^\s]*(?:\s[A-ZА-ЯЁ\d]\S*){0,3}"
+_CAPITALISED = r"[^\W\d_]*[A-ZА-ЯЁ][^\s]*(?:\s[A-ZА-ЯЁ\d]\S*){0,3}"
 """A name of one or several words: «Kafka», «iPhone 15», «New York»."""
 
 

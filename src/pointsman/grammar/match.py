@@ -153,7 +153,7 @@ class Words:
             for phrase, counts in table[word]:
                 if len(phrase) == 1 or tuple(words[index : index + len(phrase)]) == phrase:
                     matches = spans[index : index + len(phrase)]
-                    if len(phrase) > 1 and not _joined(text, matches):
+                    if len(phrase) > 1 and not _is_joined(text, matches):
                         continue
                     if counts:
                         start, end = matches[0].start(), matches[-1].end()
@@ -182,7 +182,7 @@ class Words:
                 index += 1
 
 
-def _joined(text: str, words: list[re.Match[str]]) -> bool:
+def _is_joined(text: str, words: list[re.Match[str]]) -> bool:
     """Whether only spaces and hyphens separate words."""
     return all(_GAP.fullmatch(text, first.end(), second.start()) for first, second in itertools.pairwise(words))
 

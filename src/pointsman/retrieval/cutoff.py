@@ -1,4 +1,4 @@
-"""Why an answer has fewer hits than ``k``: coverage, a minimum of relevance, and filters with keys that no document has."""
+"""Why an answer has fewer hits than ``k``: coverage, a least relevance, and filters with keys that no document has."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class ChoiceSet:
         rows = vectors.of([choice.text for choice in choices], "document")
         # The mean of one choice is the choice itself: centring would leave nothing.
         self.mean = rows.mean(axis=0) if len(rows) > 1 else np.zeros_like(rows[0])
-        self._described = centred(rows, self.mean)
+        self._description_rows = centred(rows, self.mean)
         blocks, starts, owners, row = [], [], [], 0
         terms: list[Counter[str]] = []
         for index, choice in enumerate(choices):
@@ -104,11 +104,11 @@ class ChoiceSet:
             query: the query's vector, centred.
             tokens: the query's tokens.
         """
-        features = np.zeros((3, len(self._described)))
+        features = np.zeros((3, len(self._description_rows)))
         words = self._index.scores(tokens)
         mean, deviation = _moments(words)
         features[0] = (words - mean) / deviation
-        description_scores = cosines(self._described, query)
+        description_scores = cosines(self._description_rows, query)
         highest = float(description_scores.max())
         mean, deviation = _moments(description_scores)
         features[1] = (description_scores - mean) / deviation

@@ -230,14 +230,14 @@ class _JsonReader:
             return chr(int(code[0], 16)), code.end()
         return _ESCAPES.get(character, character), start + 1
 
-    def skip(self, also: str = "") -> str:
-        """Skip white space, comments and the characters in ``also``; return the next character, empty at the end."""
+    def skip(self, also_skip: str = "") -> str:
+        """Skip white space, comments and the characters in ``also_skip``; return the next one, empty at the end."""
         while True:
             match = _SPACE.match(self.text, self.position)
             assert match is not None  # it matches the empty string
             self.position = match.end()
             character = self.text[self.position : self.position + 1]
-            if not character or character not in also:
+            if not character or character not in also_skip:
                 return character
             self.position += 1
 

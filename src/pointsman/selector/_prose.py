@@ -25,12 +25,16 @@ class Names:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.count = len(names)
-        self._written: dict[str, list[int]] = {}
-        self._folded: dict[str, list[int]] = {}
+        self._by_name: dict[str, list[int]] = {}
+        self._by_folded_name: dict[str, list[int]] = {}
         self._bare: dict[str, list[int]] = {}
         for number, name in enumerate(names, 1):
             folded_name = fold(name).strip()
-            for table, key in ((self._written, name), (self._folded, folded_name), (self._bare, _bare(folded_name))):
+            for table, key in (
+                (self._by_name, name),
+                (self._by_folded_name, folded_name),
+                (self._bare, _bare(folded_name)),
+            ):
                 if key:
                     table.setdefault(key, []).append(number)
 
@@ -38,8 +42,8 @@ class Names:
         """Return the 1-based number of the choice with this name; `AMBIGUOUS` if several share it."""
         folded_text = fold(text).strip()
         for table, key in (
-            (self._written, text.strip()),
-            (self._folded, folded_text),
+            (self._by_name, text.strip()),
+            (self._by_folded_name, folded_text),
             (self._bare, _bare(folded_text)),
         ):
             if numbers := table.get(key):
@@ -49,14 +53,14 @@ class Names:
     def extends(self, text: str) -> bool:
         """Whether a longer name starts with this text."""
         folded_text = fold(text)
-        return any(name.startswith(folded_text) and name != folded_text for name in self._folded)
+        return any(name.startswith(folded_text) and name != folded_text for name in self._by_folded_name)
 
     def mark(self, text: str) -> str:
         """Replace the names in a text by marked numbers, the longest first; a number in the text is never a name."""
-        for name in sorted(self._folded, key=len, reverse=True):
+        for name in sorted(self._by_folded_name, key=len, reverse=True):
             if name.isdecimal():
                 continue
-            numbers = self._folded[name]
+            numbers = self._by_folded_name[name]
             number = numbers[0] if len(numbers) == 1 else AMBIGUOUS
             text = _pattern(name).sub(f" {_MARK}{number}{_END} ", text)
         return text
@@ -177,7 +181,7 @@ _ANSWER = (
     rf"|答案|回答|结论|选择|ответ|выбор|решение)"
     rf"(?:s|ы|а)?(?:\s+(?:{_NOUN}|ids?|number)s?)?"
 )
-_MARKED = re.compile(
+_MARKED_CHOICE = re.compile(
     rf"^\W*(?:(?:so|therefore|thus|所以|因此)\s*[,，]?\s*)?(?:(?:my|the|your|мой|наш|我的)\s*)?"
     rf"(?P<final>(?:final|最终|最后|окончательный|итоговый)\s*)?(?:relevant\s+|best\s+|selected\s+|chosen\s+)?{_ANSWER}"
     rf"\s*(?:is|are|was|would be|是|为|это|[:=—–-])+\s*(?:\\?boxed\s*)?{_LIST}"
@@ -186,7 +190,7 @@ _MARKED = re.compile(
 _OPENING = re.compile(
     rf"^\W*{_LIST}\s*(?:$|[-–—]\s|(?:because|since|потому что|так как|因为|由于)(?:\b|(?=[\u4e00-\u9fff])))"
 )
-_WHOLE = re.compile(rf"^(?:the\s+|мой\s+|my\s+|选|我选)?\s*{_LIST}$")
+_WHOLE_LINE = re.compile(rf"^(?:the\s+|мой\s+|my\s+|选|我选)?\s*{_LIST}$")
 
 _UNREAD = re.compile(
     r"(?<!\w)(?:not|no|nor|never|neither|cannot|without|except|unless|if|whether|either|or|otherwise|maybe|perhaps|possibly"
@@ -247,15 +251,15 @@ def read_prose(text: str, names: Names) -> ProseReading:
         text_with_marks = _LIST_LINE.sub("", text_with_marks)
         if not text_with_marks.strip():
             return _read_list(list_lines, names)
-    if numbers := _whole(text, text_with_marks):
+    if numbers := _full_list(text, text_with_marks):
         return _reading(numbers)
     claims, final, last = _claims(text_with_marks)
     if final:
         return _reading(final)
-    return _settle(claims, text_with_marks, text_with_marks[last:]) if claims else _unclaimed(text_with_marks)
+    return _settle(claims, text_with_marks, text_with_marks[last:]) if claims else _read_without_claim(text_with_marks)
 
 
-def _whole(text: str, marked: str) -> tuple[int, ...]:
+def _full_list(text: str, marked: str) -> tuple[int, ...]:
     """Return the numbers of a text that holds nothing else."""
     if number := _NUMBER_WORDS.get(text.strip(" .!。！")):
         return (number,)
@@ -263,27 +267,27 @@ def _whole(text: str, marked: str) -> tuple[int, ...]:
         return (_value(match[1]),)
     lines = [re.sub(r"^[-•]\s|[.!。！]$", "", line.strip()).strip() for line in _plain(marked).splitlines()]
     lines = [line for line in lines if line]
-    if not all(_WHOLE.match(line) for line in lines):
+    if not all(_WHOLE_LINE.match(line) for line in lines):
         return ()
     return tuple(number for line in lines for number in _numbers(line))
 
 
-def _settle(claims: Sequence[tuple[int, ...]], marked: str, after: str) -> ProseReading:
+def _settle(claims: Sequence[tuple[int, ...]], text: str, tail: str) -> ProseReading:
     """Return what the claims agree on, unless the text takes it back."""
-    is_corrected = _CORRECTION.search(after) and set(_numbers(after)) - set(claims[-1])
-    if len(set(claims)) > 1 or is_corrected or _NONE_FITS.search(marked) or _REFUSES.search(marked):
+    is_corrected = _CORRECTION.search(tail) and set(_numbers(tail)) - set(claims[-1])
+    if len(set(claims)) > 1 or is_corrected or _NONE_FITS.search(text) or _REFUSES.search(text):
         return ProseReading(ProseVerdict.AMBIGUOUS)
     return _reading(claims[0])
 
 
-def _unclaimed(marked: str) -> ProseReading:
+def _read_without_claim(text: str) -> ProseReading:
     """Return why a text that claims nothing names no choice."""
-    mentions = {number for sentence in _SENTENCES.split(marked) for number in _mentions(sentence)}
+    mentions = {number for sentence in _SENTENCES.split(text) for number in _mentions(sentence)}
     if len(mentions) > 1 or AMBIGUOUS in mentions:
         return ProseReading(ProseVerdict.AMBIGUOUS)
-    if _NONE_FITS.search(marked):
-        return ProseReading(ProseVerdict.AMBIGUOUS if _numbers(marked) else ProseVerdict.NONE)
-    return ProseReading(ProseVerdict.REFUSAL if _REFUSES.search(marked) else ProseVerdict.NOTHING)
+    if _NONE_FITS.search(text):
+        return ProseReading(ProseVerdict.AMBIGUOUS if _numbers(text) else ProseVerdict.NONE)
+    return ProseReading(ProseVerdict.REFUSAL if _REFUSES.search(text) else ProseVerdict.NOTHING)
 
 
 def _reading(numbers: Sequence[int]) -> ProseReading:
@@ -293,11 +297,11 @@ def _reading(numbers: Sequence[int]) -> ProseReading:
     )
 
 
-def _read_list(listed: Sequence[tuple[int, tuple[int, ...]]], names: Names) -> ProseReading:
+def _read_list(lines: Sequence[tuple[int, tuple[int, ...]]], names: Names) -> ProseReading:
     """Read a numbered list: its numbers, if the names beside them agree; the names, if it only counts them."""
     numbers, mentions_in_list = (
-        [number for number, _ in listed],
-        [mention for _, mentions in listed for mention in mentions],
+        [number for number, _ in lines],
+        [mention for _, mentions in lines for mention in mentions],
     )
     if mentions_in_list == numbers and len(numbers) < names.count:
         return _reading(numbers)
@@ -340,23 +344,25 @@ def _mentions(sentence: str) -> list[int]:
     return numbers + (list(_numbers(alternatives[0])) if alternatives else [])
 
 
-def _claims(marked: str) -> tuple[list[tuple[int, ...]], tuple[int, ...] | None, int]:
+def _claims(text: str) -> tuple[list[tuple[int, ...]], tuple[int, ...] | None, int]:
     """Return what the sentences claim, what is called final, and where the last claim ends."""
     claims: list[tuple[int, ...]] = []
     final: tuple[int, ...] | None = None
     last = start = 0
-    ends = [*((match.start(), match.end()) for match in _SENTENCES.finditer(marked)), (len(marked), len(marked))]
+    ends = [*((match.start(), match.end()) for match in _SENTENCES.finditer(text)), (len(text), len(text))]
     for end, following in ends:
-        sentence = _plain(marked[start:following]).strip(" .!。！；;\n")
+        sentence = _plain(text[start:following]).strip(" .!。！；;\n")
         sentence = _TAIL.sub("", sentence)
-        forms: tuple[re.Pattern[str], ...] = () if _UNREAD.search(sentence) else (_MARKED, _DECISION, *_JUDGEMENTS)
-        if not claims and not marked[:start].strip() and forms:
+        forms: tuple[re.Pattern[str], ...] = (
+            () if _UNREAD.search(sentence) else (_MARKED_CHOICE, _DECISION, *_JUDGEMENTS)
+        )
+        if not claims and not text[:start].strip() and forms:
             forms = (_OPENING, *forms)
         for form in forms:
             for match in form.finditer(sentence):
                 claims.append(_numbers(match["items"]))
                 last = end
-                if form is _MARKED and match["final"]:
+                if form is _MARKED_CHOICE and match["final"]:
                     final = claims[-1]
         start = following
     return claims, final, last

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     AnyEmbedder = EmbedsText | Embedder
     QueryMean = Literal["general", "running", "choices"] | ArrayLike
 
-_NOTHING: Final = 1e-6  # a shorter difference of unit vectors is rounding error
+_ROUNDING_ERROR: Final = 1e-6  # a shorter difference of unit vectors is rounding error
 _PRIOR: Final = 30  # weight of the general mean, in queries, when the mean of real ones is estimated
 
 GENERAL_QUERIES: Final = (
@@ -93,7 +93,9 @@ def examples_of(choice: ToolMetadata) -> tuple[str, ...]:
 def unit_or_zero(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scale rows to length one; zero rows stay zero, so that their cosine to anything is 0."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    unit: NDArray[np.float32] = np.where(lengths > _NOTHING, rows / np.maximum(lengths, _NOTHING), np.float32(0))
+    unit: NDArray[np.float32] = np.where(
+        lengths > _ROUNDING_ERROR, rows / np.maximum(lengths, _ROUNDING_ERROR), np.float32(0)
+    )
     return unit
 
 
@@ -130,7 +132,7 @@ class TextVectors:
             raise InputError(f"cache_size is an int from 1 up, not {limit!r}")
         self.embedder = embedder
         self._limit = limit
-        self._kept: OrderedDict[tuple[Kind, str], NDArray[np.float32]] = OrderedDict()
+        self._vectors_by_text: OrderedDict[tuple[Kind, str], NDArray[np.float32]] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
@@ -138,17 +140,17 @@ class TextVectors:
         vectors: dict[str, NDArray[np.float32]] = {}
         with self._lock:
             for text in texts:
-                if (vector := self._kept.get((kind, text))) is not None:
-                    self._kept.move_to_end((kind, text))
+                if (vector := self._vectors_by_text.get((kind, text))) is not None:
+                    self._vectors_by_text.move_to_end((kind, text))
                     vectors[text] = vector
         if missing := [text for text in dict.fromkeys(texts) if text not in vectors]:
             rows = embed_texts(self.embedder, missing, kind)
             vectors.update(zip(missing, rows, strict=True))
             with self._lock:
                 for text in missing:
-                    self._kept[kind, text] = vectors[text]
-                while len(self._kept) > self._limit:
-                    self._kept.popitem(last=False)
+                    self._vectors_by_text[kind, text] = vectors[text]
+                while len(self._vectors_by_text) > self._limit:
+                    self._vectors_by_text.popitem(last=False)
         try:
             return np.stack([vectors[text] for text in texts])
         except ValueError:
@@ -163,7 +165,7 @@ class Recent(Generic[T]):
     which takes a microsecond for 200 choices; hashing took 65. Equal choices also match.
     """
 
-    _MOST = 8
+    _CAPACITY = 8
 
     def __init__(self, build: Callable[[tuple[ToolMetadata, ...]], T]) -> None:
         """Compute missing values with ``build``."""
@@ -177,7 +179,7 @@ class Recent(Generic[T]):
             if entry_choices == choices:
                 return value
         value = self._build(choices)
-        self._kept = ((choices, value), *entries[: self._MOST - 1])
+        self._kept = ((choices, value), *entries[: self._CAPACITY - 1])
         return value
 
 
@@ -197,7 +199,7 @@ class MeanOfQueries:
         """
         self._vectors = vectors
         self._lock = threading.Lock()
-        self._given: NDArray[np.float32] | None = None
+        self._given_mean: NDArray[np.float32] | None = None
         self._sum: NDArray[np.float64] | None = None
         self._count = 0
         if isinstance(mean, str):
@@ -207,11 +209,13 @@ class MeanOfQueries:
             return
         self.mode = "given"
         try:
-            self._given = np.array(mean, np.float32)
+            self._given_mean = np.array(mean, np.float32)
         except (TypeError, ValueError) as error:
             raise InputError(f"query_mean cannot be read as a vector: {error}") from error
-        if self._given.ndim != 1 or not np.isfinite(self._given).all():
-            raise InputError(f"query_mean is one vector of finite numbers, not an array of shape {self._given.shape}")
+        if self._given_mean.ndim != 1 or not np.isfinite(self._given_mean).all():
+            raise InputError(
+                f"query_mean is one vector of finite numbers, not an array of shape {self._given_mean.shape}"
+            )
 
     def at(self, choices_mean: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the current mean; ``choices_mean`` is that of the given choices."""
@@ -228,9 +232,9 @@ class MeanOfQueries:
 
     def before_any(self) -> NDArray[np.float32]:
         """Return the given mean, else that of `GENERAL_QUERIES`."""
-        if self._given is None:
-            self._given = self._vectors.of(GENERAL_QUERIES, "query").mean(axis=0)
-        return self._given
+        if self._given_mean is None:
+            self._given_mean = self._vectors.of(GENERAL_QUERIES, "query").mean(axis=0)
+        return self._given_mean
 
     def met(self, query: NDArray[np.float32]) -> None:
         """Add a query to a running mean."""

@@ -107,9 +107,9 @@ class SelectorResult:
         """The reasons of all selections."""
         return [selection.reason for selection in self.selections]
 
-    def _only(self, instead: str) -> SingleSelection:
+    def _only(self, alternative: str) -> SingleSelection:
         if len(self.selections) != 1:
-            raise ValueError(f"There are {len(self.selections)} selections, use .{instead} instead")
+            raise ValueError(f"There are {len(self.selections)} selections, use .{alternative} instead")
         return self.selections[0]
 
 
@@ -128,9 +128,9 @@ class BaseSelector(Twins, needs=("select", "aselect")):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "select" in cls.__dict__:
-            cls.select = _checked(cls.__dict__["select"])  # type: ignore[method-assign]  # same signature
+            cls.select = _with_checks(cls.__dict__["select"])  # type: ignore[method-assign]  # same signature
         if "aselect" in cls.__dict__:
-            cls.aselect = _achecked(cls.__dict__["aselect"])  # type: ignore[method-assign]
+            cls.aselect = _with_async_checks(cls.__dict__["aselect"])  # type: ignore[method-assign]
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:
         """Choose.
@@ -149,7 +149,7 @@ Select = Callable[..., SelectorResult]
 ASelect = Callable[..., Coroutine[Any, Any, SelectorResult]]
 
 
-def _checked(select: Select) -> Select:
+def _with_checks(select: Select) -> Select:
     @functools.wraps(select)
     def wrapper(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
         metadata, easy = _easy(self, choices)
@@ -158,7 +158,7 @@ def _checked(select: Select) -> Select:
     return wrapper
 
 
-def _achecked(aselect: ASelect) -> ASelect:
+def _with_async_checks(aselect: ASelect) -> ASelect:
     @functools.wraps(aselect)
     async def wrapper(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
         metadata, easy = _easy(self, choices)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SHOWN: Final = 3
+_COUNT_SHOWN: Final = 3
 
 
 @runtime_checkable
@@ -95,7 +95,7 @@ class HybridSelector(BaseSelector):
         return embedding, rule
 
     def _sums(self, embedding: list[float], rule: list[float]) -> list[float]:
-        pairs = zip(_stretched(embedding), _stretched(rule), strict=True)
+        pairs = zip(_stretch(embedding), _stretch(rule), strict=True)
         return [
             self.embedding_weight * embedding_score + self.rule_weight * rule_score
             for embedding_score, rule_score in pairs
@@ -156,16 +156,16 @@ class EnsembleSelector(BaseSelector):
         """Async version of `select`; all selectors run concurrently."""
         outcomes: dict[int, SelectorResult | Exception] = {}
 
-        async def ask(place: int, selector: BaseSelector) -> None:
+        async def ask(index: int, selector: BaseSelector) -> None:
             try:
-                outcomes[place] = await selector.aselect(choices, query)
+                outcomes[index] = await selector.aselect(choices, query)
             except Exception as error:  # noqa: BLE001  (logged, in the result, or raised)
-                outcomes[place] = error
+                outcomes[index] = error
 
         async with anyio.create_task_group() as tasks:
-            for place, (selector, _) in enumerate(self._voters):
-                tasks.start_soon(ask, place, selector)
-        return self._count([outcomes[place] for place in range(len(self._voters))])
+            for voter_index, (selector, _) in enumerate(self._voters):
+                tasks.start_soon(ask, voter_index, selector)
+        return self._count([outcomes[voter_index] for voter_index in range(len(self._voters))])
 
     def _count(self, outcomes: Sequence[SelectorResult | Exception]) -> SelectorResult:
         decisions, fallbacks, errors, troubles = [], [], [], []
@@ -227,7 +227,7 @@ def _first_highest(scores: Sequence[float]) -> int:
     return max(range(len(scores)), key=scores.__getitem__)
 
 
-def _stretched(scores: Sequence[float]) -> list[float]:
+def _stretch(scores: Sequence[float]) -> list[float]:
     """Scale scores to 0…1; all 0 if they are equal.
 
     >>> _stretched([8.0, 6.0, 7.0])
@@ -237,11 +237,13 @@ def _stretched(scores: Sequence[float]) -> list[float]:
     return [(score - low) / (high - low) if high > low else 0.0 for score in scores]
 
 
-def _finite(part: object, scores: Sequence[float], count: int) -> list[float]:
+def _finite(selector: object, scores: Sequence[float], count: int) -> list[float]:
     numbers = [float(score) for score in scores]
     if len(numbers) != count or not all(map(math.isfinite, numbers)):
-        listing = ", ".join(map(str, numbers[:_SHOWN]))
-        raise InputError(f"{type(part).__name__}.scores gave [{listing}…] for {count} choices; one finite number each")
+        listing = ", ".join(map(str, numbers[:_COUNT_SHOWN]))
+        raise InputError(
+            f"{type(selector).__name__}.scores gave [{listing}…] for {count} choices; one finite number each"
+        )
     return numbers
 
 

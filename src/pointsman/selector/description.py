@@ -210,10 +210,10 @@ class DescriptionSelector(BaseSelector):
             return softmax_share(sums, SCALE)
         return self.fitted.confidence(sums, highest)
 
-    def _selection(self, place: int, sums: NDArray[np.float64], features: NDArray[np.float64]) -> SingleSelection:
-        words, meaning, examples = (float(value) for value in self._weights * features[:, place])
-        score = float(sums[place])
+    def _selection(self, index: int, sums: NDArray[np.float64], features: NDArray[np.float64]) -> SingleSelection:
+        words, meaning, examples = (float(value) for value in self._weights * features[:, index])
+        score = float(sums[index])
         reason = f"Description score: {score:.2f} (words {words:+.2f}, meaning {meaning:+.2f}"
         return SingleSelection(
-            place, f"{reason}, examples {examples:+.2f})" if features[2].any() else f"{reason})", score
+            index, f"{reason}, examples {examples:+.2f})" if features[2].any() else f"{reason})", score
         )

@@ -32,7 +32,7 @@ _FORMAT: Final = "pointsman description selector"
 _VERSION: Final = 1
 _FEWEST: Final = 10  # labels below which nothing is learned: a single error would decide
 _FEWEST_TO_CALIBRATE: Final = 30  # with fewer, two slopes and an intercept are worse than the softmax
-_MEASURED: Final = 2_000  # maximum held-out queries; only a few parameters are learned from them
+_MAX_MEASURED: Final = 2_000  # maximum held-out queries; only a few parameters are learned from them
 _CANDIDATES: Final = 64  # choices per query used to learn the weights; the others are far behind
 _PRIOR: Final = 20.0  # precision of the prior on weights, roughly in labels
 _LOGISTIC_PRIOR: Final = 1.0
@@ -119,11 +119,11 @@ class Fitted:
                 "calibration": self.calibration,
                 "threshold": self.threshold,
                 "report": asdict(self.report),
-                "query_mean": _rounded(self.query_mean),
+                "query_mean": _round(self.query_mean),
                 "choices": {
                     name: {
                         "terms": dict(self.labelled.terms[name]),
-                        "centroids": [_rounded(row) for row in self.labelled.centroids[name]],
+                        "centroids": [_round(row) for row in self.labelled.centroids[name]],
                     }
                     for name in self.labelled.centroids
                 },
@@ -271,7 +271,7 @@ def learn(
     mean = learned_mean(vectors, own_mean)
     plain = selector.unfitted(own_mean)
     centred = selector.unfitted(mean)
-    measured_rows = np.linspace(0, len(queries) - 1, min(len(queries), _MEASURED)).astype(np.intp)
+    measured_rows = np.linspace(0, len(queries) - 1, min(len(queries), _MAX_MEASURED)).astype(np.intp)
     start = SCALE * np.array(WEIGHTS)
 
     samples = {
@@ -283,9 +283,9 @@ def learn(
     sums = {}
     for form, sample in samples.items():
         if form == "unfitted":
-            sums[form] = _weighted(sample, np.tile(start, (len(measured_rows), 1)))
+            sums[form] = _weighted_sum(sample, np.tile(start, (len(measured_rows), 1)))
         else:
-            sums[form] = _weighted(sample, _weights_by_fold(sample, training.fold[measured_rows], start))
+            sums[form] = _weighted_sum(sample, _weights_by_fold(sample, training.fold[measured_rows], start))
     hits = {form: _is_right(total, samples[form])[has_label] for form, total in sums.items()}
     best_form = "unfitted"
     if has_label.sum() >= _FEWEST:
@@ -378,7 +378,7 @@ def _examples(
     choices: tuple[ToolMetadata, ...],
     mask: NDArray[np.bool_],
     mean: NDArray[np.float32],
-    most: int,
+    limit: int,
 ) -> LabelledExamples:
     """Return the examples from the training queries."""
     by_choice: dict[int, list[int]] = {}
@@ -388,7 +388,7 @@ def _examples(
     means, terms = {}, {}
     for choice, queries in sorted(by_choice.items()):
         name = choices[choice].name
-        means[name] = centroids(centred(training.vectors[queries], mean), most)
+        means[name] = centroids(centred(training.vectors[queries], mean), limit)
         terms[name] = Counter(
             token for query in queries for token in DEFAULT_ANALYZER.query_tokens(training.texts[query])
         )
@@ -399,22 +399,22 @@ def _held_out(
     selector: _Learner,
     choices: tuple[ToolMetadata, ...],
     training: _Labels,
-    measured: NDArray[np.intp],
+    rows: NDArray[np.intp],
     mean: NDArray[np.float32] | None,
 ) -> _Sample:
     """Return features of the measured queries; given a mean, each fold uses the examples of the other folds."""
     count = min(len(choices), _CANDIDATES)
-    features = np.zeros((len(measured), 3, count))
-    right = np.zeros((len(measured), count), bool)
-    highest = np.zeros(len(measured))
+    features = np.zeros((len(rows), 3, count))
+    right = np.zeros((len(rows), count), bool)
+    highest = np.zeros(len(rows))
     one_set = selector.choice_set(choices, LabelledExamples()) if mean is None else None
-    for fold in np.unique(training.fold[measured]):
+    for fold in np.unique(training.fold[rows]):
         choice_set = one_set or selector.choice_set(
             choices,
             _examples(training, choices, training.fold != fold, mean, selector.options["centroids"]),  # type: ignore[arg-type]
         )
-        for row in np.flatnonzero(training.fold[measured] == fold):
-            query = measured[row]
+        for row in np.flatnonzero(training.fold[rows] == fold):
+            query = rows[row]
             direction = selector.centred_query(training.vectors[query], choice_set)
             tokens = DEFAULT_ANALYZER.query_tokens(training.texts[query])
             all_features, highest[row] = choice_set.features(direction, tokens)
@@ -427,7 +427,7 @@ def _held_out(
     return _Sample(features, right, highest)
 
 
-def _weighted(sample: _Sample, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def _weighted_sum(sample: _Sample, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return weighted sums, shape ``(queries, candidates)``, with each query's own weights."""
     sums: NDArray[np.float64] = np.einsum("qp,qpc->qc", weights, sample.features)
     return sums
@@ -444,9 +444,9 @@ def _lead(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return lead
 
 
-def _beats(hits: NDArray[np.bool_], others: NDArray[np.bool_]) -> bool:
+def _beats(hits: NDArray[np.bool_], other_hits: NDArray[np.bool_]) -> bool:
     """Whether the first is right more often by more than one standard error of the difference."""
-    differences = hits.astype(float) - others
+    differences = hits.astype(float) - other_hits
     return bool(differences.mean() > differences.std(ddof=1) / math.sqrt(len(differences)))
 
 
@@ -567,32 +567,32 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
-def _rounded(row: NDArray[np.float32]) -> list[float]:
+def _round(row: NDArray[np.float32]) -> list[float]:
     return [round(float(value), 5) for value in row]
 
 
-def _object(value: object, what: str) -> Mapping[str, Any]:
+def _object(value: object, subject: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise InputError(f"{what} is a JSON object, not {value!r:.80}")
+        raise InputError(f"{subject} is a JSON object, not {value!r:.80}")
     return value
 
 
-def _number(value: object, what: str) -> float:
+def _number(value: object, subject: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
-        raise InputError(f"{what} is a number, not {value!r:.80}")
+        raise InputError(f"{subject} is a number, not {value!r:.80}")
     return float(value)
 
 
-def _count(value: object, what: str) -> int:
+def _count(value: object, subject: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1e9:
-        raise InputError(f"{what} occurs a whole number of times from 1 up, not {value!r:.80}")
+        raise InputError(f"{subject} occurs a whole number of times from 1 up, not {value!r:.80}")
     return value
 
 
-def _vector(value: object, what: str, dimensions: int | None) -> NDArray[np.float32]:
+def _vector(value: object, subject: str, dimensions: int | None) -> NDArray[np.float32]:
     if not isinstance(value, list) or not value or (dimensions is not None and len(value) != dimensions):
-        raise InputError(f"{what} is a list of {dimensions or 'at least one'} numbers")
-    return np.array([_number(number, what) for number in value], np.float32)
+        raise InputError(f"{subject} is a list of {dimensions or 'at least one'} numbers")
+    return np.array([_number(number, subject) for number in value], np.float32)
 
 
 def _report(value: object) -> FitReport:

@@ -74,7 +74,7 @@ _NUMBER = re.compile(f"\\d(?<![^\\W{HAN}].)\\d*+(?![^\\W{HAN}])", re.DOTALL)
 _ENTITY = re.compile(r"[@#h](?:(?<=[@#])\w|ttps?://\S)")
 # Matched on the reversed text: colons are rare, and the text before one is then a simple alternation of words.
 _FILTER = re.compile(f":(?:{'|'.join(name[::-1] for name in FILTERS)})(?![^\\W{HAN}])")
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]+")
+_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]+")
 
 
 def router_select(query: str, rules: Sequence[RouteRule] = ()) -> RouteChoice:
@@ -148,7 +148,7 @@ def _length(text: str) -> float:
         if beginning > _LONG:  # the excess does not matter
             return beginning
     if not text.isprintable():
-        text = _UNSEEN.sub(" ", text)
+        text = _INVISIBLE.sub(" ", text)
     text = " ".join(text.split())
     han = 0 if text.isascii() else sum(map(len, HAN_RUN.findall(text)))
     return len(text) + han * (_LETTERS_PER_HAN - 1)

@@ -87,9 +87,9 @@ class LLMSelector(BaseSelector):
             try:
                 attempts.hear(ask(self.llm, attempts.prompt, schema=attempts.schema, timeout=self.timeout))
             except ModelError as error:
-                attempts.failed(error)
+                attempts.fail(error)
         if attempts.result is None and isinstance(self.fallback, BaseSelector):
-            return attempts.delegated(self.fallback.select(choices, query))
+            return attempts.delegate(self.fallback.select(choices, query))
         return attempts.result or attempts.by_policy()
 
     async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
@@ -99,9 +99,9 @@ class LLMSelector(BaseSelector):
             try:
                 attempts.hear(await aask(self.llm, attempts.prompt, schema=attempts.schema, timeout=self.timeout))
             except ModelError as error:
-                attempts.failed(error)
+                attempts.fail(error)
         if attempts.result is None and isinstance(self.fallback, BaseSelector):
-            return attempts.delegated(await self.fallback.aselect(choices, query))
+            return attempts.delegate(await self.fallback.aselect(choices, query))
         return attempts.result or attempts.by_policy()
 
 
@@ -116,7 +116,7 @@ class _SelectionAttempts:
         self.prompts = prompts.get(detect(text)) or prompts["en"]
         self.first_prompt = self.prompt = self._first(text)
         self.schema = _schema(len(self.choices), selector)
-        self.left = 1 + selector.retries
+        self.attempts_left = 1 + selector.retries
         self.result: SelectorResult | None = None
         self.named: tuple[SingleSelection, ...] = ()  # from an answer whose only defect is naming too many
         self.why = ""
@@ -136,7 +136,7 @@ class _SelectionAttempts:
 
     @property
     def open(self) -> bool:
-        return self.result is None and self.left > 0
+        return self.result is None and self.attempts_left > 0
 
     def hear(self, answer: Completion) -> None:
         text = answer.text or ("" if answer.data is None else json.dumps(answer.data))
@@ -154,21 +154,21 @@ class _SelectionAttempts:
                 _log.debug("read a model's answer generously: %s", "; ".join(reading.repairs))
         else:
             self.named = reading.named or self.named
-            self._again(reading.defect.value, f"{reading.defect.value}: {reading.detail}")
+            self._ask_again(reading.defect.value, f"{reading.defect.value}: {reading.detail}")
 
-    def failed(self, error: ModelError) -> None:
+    def fail(self, error: ModelError) -> None:
         self.error = error
-        self._again("failed", str(error))
+        self._ask_again("failed", str(error))
 
-    def _again(self, problem: str, why: str) -> None:
-        self.left -= 1
-        self.why = why
-        if self.named and not self.left:
+    def _ask_again(self, problem: str, complaint: str) -> None:
+        self.attempts_left -= 1
+        self.why = complaint
+        if self.named and not self.attempts_left:
             limit = self.selector.max_outputs
             note = f"kept the first {limit} of the {len(self.named)} choices that the model named"
             self.result = _result(Parsed(self.named[:limit], (note,)))
             return
-        _log.info("a model's answer cannot be followed (%s); %d more attempts", why, self.left)
+        _log.info("a model's answer cannot be followed (%s); %d more attempts", complaint, self.attempts_left)
         # The problem is described in our own words: no part of an answer is sent back as ours.
         message = fill(
             self.prompts.retry,
@@ -180,7 +180,7 @@ class _SelectionAttempts:
         )
         self.prompt = f"{self.first_prompt}\n\n{message}" if problem != "failed" else self.first_prompt
 
-    def delegated(self, result: SelectorResult) -> SelectorResult:
+    def delegate(self, result: SelectorResult) -> SelectorResult:
         """Return another selector's result, marked as a fallback."""
         policy = type(self.selector.fallback).__name__
         _log.warning("LLMSelector falls back to %s: %s", policy, self.why)
@@ -205,14 +205,14 @@ class _SelectionAttempts:
         )
 
 
-def _result(parsed: Parsed) -> SelectorResult:
+def _result(reading: Parsed) -> SelectorResult:
     selections = [
         selection if selection.reason else replace(selection, reason="the model gave no reason")
-        for selection in parsed.selections
+        for selection in reading.selections
     ]
     score = selections[0].score if selections else None
     confidence = score if score is not None and 0 <= score <= 1 else None
-    return SelectorResult(selections, confidence, notes=parsed.repairs)
+    return SelectorResult(selections, confidence, notes=reading.repairs)
 
 
 def _schema(count: int, selector: LLMSelector) -> Schema:

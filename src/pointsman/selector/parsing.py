@@ -146,24 +146,24 @@ class _Pick:
     rank: float | None = None
 
 
-_NONE: tuple[_Pick, ...] = ()
+_NO_PICKS: tuple[_Pick, ...] = ()
 """An explicit "none of them"; None means no answer."""
 
 _Picks = tuple[_Pick, ...]
 
-_UNKNOWN = 10**18
+_TOO_LARGE = 10**18
 """The number for a name that no option has."""
 
-_THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
+_END_OF_THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
 _THINKING = re.compile(r"\s*<(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
 _FENCES = re.compile(r"```+[ \t]*\w*|~~~+[ \t]*\w*")
 _LAST_WORD = re.compile(
     r"final|answer|actually|correct|instead|итог|ответ|окончат|исправ|точнее|最终|最后|答案|更正|修正", re.IGNORECASE
 )
-_BETWEEN = re.compile(r"[\s,;，；、]*")
-_NOTHING = """none null nil n/a na nothing neither no нет никакой никакая ничего ничто 无 没有 都不是 都不 以上都不是
+_GAP = re.compile(r"[\s,;，；、]*")
+_NEGATIONS = """none null nil n/a na nothing neither no нет никакой никакая ничего ничто 无 没有 都不是 都不 以上都不是
     无合适选项"""
-_NO_CHOICE = frozenset(_NOTHING.split())
+_NO_CHOICE = frozenset(_NEGATIONS.split())
 _LONGEST_PROSE = 200_000
 """Maximum characters of prose that are read; a longer text does not name an option."""
 
@@ -188,7 +188,7 @@ class _Reader:
                 values = find_values(text := text.replace('\\"', '"'))
         except TooMuchError:
             raise _DefectError(Defect.AMBIGUOUS, "it holds more brackets than an answer can have") from None
-        prose = _FENCES.sub("", _without(text, values)).strip()
+        prose = _FENCES.sub("", _remove(text, values)).strip()
         answers = [
             (value, picks)
             for value in values
@@ -204,7 +204,7 @@ class _Reader:
 
     def answer(self, text: str) -> str:
         """Return the text without the model's thinking."""
-        thoughts = list(_THOUGHT.finditer(text))
+        thoughts = list(_END_OF_THOUGHT.finditer(text))
         if thoughts and (answer := text[thoughts[-1].end() :].strip()):
             self.repairs.append("reasoning before the answer")
             return answer
@@ -220,7 +220,7 @@ class _Reader:
         if len(distinct_answers) == 1:
             return answers[0][1]
         gaps = [text[first.end : second.start] for (first, _), (second, _) in itertools.pairwise(answers)]
-        if self.max_outputs > 1 and all(_BETWEEN.fullmatch(gap) for gap in gaps):
+        if self.max_outputs > 1 and all(_GAP.fullmatch(gap) for gap in gaps):
             self.repairs.append("several pieces of JSON in place of a list")
             return tuple(pick for _, picks in answers for pick in picks)
         if _LAST_WORD.search(gaps[-1]):
@@ -228,12 +228,12 @@ class _Reader:
             return answers[-1][1]
         raise _DefectError(Defect.AMBIGUOUS, f"it gives {len(distinct_answers)} different answers")
 
-    def container(self, piece: JsonPiece) -> _Picks | None:
-        self.cut_off = piece.cut
-        picks = self.value(piece.value)
-        if picks is not None and piece.cut and isinstance(piece.value, Object):
+    def container(self, value: JsonPiece) -> _Picks | None:
+        self.cut_off = value.cut
+        picks = self.value(value.value)
+        if picks is not None and value.cut and isinstance(value.value, Object):
             self.repairs.append("JSON cut off after the choice")
-        if piece.cut and picks is not None and _open_list(piece.value) and len(picks) < max(2, self.max_outputs):
+        if value.cut and picks is not None and _open_list(value.value) and len(picks) < max(2, self.max_outputs):
             raise _DefectError(Defect.TRUNCATED, "the list ends before it is complete")
         return picks
 
@@ -245,32 +245,32 @@ class _Reader:
             case list():
                 return self.list(value)
             case None:
-                return _NONE
+                return _NO_PICKS
             case bool():
                 return None
             case int():
                 return (_Pick(value),)
             case float():
-                return (_Pick(int(value)),) if value.is_integer() and abs(value) < _UNKNOWN else None
+                return (_Pick(int(value)),) if value.is_integer() and abs(value) < _TOO_LARGE else None
             case Cut():
                 return self.cut(value.raw)
             case _:
                 return self.string(str(value))
 
     def string(self, text: str) -> _Picks | None:  # noqa: PLR0911  (tried in turn, the first that reads it)
-        stripped = text.strip()
-        if stripped[:1] in {"{", "["} and (piece := _nested(stripped)):
+        bare = text.strip()
+        if bare[:1] in {"{", "["} and (inner := _inner_value(bare)):
             self.repairs.append("JSON inside of a string")
-            return self.value(piece.value)
-        if (number := self.names.lookup(stripped)) is not None:
-            value = literal(stripped)
+            return self.value(inner.value)
+        if (number := self.names.lookup(bare)) is not None:
+            value = literal(bare)
             if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= self.names.count:
                 number = value if value == number else AMBIGUOUS  # the name of one option is the number of another
             self.repairs.append("a name in place of a number")
             return (_Pick(number),)
-        if fold(stripped) in _NO_CHOICE:
-            return _NONE
-        if isinstance(value := literal(stripped), int | float) and not isinstance(value, bool):
+        if fold(bare) in _NO_CHOICE:
+            return _NO_PICKS
+        if isinstance(value := literal(bare), int | float) and not isinstance(value, bool):
             self.repairs.append("a string in place of a number")
             return self.value(value)
         if len(text) > _LONGEST_PROSE:
@@ -280,7 +280,7 @@ class _Reader:
         if reading.verdict is ProseVerdict.AMBIGUOUS:
             raise _DefectError(Defect.AMBIGUOUS, f"{text.strip()!r:.80} can mean more than one option")
         if reading.verdict is ProseVerdict.NONE:
-            return _NONE
+            return _NO_PICKS
         return tuple(map(_Pick, reading.numbers)) if reading.numbers else None
 
     def cut(self, raw: str) -> _Picks | None:
@@ -298,7 +298,7 @@ class _Reader:
     def list(self, values: list[Any]) -> _Picks | None:
         if not values:
             self.empty_list = True
-            return _NONE
+            return _NO_PICKS
         readings = [self.value(value) for value in values]
         if readings[0] and len(values) == 2 and readings[1] is None and isinstance(values[1], str):
             return (replace(readings[0][0], reason=values[1]), *readings[0][1:])  # [2, "because …"]
@@ -309,7 +309,7 @@ class _Reader:
             values, readings = values[:-1], readings[:-1]  # only its beginning
         for value, reading in zip(values, readings, strict=True):
             # An unreadable item among readable ones counts as an option that does not exist.
-            picks.extend((_Pick(_UNKNOWN),) if reading is None and not isinstance(value, bool) else reading or ())
+            picks.extend((_Pick(_TOO_LARGE),) if reading is None and not isinstance(value, bool) else reading or ())
         return tuple(picks)
 
     def object(self, value: Object) -> _Picks | None:
@@ -330,7 +330,7 @@ class _Reader:
         if len({frozenset(pick.number for pick in picks) for picks in non_empty}) > 1:
             raise _DefectError(Defect.AMBIGUOUS, "its fields name different options")
         if not non_empty:
-            return _NONE
+            return _NO_PICKS
         details = {role: next(iter(by_role.get(role, ())), None) for role in ("reason", "score", "rank")}
         return tuple(
             replace(
@@ -370,7 +370,7 @@ class _Reader:
 
     def prose(self, text: str) -> _Picks:
         if fold(_FENCES.sub("", text).strip(" \n.。!\"'`*")) in _NO_CHOICE:
-            return _NONE
+            return _NO_PICKS
         if len(text) > _LONGEST_PROSE:
             raise _DefectError(Defect.NO_ANSWER, f"it is {len(text)} characters of prose")
         reading = read_prose(text, self.names)
@@ -380,7 +380,7 @@ class _Reader:
                 reason = " ".join(text[: 4 * _LONGEST_REASON].split())[:_LONGEST_REASON]
                 return tuple(_Pick(number, reason) for number in reading.numbers)
             case ProseVerdict.NONE:
-                return _NONE
+                return _NO_PICKS
             case ProseVerdict.AMBIGUOUS:
                 raise _DefectError(Defect.AMBIGUOUS, "it can be read as more than one answer")
             case ProseVerdict.REFUSAL:
@@ -407,13 +407,13 @@ class _Reader:
 
     def existing(self, picks: _Picks) -> _Picks:
         valid = tuple(pick for pick in picks if 1 <= pick.number <= self.names.count)
-        unknown = [pick.number for pick in picks if not 1 <= pick.number <= self.names.count]
-        if not unknown:
+        missing = [pick.number for pick in picks if not 1 <= pick.number <= self.names.count]
+        if not missing:
             return picks
-        what = ", ".join("an unknown name" if number >= _UNKNOWN else str(number) for number in unknown[:5])
-        if self.max_outputs == 1 or not valid or min(unknown) < 1:
-            raise _DefectError(Defect.OUT_OF_RANGE, f"there is no option {what}; there are {self.names.count}")
-        self.repairs.append(f"dropped {what}: no such option")
+        listing = ", ".join("an unknown name" if number >= _TOO_LARGE else str(number) for number in missing[:5])
+        if self.max_outputs == 1 or not valid or min(missing) < 1:
+            raise _DefectError(Defect.OUT_OF_RANGE, f"there is no option {listing}; there are {self.names.count}")
+        self.repairs.append(f"dropped {listing}: no such option")
         return valid
 
     def best(self, picks: _Picks) -> _Picks:
@@ -422,10 +422,10 @@ class _Reader:
             values = [key for key in keys if key is not None]
             if len(values) < len(picks):
                 continue
-            ordered = sorted(zip(values, picks, strict=True), key=lambda pair: -pair[0])
-            if ordered[self.max_outputs - 1][0] > ordered[self.max_outputs][0]:
+            by_score = sorted(zip(values, picks, strict=True), key=lambda pair: -pair[0])
+            if by_score[self.max_outputs - 1][0] > by_score[self.max_outputs][0]:
                 self.repairs.append(f"kept the best {self.max_outputs} of {len(picks)} by the model's own ranking")
-                return tuple(pick for _, pick in ordered[: self.max_outputs])
+                return tuple(pick for _, pick in by_score[: self.max_outputs])
         if self.max_outputs == 1:
             raise _DefectError(Defect.AMBIGUOUS, f"it names {len(picks)} options where one was asked for")
         detail = f"it names {len(picks)} options where at most {self.max_outputs} may be"
@@ -436,7 +436,7 @@ def _selections(picks: _Picks) -> tuple[SingleSelection, ...]:
     return tuple(SingleSelection(pick.number - 1, pick.reason, pick.score) for pick in picks)
 
 
-def _without(text: str, values: Iterable[JsonPiece]) -> str:
+def _remove(text: str, values: Iterable[JsonPiece]) -> str:
     position, texts = 0, []
     for value in values:
         texts.append(text[position : value.start])
@@ -459,7 +459,7 @@ def _open_list(value: Any) -> bool:
     return _role(key) in {"choice", "wrapper"} and _open_list(last)
 
 
-def _nested(text: str) -> JsonPiece | None:
+def _inner_value(text: str) -> JsonPiece | None:
     try:
         values = find_values(text)
     except TooMuchError:

@@ -28,7 +28,7 @@ MOST: Final = 12
 # Chosen on every other query of Seal-Tools (dev) and on UltraTool, where steps are seldom sentences. A flat
 # distribution costs little if a sentence is not a step; the whole request supplies a subject to sentences without one.
 _SCALE: Final = 0.3
-_WHOLE: Final = 0.5
+_QUERY_SHARE: Final = 0.5
 _TOKENS: Final = 2  # content words; a sentence with fewer is not a step
 _SURE: Final = 1e-9
 
@@ -64,7 +64,7 @@ def step_scores(selector: ScoresChoices, choices: Choices, query: Query | str) -
     missing = np.zeros(len(query_scores))  # logarithm of the probability that a choice is right for no step
     for step in step_texts:
         scores = np.asarray(selector.scores(choices, step), np.float64)
-        missing += np.log(np.maximum(1 - _shares(_SCALE * (scores + _WHOLE * query_scores)), _SURE))
+        missing += np.log(np.maximum(1 - _shares(_SCALE * (scores + _QUERY_SHARE * query_scores)), _SURE))
     return [float(score) for score in -missing]
 
 

@@ -66,25 +66,25 @@ class OfExcerpts(BaseRefiner):
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
         """See `BaseRefiner`."""
-        return _whole(self.refiner.refine(query, _with_excerpts(ranked), top_k), ranked)
+        return _restore_texts(self.refiner.refine(query, _with_excerpts(ranked), top_k), ranked)
 
     async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
         """Async version of `refine`."""
-        return _whole(await self.refiner.arefine(query, _with_excerpts(ranked), top_k), ranked)
+        return _restore_texts(await self.refiner.arefine(query, _with_excerpts(ranked), top_k), ranked)
 
 
-def _with_excerpts(ranked: Ranked) -> Ranked:
-    hits = (replace(hit, document=replace(hit.document, text=hit.text), excerpt=None) for hit in ranked.hits)
-    return replace(ranked, hits=tuple(hits))
+def _with_excerpts(ranking: Ranked) -> Ranked:
+    hits = (replace(hit, document=replace(hit.document, text=hit.text), excerpt=None) for hit in ranking.hits)
+    return replace(ranking, hits=tuple(hits))
 
 
-def _whole(refined: Ranked, ranked: Ranked) -> Ranked:
-    by_key = {hit.key: hit for hit in ranked.hits}
+def _restore_texts(refined_ranking: Ranked, ranking: Ranked) -> Ranked:
+    by_key = {hit.key: hit for hit in ranking.hits}
     hits = (
         replace(hit, document=by_key[hit.key].document, excerpt=by_key[hit.key].excerpt) if hit.key in by_key else hit
-        for hit in refined.hits
+        for hit in refined_ranking.hits
     )
-    return replace(refined, hits=tuple(hits))
+    return replace(refined_ranking, hits=tuple(hits))
 
 
 class ContextualCompressionStrategy(BaseRetrievalStrategy):

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _LONGEST_QUERY = 4_000
 """The longest query, in characters, for which a passage is written; longer ones already read like a passage."""
 
-_REPEATED = 5
+_REPEATS = 5
 """How often Query2Doc repeats the query before the passage in keyword search: §2 of the paper."""
 
 
@@ -185,9 +185,9 @@ class Query2DocStrategy(BaseRetrievalStrategy):
 
 def _with_passage(query: str, passage: str) -> tuple[Variant, Variant]:
     # BM25 adds up over words, so five copies get a fifth of the weight each; the rest of the weight is the vector's.
-    share = 1 / _REPEATED
+    share = 1 / _REPEATS
     return (
-        Variant(" ".join([*[query] * _REPEATED, passage]), "expansion", share, "bm25"),
+        Variant(" ".join([*[query] * _REPEATS, passage]), "expansion", share, "bm25"),
         Variant(f"{query} [SEP] {passage}", "expansion", 1 - share, "vector"),
     )
 

@@ -185,7 +185,7 @@ class _Postings:
         self._rows, self._weights = rows[order], weights[order]
 
     def top(
-        self, tokens: NDArray[np.int64], weights: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None
+        self, tokens: NDArray[np.int64], weights: NDArray[np.float32], k: int, mask: NDArray[np.bool_] | None
     ) -> list[tuple[int, float]]:
         import numpy as np
 
@@ -195,8 +195,8 @@ class _Postings:
             if index < len(self._tokens) and self._tokens[index] == token:
                 postings = slice(self._ends[index], self._ends[index + 1])
                 scores[self._rows[postings]] += weight * self._weights[postings]  # a document occurs once per token
-        if allowed is not None:
-            scores[~allowed] = 0.0
+        if mask is not None:
+            scores[~mask] = 0.0
         rows = np.flatnonzero(scores)
         best = rows[np.argsort(-scores[rows], kind="stable")[:k]]  # ties by key: rows are in key order
         return list(zip(self.keys[best].tolist(), scores[best].tolist(), strict=True))
@@ -219,7 +219,7 @@ def _vector(vector: SparseVector, model: str) -> tuple[NDArray[np.int64], NDArra
     return np.array([token for token, _ in pairs], np.int64), np.array([weight for _, weight in pairs], np.float32)
 
 
-def _changes(store: Store, since: int) -> Iterable[list[Any]]:
+def _changes(store: Store, sequence: int) -> Iterable[list[Any]]:
     """The changes in a store, writes and deletions, since a sequence number.
 
     Raises:
@@ -227,7 +227,7 @@ def _changes(store: Store, since: int) -> Iterable[list[Any]]:
     """
     if not store.info.can(Capability.CHANGES):
         raise UnmetNeedError(f"a {store.info.kind} store keeps no log of changes; give SparseStrategy no model there")
-    changes: Iterable[list[Any]] = store.changes(since)  # type: ignore[attr-defined]  # guaranteed by its capability
+    changes: Iterable[list[Any]] = store.changes(sequence)  # type: ignore[attr-defined]  # guaranteed by its capability
     return changes
 
 

@@ -58,7 +58,7 @@ def answer_of(step: Step, state: State) -> tuple[State, str]:
     kind, *arguments = step
     match kind:
         case "add" | "bare" | "embed":
-            return _written(kind, (arguments[0], _json(arguments[1])), state)
+            return _apply_write(kind, (arguments[0], _json(arguments[1])), state)
         case "delete":
             return None, "missing" if state is None else "deleted"
         case "read":
@@ -76,7 +76,7 @@ def read_answer(state: State) -> str:
     return repr(None if state is None else state[:2])
 
 
-def _written(kind: str, content: tuple[str, str], state: State) -> tuple[State, str]:
+def _apply_write(kind: str, content: tuple[str, str], state: State) -> tuple[State, str]:
     """Return what writing text and metadata leaves, and its answer."""
     has_content = state is not None and state[:2] == content
     has_vector = state is not None and state[2]

@@ -83,8 +83,8 @@ SHORT: Final = 60.0  # seconds after which a call counts as hanging
 
 
 @contextmanager
-def answering(what: str, *tolerated: type[Exception]) -> Iterator[None]:
-    """Turns an error inside the block into a sentence about ``what``; ``tolerated`` errors are ignored."""
+def answering(action: str, *tolerated: type[Exception]) -> Iterator[None]:
+    """Turns an error inside the block into a sentence about ``action``; ``tolerated`` errors are ignored."""
     try:
         yield
     except (AssertionError, SkipTest):
@@ -92,18 +92,20 @@ def answering(what: str, *tolerated: type[Exception]) -> Iterator[None]:
     except tolerated:
         return
     except Exception as error:
-        raise AssertionError(f"{what} raised {type(error).__name__}: {error!s:.300}") from error
+        raise AssertionError(f"{action} raised {type(error).__name__}: {error!s:.300}") from error
 
 
-def refused(what: str, call: Callable[[], object], kind: type[PointsmanError] = InputError) -> None:
+def refused(action: str, call: Callable[[], object], kind: type[PointsmanError] = InputError) -> None:
     """Check that the call raises an `InputError`, or another error of this kind."""
     try:
         answer = call()
     except kind:
         return
     except Exception as error:
-        raise AssertionError(f"{what} raised {type(error).__name__}, not {kind.__name__}: {error!s:.300}") from error
-    raise AssertionError(f"{what} gave {answer!r:.200}; it is refused with {kind.__name__}, which names what is wrong")
+        raise AssertionError(f"{action} raised {type(error).__name__}, not {kind.__name__}: {error!s:.300}") from error
+    raise AssertionError(
+        f"{action} gave {answer!r:.200}; it is refused with {kind.__name__}, which names what is wrong"
+    )
 
 
 def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
@@ -164,10 +166,10 @@ class Conformance:
     def _view(self, answer: Any) -> Any:
         return answer
 
-    def _agree(self, first: Any, second: Any, what: str) -> None:
+    def _agree(self, first: Any, second: Any, answers_name: str) -> None:
         if self.deterministic:
             assert self._view(first) == self._view(second), (
-                f"{what} give different answers: {self._view(first)!r:.300} and {self._view(second)!r:.300}"
+                f"{answers_name} give different answers: {self._view(first)!r:.300} and {self._view(second)!r:.300}"
             )
 
     def test_answers_are_sound(self) -> None:
@@ -244,15 +246,15 @@ class TwinConformance(TextConformance):
                 self._sound(subject, wait_for(self._aask, subject, text), text)
 
 
-def sound_hits(hits: Any, top_k: int, what: str) -> None:
-    assert isinstance(hits, list), f"{what} returns a list, not {type(hits).__name__}"
+def sound_hits(hits: Any, top_k: int, call: str) -> None:
+    assert isinstance(hits, list), f"{call} returns a list, not {type(hits).__name__}"
     for hit in hits:
-        assert isinstance(hit, Hit), f"{what} returns hits, not {type(hit).__name__}: {hit!r:.200}"
-        assert isinstance(hit.document, Document), f"{what}: a hit holds a Document, not {type(hit.document).__name__}"
-        assert is_number(hit.score), f"{what}: a score is a finite float, that of {hit.id!r} is {hit.score!r}"
-    assert len(hits) <= top_k, f"{what} returned {len(hits)} hits, more than the {top_k} asked for"
+        assert isinstance(hit, Hit), f"{call} returns hits, not {type(hit).__name__}: {hit!r:.200}"
+        assert isinstance(hit.document, Document), f"{call}: a hit holds a Document, not {type(hit.document).__name__}"
+        assert is_number(hit.score), f"{call}: a score is a finite float, that of {hit.id!r} is {hit.score!r}"
+    assert len(hits) <= top_k, f"{call} returned {len(hits)} hits, more than the {top_k} asked for"
     scores = [hit.score for hit in hits]
-    assert scores == sorted(scores, reverse=True), f"{what}: hits come best first, these scores rise: {scores[:10]}"
+    assert scores == sorted(scores, reverse=True), f"{call}: hits come best first, these scores rise: {scores[:10]}"
     keys = [hit.key for hit in hits]
     duplicates = {key for key in keys if keys.count(key) > 1}
-    assert not duplicates, f"{what} returned documents more than once: {sorted(duplicates, key=str)[:5]}"
+    assert not duplicates, f"{call} returned documents more than once: {sorted(duplicates, key=str)[:5]}"

@@ -115,19 +115,19 @@ class _IndexConformance(_StoreConformance):
         _, keys = subject
         self._sound_ranking(answer, 5, keys, f"search({text!r:.60}, 5)")
 
-    def _sound_ranking(self, ranking: Any, k: int, keys: Sequence[Any], what: str) -> None:
-        assert isinstance(ranking, list), f"{what} returns a list, not {type(ranking).__name__}"
+    def _sound_ranking(self, ranking: Any, k: int, keys: Sequence[Any], call: str) -> None:
+        assert isinstance(ranking, list), f"{call} returns a list, not {type(ranking).__name__}"
         for pair in ranking:
-            assert isinstance(pair, tuple), f"{what} returns pairs of key and score, not {pair!r:.80}"
-            assert len(pair) == 2, f"{what} returns pairs of key and score, not {pair!r:.80}"
-            assert pair[0] in keys, f"{what} found the key {pair[0]!r}, which no document has"
-            assert is_number(pair[1]), f"{what}: a score is a finite float, that of {pair[0]!r} is {pair[1]!r}"
-        assert len(ranking) <= k, f"{what} returned {len(ranking)} keys, more than the {k} asked for"
+            assert isinstance(pair, tuple), f"{call} returns pairs of key and score, not {pair!r:.80}"
+            assert len(pair) == 2, f"{call} returns pairs of key and score, not {pair!r:.80}"
+            assert pair[0] in keys, f"{call} found the key {pair[0]!r}, which no document has"
+            assert is_number(pair[1]), f"{call}: a score is a finite float, that of {pair[0]!r} is {pair[1]!r}"
+        assert len(ranking) <= k, f"{call} returned {len(ranking)} keys, more than the {k} asked for"
         scores = [score for _, score in ranking]
-        assert scores == sorted(scores, reverse=True), f"{what}: keys come best first, these scores rise: {scores}"
-        assert len(dict(ranking)) == len(ranking), f"{what} returned keys more than once: {[key for key, _ in ranking]}"
+        assert scores == sorted(scores, reverse=True), f"{call}: keys come best first, these scores rise: {scores}"
+        assert len(dict(ranking)) == len(ranking), f"{call} returned keys more than once: {[key for key, _ in ranking]}"
 
-    def _near(self, first: float, second: float) -> bool:
+    def _is_near(self, first: float, second: float) -> bool:
         return math.isclose(first, second, rel_tol=self.close, abs_tol=self.close)
 
     def test_at_most_k(self) -> None:
@@ -144,7 +144,7 @@ class _IndexConformance(_StoreConformance):
                     f"{k} of {len(full_ranking)} were asked for, {len(ranking)} came"
                 )
                 for (_, score), (_, full_score) in zip(ranking, full_ranking, strict=False):
-                    assert self._near(score, full_score), (
+                    assert self._is_near(score, full_score), (
                         f"the best {k} of {len(full_ranking)} have other scores than the first {k}"
                     )
 
@@ -158,12 +158,12 @@ class _IndexConformance(_StoreConformance):
         assert isinstance(scores, list), f"score returns a list, not {type(scores).__name__}"
         assert len(scores) == len(ranking), f"{len(scores)} scores for {len(ranking)} keys"
         for (key, score), single_score in zip(ranking, scores, strict=True):
-            assert self._near(score, single_score), (
+            assert self._is_near(score, single_score), (
                 f"search gives {key!r} the score {score}, and score gives it {single_score}"
             )
         by_key = dict(zip(list(keys)[::-1], backward, strict=True))
         for key, score in ranking:
-            assert self._near(score, by_key[key]), f"scores are not in the order of the keys: {key!r}"
+            assert self._is_near(score, by_key[key]), f"scores are not in the order of the keys: {key!r}"
 
     def test_no_keys(self) -> None:
         """Nothing in, nothing out."""
@@ -199,7 +199,7 @@ class _IndexConformance(_StoreConformance):
             assert len(ranking) == min(1, len(matching)), (
                 f"one with the filter {condition} was asked for, {len(matching)} meet it, {len(ranking)} came"
             )
-            assert not ranking or self._near(ranking[0][1], matching[0]), (
+            assert not ranking or self._is_near(ranking[0][1], matching[0]), (
                 f"with the filter {condition} it is not the best"
             )
 
@@ -299,7 +299,7 @@ class VectorIndexConformance(_IndexConformance):
             ranking = index.search(vector, len(cosines))
         assert len(ranking) == len(cosines), f"{len(ranking)} of {len(cosines)} vectors were found"
         for key, score in ranking:
-            assert self._near(score, cosines[key]), f"{key!r} has the cosine {cosines[key]}, not {score}"
+            assert self._is_near(score, cosines[key]), f"{key!r} has the cosine {cosines[key]}, not {score}"
 
     def test_odd_vectors(self) -> None:
         """A zero vector, non-finite numbers, or another length: a sound answer, or a clear error."""

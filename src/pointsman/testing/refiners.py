@@ -325,11 +325,13 @@ class RerankerConformance(RefinerConformance):
         seconds = time.monotonic() - start
         assert seconds < SHORT / 2, f"refine waited {seconds:.0f} s for a model that hangs, with a timeout of 0.2 s"
 
-    def _stands(self, way: str, answer: Ranked, ranked: Ranked) -> None:
-        assert isinstance(answer, Ranked), f"{way} returns a Ranked, not {type(answer).__name__}"
-        assert answer.degraded, f"{way} says in degraded that the model failed"
-        assert [hit.key for hit in answer.hits] == [hit.key for hit in ranked.hits], f"{way} leaves the order as it was"
-        assert answer.scale == ranked.scale, f"{way}: the scores are still {ranked.scale!r}, not {answer.scale!r}"
+    def _stands(self, method: str, answer: Ranked, ranking: Ranked) -> None:
+        assert isinstance(answer, Ranked), f"{method} returns a Ranked, not {type(answer).__name__}"
+        assert answer.degraded, f"{method} says in degraded that the model failed"
+        assert [hit.key for hit in answer.hits] == [hit.key for hit in ranking.hits], (
+            f"{method} leaves the order as it was"
+        )
+        assert answer.scale == ranking.scale, f"{method}: the scores are still {ranking.scale!r}, not {answer.scale!r}"
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def _far_away(name: str) -> Any:
 
     @wraps(getattr(BaseStore, name), updated=())  # the method is not abstract
     def method(self: SlowStore, *args: Any, **options: Any) -> Any:
-        return self._far(name, lambda: getattr(self.store, name)(*args, **options))
+        return self._delayed(name, lambda: getattr(self.store, name)(*args, **options))
 
     return method
 
@@ -35,7 +35,7 @@ def _changing(name: str) -> Any:
 
     @wraps(call)
     def method(self: SlowStore, *args: Any, **options: Any) -> Any:
-        self._known = None
+        self._statistics_at = None
         return call(self, *args, **options)
 
     return method
@@ -64,7 +64,7 @@ class SlowStore(BaseStore):
         self.store, self.seconds, self._documents = store, seconds, documents
         self.calls: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self._known: tuple[float, Statistics] | None = None
+        self._statistics_at: tuple[float, Statistics] | None = None
 
     @property
     def round_trips(self) -> int:
@@ -76,7 +76,7 @@ class SlowStore(BaseStore):
         with self._lock:
             self.calls.clear()
 
-    def _far(self, name: str, call: Callable[[], T]) -> T:
+    def _delayed(self, name: str, call: Callable[[], T]) -> T:
         with self._lock:
             self.calls[name] += 1
         time.sleep(self.seconds)
@@ -90,7 +90,7 @@ class SlowStore(BaseStore):
 
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
-        return self._far("search", lambda: self._with_documents(self.store.search(store_queries)))
+        return self._delayed("search", lambda: self._with_documents(self.store.search(store_queries)))
 
     def _with_documents(self, answers: list[Lists]) -> list[Lists]:
         if not self._documents:
@@ -116,9 +116,9 @@ class SlowStore(BaseStore):
 
     def statistics(self) -> Statistics:
         """See `Store`; cached for a second."""
-        cached = self._known
+        cached = self._statistics_at
         if cached is None or time.monotonic() - cached[0] > 1:
-            self._known = cached = (time.monotonic(), self._far("statistics", self.store.statistics))
+            self._statistics_at = cached = (time.monotonic(), self._delayed("statistics", self.store.statistics))
         return cached[1]
 
     def close(self) -> None:

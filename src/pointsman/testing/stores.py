@@ -303,20 +303,20 @@ class StoreConformance(TwinConformance):
     def _sound(self, subject: Any, answer: Any, text: str) -> None:
         self._sound_lists(subject, answer, 5, f"a search for {text!r:.60}")
 
-    def _sound_lists(self, store: Any, answer: Any, depth: int, what: str) -> None:
-        assert isinstance(answer, Lists), f"{what} gives Lists, not {type(answer).__name__}"
+    def _sound_lists(self, store: Any, answer: Any, depth: int, call: str) -> None:
+        assert isinstance(answer, Lists), f"{call} gives Lists, not {type(answer).__name__}"
         for name, ranking in answer.rankings.items():
             scale = store.info.scales.get(name)
-            assert scale is not None, f"{what} has a list {name!r}, of which the info says nothing"
+            assert scale is not None, f"{call} has a list {name!r}, of which the info says nothing"
             keys = [key for key, _ in ranking]
-            assert len(set(keys)) == len(keys), f"{what}: {name} has keys more than once: {keys}"
-            assert len(keys) <= depth, f"{what}: {name} has {len(keys)} candidates, more than {depth}"
+            assert len(set(keys)) == len(keys), f"{call}: {name} has keys more than once: {keys}"
+            assert len(keys) <= depth, f"{call}: {name} has {len(keys)} candidates, more than {depth}"
             if scale in {Scale.BM25, Scale.COSINE}:
                 scores: list[Any] = [score for _, score in ranking if is_number(score)]
-                assert len(scores) == len(keys), f"{what}: a score in {name} is not a finite number: {ranking!r:.200}"
-                assert scores == sorted(scores, reverse=True), f"{what}: {name} is not best first: {scores}"
+                assert len(scores) == len(keys), f"{call}: a score in {name} is not a finite number: {ranking!r:.200}"
+                assert scores == sorted(scores, reverse=True), f"{call}: {name} is not best first: {scores}"
         for key, document in answer.documents.items():
-            assert isinstance(document, Document), f"{what} brings {document!r:.80} for {key!r}"
+            assert isinstance(document, Document), f"{call} brings {document!r:.80} for {key!r}"
 
     def _needs(self, store: Store, capability: Capability) -> None:
         if not store.info.can(capability):
@@ -360,8 +360,8 @@ class StoreConformance(TwinConformance):
             for depth, answer in zip((10, len(documents)), answers, strict=True):
                 ranking = answer.rankings[WORDS]
                 ids = self._ids(store, [key for key, _ in ranking])
-                unknown = [id_ for id_ in ids if id_ not in exact]
-                assert not unknown, f"{unknown} have no word of {query!r}, and are in the list"
+                missing_ids = [id_ for id_ in ids if id_ not in exact]
+                assert not missing_ids, f"{missing_ids} have no word of {query!r}, and are in the list"
                 assert len(ids) == min(depth, len(exact)), f"{len(ids)} of {len(exact)} for {query!r} at {depth}"
                 if tolerance is None:
                     continue
@@ -371,9 +371,9 @@ class StoreConformance(TwinConformance):
                         f"{id_!r} scores {score} for {query!r}; the formula says {exact[id_]}"
                     )
                 best = sorted(exact.values(), reverse=True)
-                for place, id_ in enumerate(ids):
-                    assert math.isclose(exact[id_], best[place], rel_tol=2 * tolerance), (
-                        f"number {place + 1} for {query!r} is {id_!r} with {exact[id_]}; it should have {best[place]}"
+                for index, id_ in enumerate(ids):
+                    assert math.isclose(exact[id_], best[index], rel_tol=2 * tolerance), (
+                        f"number {index + 1} for {query!r} is {id_!r} with {exact[id_]}; it should have {best[index]}"
                     )
 
     def test_words_score_as_the_formula_says(self) -> None:
@@ -390,15 +390,15 @@ class StoreConformance(TwinConformance):
         with answering("writing, changing and deleting"):
             self._write(store, documents)
             for start in (1, 2):
-                changed = [
+                changed_documents = [
                     Document(document.id, f"{document.text} steam {start}", document.metadata)
                     for document in documents[start::3]
                 ]
                 if start == 1:
-                    self._write(store, changed)
+                    self._write(store, changed_documents)
                 else:
-                    store.delete([document.id for document in changed])
-                documents[start::3] = changed
+                    store.delete([document.id for document in changed_documents])
+                documents[start::3] = changed_documents
         self._like_the_formula(
             store, [document for number, document in enumerate(documents) if number % 3 != 2], self.drift
         )
@@ -412,7 +412,10 @@ class StoreConformance(TwinConformance):
             if answer.idf is None or not answer.rankings.get(WORDS):
                 continue
             tokens = [set(DEFAULT_ANALYZER.tokens(document.searchable)) for document in documents]
-            holding = {token: sum(token in some for some in tokens) for token in DEFAULT_ANALYZER.query_tokens(query)}
+            holding = {
+                token: sum(token in tokens_of_document for tokens_of_document in tokens)
+                for token in DEFAULT_ANALYZER.query_tokens(query)
+            }
             exact = sum(
                 count * math.log(1 + (len(documents) - holding[token] + 0.5) / (holding[token] + 0.5))
                 for token, count in Counter(DEFAULT_ANALYZER.query_tokens(query)).items()
@@ -434,10 +437,10 @@ class StoreConformance(TwinConformance):
                     ranking = store.search([StoreQuery(None, vector_of(query), depth)])[0].rankings[NEAR]
                 ids = self._ids(store, [key for key, _ in ranking])
                 assert len(ids) == depth, f"{len(ids)} of the nearest {depth} came"
-                for place, (id_, (_, score)) in enumerate(zip(ids, ranking, strict=True)):
+                for index, (id_, (_, score)) in enumerate(zip(ids, ranking, strict=True)):
                     assert score is not None, "a list on the scale COSINE has scores"
                     assert abs(score - cosines[id_]) < self.cosine_tolerance, f"{id_!r}: {score}, not {cosines[id_]}"
-                    assert abs(score - best[place]) < self.cosine_tolerance, f"number {place + 1} is not the next best"
+                    assert abs(score - best[index]) < self.cosine_tolerance, f"number {index + 1} is not the next best"
 
     def test_scores_of_both_lists(self) -> None:
         """A search returns the scores of its union, or `score` does; 0 without a word, NaN without a vector."""

@@ -62,13 +62,13 @@ class WorkspaceConformance(TwinConformance):
         assert answer.degraded == (), f"{call} is degraded: {answer.degraded}"
         assert answer.refused is None, f"{call} was not to be refused, and was: {answer.refused}"
 
-    def _sound_hits(self, answer: Any, most: int, what: str) -> None:
-        sound_hits(list(answer.hits), most, what)
+    def _sound_hits(self, answer: Any, top_k: int, call: str) -> None:
+        sound_hits(list(answer.hits), top_k, call)
         originals = {document.id: document for document in DOCUMENTS}
         for hit in answer.hits:
-            assert hit.dataset == self.filled(), f"{what}: hit {hit.id!r} says that it is of dataset {hit.dataset!r}"
-            assert hit.document == originals.get(hit.id), f"{what}: hit {hit.id!r} is not the document that was added"
-            assert hit.provenance, f"{what}: hit {hit.id!r} does not say how it was found"
+            assert hit.dataset == self.filled(), f"{call}: hit {hit.id!r} says that it is of dataset {hit.dataset!r}"
+            assert hit.document == originals.get(hit.id), f"{call}: hit {hit.id!r} is not the document that was added"
+            assert hit.provenance, f"{call}: hit {hit.id!r} does not say how it was found"
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -139,21 +139,21 @@ class WorkspaceConformance(TwinConformance):
             "drop": lambda: subject.drop(name),
         }
         for method, call in calls.items():
-            self._unknown(method, "dataset", name, call)
-        self._unknown("search", "strategy", "no-such", lambda: subject.search(self.query(), strategy="no-such"))
+            self._raises_unknown(method, "dataset", name, call)
+        self._raises_unknown("search", "strategy", "no-such", lambda: subject.search(self.query(), strategy="no-such"))
 
-    def _unknown(self, what: str, kind: str, name: str, call: Callable[[], object]) -> None:
+    def _raises_unknown(self, method: str, kind: str, name: str, call: Callable[[], object]) -> None:
         try:
             answer = call()
         except UnknownNameError as error:
             complaint = (error.kind, error.name)
             assert complaint == (kind, name), (
-                f"{what} complains of {complaint}, and what is unknown is the {kind} {name!r}"
+                f"{method} complains of {complaint}, and what is unknown is the {kind} {name!r}"
             )
             return
         except Exception as error:
-            raise AssertionError(f"{what} with the unknown {kind} {name!r} raised {type(error).__name__}") from error
-        raise AssertionError(f"{what} with the unknown {kind} {name!r} gave {answer!r:.100}")
+            raise AssertionError(f"{method} with the unknown {kind} {name!r} raised {type(error).__name__}") from error
+        raise AssertionError(f"{method} with the unknown {kind} {name!r} gave {answer!r:.100}")
 
     def test_many_questions_as_one_by_one(self) -> None:
         """One answer per question, in order; also with different filters; sync and async; none for no questions."""
@@ -229,7 +229,7 @@ class WorkspaceConformance(TwinConformance):
     # ── storing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def _made(self, subject: Any, **options: Any) -> Iterator[Any]:
+    def _dataset(self, subject: Any, **options: Any) -> Iterator[Any]:
         """A dataset that exists within the block."""
         try:
             yield subject.dataset(self.scratch(), **options)
@@ -240,7 +240,7 @@ class WorkspaceConformance(TwinConformance):
     def test_documents_are_kept(self) -> None:
         """Documents are returned as added, in order, until they are deleted."""
         subject, all_of_them = self.make(), list(DOCUMENTS)
-        with answering("keeping documents"), self._made(subject) as dataset:
+        with answering("keeping documents"), self._dataset(subject) as dataset:
             assert (len(dataset), list(dataset), dataset.page(), bool(dataset)) == (0, [], ([], None), True), (
                 "not empty"
             )
@@ -273,7 +273,7 @@ class WorkspaceConformance(TwinConformance):
     def test_metadata_is_changed_alone(self) -> None:
         """Keys are set and removed, texts stay; if an id is unknown, nothing is changed."""
         subject, (first, second, *_) = self.make(), DOCUMENTS
-        with answering("changing metadata"), self._made(subject, indexing_technique="keyword") as dataset:
+        with answering("changing metadata"), self._dataset(subject, indexing_technique="keyword") as dataset:
             dataset.add([first, second])
             result = dataset.set_metadata({first.id: {"year": 2, "new": ["信号"], "none": None}, second.id: {}})
             assert result == AddResult(updated=1, unchanged=1), f"changing one of two is {result}"
@@ -293,7 +293,7 @@ class WorkspaceConformance(TwinConformance):
         subject = self.make()
         texts = {f"{name} /?#&%+\u4fe1\u53f7": text for name, text in ODD_TEXTS.items()}
         metadata: dict[str, Any] = {"a": [1, 2.5, None, True, {"б": []}], "": "x" * 1000, "title": "信号"}
-        with answering("odd documents"), self._made(subject, indexing_technique="keyword") as dataset:
+        with answering("odd documents"), self._dataset(subject, indexing_technique="keyword") as dataset:
             dataset.add(Document(id_, text, metadata) for id_, text in texts.items())
             for id_, text in texts.items():
                 expected = Document(id_, text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), metadata)
@@ -309,7 +309,7 @@ class WorkspaceConformance(TwinConformance):
             *({"id": "x", "text": "x", "title": "x"}, {"id": "x", "text": "x", "metadata": {"a": {1}}}),
             *({"id": "x", "text": "x", "metadata": {"a": math.nan}}, {"id": "\ud800", "text": "x"}),
         )
-        with answering("bad documents"), self._made(subject, indexing_technique="keyword") as dataset:
+        with answering("bad documents"), self._dataset(subject, indexing_technique="keyword") as dataset:
             for document in bad:
                 refused(f"the document {document!r}", lambda document=document: dataset.add([DOCUMENTS[0], document]))  # type: ignore[misc]
             assert len(dataset) == 0, f"{list(dataset)} was added together with a bad document"
@@ -318,7 +318,7 @@ class WorkspaceConformance(TwinConformance):
         """Progress is reported while documents are added, in numbers that sum to all; the iterable is read once."""
         subject, counts = self.make(), list[int]()
         documents = ({"id": str(number), "text": f"signal {number}"} for number in range(700))
-        with answering("adding 700 documents"), self._made(subject, indexing_technique="keyword") as dataset:
+        with answering("adding 700 documents"), self._dataset(subject, indexing_technique="keyword") as dataset:
             result = dataset.add(documents, on_progress=counts.append)
         assert result == AddResult(added=700), f"adding 700 documents is {result}"
         assert sum(counts) == 700, f"progress covered {sum(counts)} of 700 documents"
@@ -329,7 +329,7 @@ class WorkspaceConformance(TwinConformance):
         subject, name = self.make(), self.scratch()
         with answering("keeping datasets"):
             assert name not in subject.names(), f"{name!r} is there already"
-            with self._made(subject, description="铁路", indexing_technique="keyword") as dataset:
+            with self._dataset(subject, description="铁路", indexing_technique="keyword") as dataset:
                 assert (dataset.name, dataset.description, dataset.indexing_technique) == (name, "铁路", "keyword"), (
                     "the dataset is not as it was made"
                 )

@@ -19,7 +19,7 @@ _CANDIDATE = re.compile(
     rf"|(?P<stop>[.!?…]+)(?P<close>[{_CLOSERS}]*(?:\[\d{{1,3}}\])*)"
     r"|(?P<line>[\n\r\v\f\x85\u2028\u2029]\s*)"
 )
-_NEXT = re.compile(rf"(\s*)((?:[{_OPENERS}*_#>•–—-]\s?){{0,8}})(\w{{0,24}})")
+_NEXT_WORD = re.compile(rf"(\s*)((?:[{_OPENERS}*_#>•–—-]\s?){{0,8}})(\w{{0,24}})")
 _LAST = re.compile(r"(?:^|[^\w.])([\w.]{1,24})$")
 _BEFORE_LAST = re.compile(r"(\w+)[^\w]*$")
 _SPEAKER = re.compile(r"[^。！？，；：\s]{0,6}[说道问喊叫答嚷說問]")
@@ -115,7 +115,7 @@ def _dense_stop_ends(text: str, match: re.Match[str]) -> bool:
 
 def _stop_ends(text: str, match: re.Match[str], start: int) -> bool:
     """Whether a sentence ends at one of ``. ! ? …`` and its closing marks."""
-    following = _NEXT.match(text, match.end())
+    following = _NEXT_WORD.match(text, match.end())
     space, opening, word = following.groups() if following else ("", "", "")
     stop, close = match["stop"], match["close"]
     if not word and not opening and following and following.end() == len(text):
@@ -156,30 +156,30 @@ def _period_ends(text: str, match: re.Match[str], start: int, word: str) -> bool
     return token not in _BEFORE_NAMES and _ends_before_capital(last[1], preceding, opens=opens)
 
 
-def _ends_before_capital(token: str, before: str, *, opens: bool) -> bool:
+def _ends_before_capital(token: str, preceding: str, *, opens: bool) -> bool:
     """Whether ``token`` and a period end a sentence before a capital; ``opens``: the next word is a common opener."""
     lower = token.lower()
     if lower in _BEFORE_CAPITALS:
         return opens
     if lower == "г":
         # «в 1990 г. Потом …», but «г. Москва»
-        return before.rstrip()[-1:].isdigit()
+        return preceding.rstrip()[-1:].isdigit()
     if lower.isdigit():
         # «3. Next item»: a list number, not a sentence
-        return bool(before.strip())
+        return bool(preceding.strip())
     if len(lower.replace(".", "")) == 1 and lower.isalpha():
-        return _letter_ends(token, before, opens=opens)
+        return _letter_ends(token, preceding, opens=opens)
     # «и т.д. Потом» ends, «J.R.R. Tolkien» does not
     initials = "." in lower and all(len(letter) == 1 for letter in lower.split("."))
     return not initials or opens or token.islower()
 
 
-def _letter_ends(letter: str, before: str, *, opens: bool) -> bool:
+def _letter_ends(letter: str, preceding: str, *, opens: bool) -> bool:
     """Whether one letter and a period end a sentence: *vitamin C. The* does, *J. Tolkien* does not."""
-    previous = _BEFORE_LAST.search(before)
+    previous = _BEFORE_LAST.search(preceding)
     if letter.islower():
         # «и т. д. Потом»: the second letter of a pair; otherwise an item or an abbreviation
-        return previous is not None and len(previous[1]) == 1 and before.rstrip().endswith(".")
+        return previous is not None and len(previous[1]) == 1 and preceding.rstrip().endswith(".")
     return opens and previous is not None
 
 

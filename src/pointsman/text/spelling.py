@@ -63,7 +63,7 @@ _PREFIXES = frozenset("aeiаовсу")
 _LONG = 8
 """The minimum length of a word with two slips, in letters."""
 
-_LISTED = 5
+_LISTED_LENGTH = 5
 """The minimum length of a word to correct to one that the corpus has only in another form, in letters."""
 
 _RARER = 2.5
@@ -188,7 +188,7 @@ class Speller:
             key = fold(word)
             if _LATIN.fullmatch(key) or _CYRILLIC.fullmatch(key):
                 self._counts[key] = self._counts.get(key, 0) + count
-        self._built: _Neighbours | None = None
+        self._neighbours: _Neighbours | None = None
         self._stems: set[str] | None = None
         self._cyrillic = any(map(_is_cyrillic, self._counts))
         self._latin = not all(map(_is_cyrillic, self._counts))
@@ -207,7 +207,7 @@ class Speller:
             self._counts[word] = self._counts.get(word, 0) + count
         self._cyrillic = self._cyrillic or any(map(_is_cyrillic, counts))
         self._latin = self._latin or not all(map(_is_cyrillic, counts))
-        self._built = self._stems = None
+        self._neighbours = self._stems = None
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -241,8 +241,8 @@ class Speller:
         unsure = len(changes) - len(sure)
         if unsure > _MOST_UNSURE or (unsure and self._is_foreign(text, changes)):
             changes = sure
-        alternative = _with(text, changes) if len(sure) < len(changes) else None
-        return Correction(_with(text, sure), tuple(changes), alternative)
+        alternative = _apply(text, changes) if len(sure) < len(changes) else None
+        return Correction(_apply(text, sure), tuple(changes), alternative)
 
     def _is_foreign(self, text: str, changes: Sequence[Change]) -> bool:
         """Whether a text is in another language than the lexicon and the corpus.
@@ -271,7 +271,7 @@ class Speller:
             if (correction := looked_up[key, is_name]) is not None:
                 start = chunk.start() + match.start()
                 best, sure = correction
-                yield Change(start, start + len(word), word, _cased(best, word), sure=sure)
+                yield Change(start, start + len(word), word, _match_case(best, word), sure=sure)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the words and their frequencies (some 3 bytes a word), without the index, which is quick to build.
@@ -326,11 +326,11 @@ class Speller:
 
     @property
     def _index(self) -> _Neighbours:
-        if self._built is None:
-            self._built = _Neighbours(
+        if self._neighbours is None:
+            self._neighbours = _Neighbours(
                 sorted(w for w, n in self._counts.items() if _SHORTEST <= len(w) <= _LONGEST and (n > 1 or len(w) > 6))
             )
-        return self._built
+        return self._neighbours
 
     def _correction(self, word: str, *, named: bool) -> tuple[str, bool] | None:
         """Return the probable correction of an unknown word, and whether it is sure.
@@ -342,11 +342,11 @@ class Speller:
         for candidate in self._index.near(word, slips):
             cost = _cost(word, candidate, slips)
             if cost is not None:
-                sure = self._believable(word, candidate, cost, named=named)
-                if sure or self._possible(word, candidate, cost, named=named):
+                sure = self._believable(word, candidate, cost, is_name=named)
+                if sure or self._possible(word, candidate, cost, is_name=named):
                     candidates.append((self._doubt(candidate, cost), candidate, sure))
         if not any(sure for _, _, sure in candidates):
-            candidates += self._listed_near(word, named=named)
+            candidates += self._listed_near(word, is_name=named)
         if not candidates:
             return None
         _, best, sure = min(candidates)
@@ -357,15 +357,15 @@ class Speller:
         common = 0.0 if self._lexicon is None else self._lexicon.zipf(candidate)
         return cost - 0.12 * math.log(self._counts.get(candidate, 0) + 1) - _BY_LANGUAGE * common
 
-    def _possible(self, word: str, candidate: str, cost: float, *, named: bool) -> bool:
+    def _possible(self, word: str, candidate: str, cost: float, *, is_name: bool) -> bool:
         """Whether a word may be a typo of a far more common word of its language; both are then searched."""
-        if self._lexicon is None or cost > 1 or (named and len(word) < _LISTED):
+        if self._lexicon is None or cost > 1 or (is_name and len(word) < _LISTED_LENGTH):
             return False
         if word in (candidate[:-1], candidate + word[-1]):
             return False  # another form of a word
         return self._lexicon.zipf(candidate) - self._lexicon.zipf(word) >= _RARER
 
-    def _listed_near(self, word: str, *, named: bool) -> Iterator[tuple[float, str, bool]]:
+    def _listed_near(self, word: str, *, is_name: bool) -> Iterator[tuple[float, str, bool]]:
         """Yield common words of the language, one slip away, that the corpus has only in another form or not at all."""
         if self._lexicon is None:
             return
@@ -375,18 +375,18 @@ class Speller:
                 continue
             if candidate in self._counts and self._counts[candidate] > 1:
                 continue  # seen already
-            if not self._possible(word, candidate, cost, named=named):
+            if not self._possible(word, candidate, cost, is_name=is_name):
                 continue
             beginning = candidate[0] == word[0] or candidate[:2] == word[1::-1]
             present = self._has_form_of(candidate)
-            if present or (not named and self._lexicon.zipf(candidate) >= _COMMON):
-                sure = present and beginning and len(word) >= _LISTED
+            if present or (not is_name and self._lexicon.zipf(candidate) >= _COMMON):
+                sure = present and beginning and len(word) >= _LISTED_LENGTH
                 yield self._doubt(candidate, cost) + (0.0 if present else _ABSENT), candidate, sure
 
     def _has_form_of(self, word: str) -> bool:
         return any(stem in self._known_stems for stem in DEFAULT_ANALYZER.tokens(word)[:1])
 
-    def _believable(self, word: str, candidate: str, cost: float, *, named: bool) -> bool:
+    def _believable(self, word: str, candidate: str, cost: float, *, is_name: bool) -> bool:
         count, length = self._counts[candidate], len(word)
         if self._lexicon is not None and (frequency := self._lexicon.zipf(word)):
             longer, shorter = (word, candidate) if length > len(candidate) else (candidate, word)
@@ -400,8 +400,8 @@ class Speller:
             if length < 7 or cost > 1 or count < 3 or prefix in _PREFIXES:
                 return False
         if length < 6:
-            return count >= 10 and cost <= (0.8 if length == 4 else 1) and not named
-        if length < 8 or named:
+            return count >= 10 and cost <= (0.8 if length == 4 else 1) and not is_name
+        if length < 8 or is_name:
             return count >= 2
         return True
 
@@ -420,11 +420,11 @@ class Speller:
                     new = fold(old[:end].lower().translate(table))
                     if new in self._counts and not self._knows(fold(old[:end].strip(";',.[]`"))):
                         start = offset + match.start()
-                        return Change(start, start + end, old[:end], _cased(new, old[:end]))
+                        return Change(start, start + end, old[:end], _match_case(new, old[:end]))
         return None
 
 
-def _with(text: str, changes: Sequence[Change]) -> str:
+def _apply(text: str, changes: Sequence[Change]) -> str:
     """Return the text with these changes applied."""
     texts: list[str] = []
     end = 0
@@ -494,7 +494,7 @@ def _hash(letters: str, positions: tuple[int, ...]) -> int:
     return value >> 32
 
 
-def _cost(word: str, candidate: str, most: int) -> float | None:
+def _cost(word: str, candidate: str, limit: int) -> float | None:
     """Return the number of slips between two words, likely ones a little cheaper; None if there are too many."""
     start, end, other_end = 0, len(word), len(candidate)
     while start < end and start < other_end and word[start] == candidate[start]:
@@ -505,9 +505,9 @@ def _cost(word: str, candidate: str, most: int) -> float | None:
     if len(wrong) <= 1 >= len(right) or (len(wrong) == 2 and wrong[::-1] == right):
         return 1.0 - _likely(word, start, wrong, right)
     # Two slips are believed where letters were swapped or doubled; else it is another word.
-    if most < 2 or set(word) != set(candidate) or _letters_apart(word, candidate) > 2:
+    if limit < 2 or set(word) != set(candidate) or _letters_apart(word, candidate) > 2:
         return None
-    return _alignment(wrong, right, most)
+    return _alignment(wrong, right, limit)
 
 
 def _one_slip_away(word: str) -> set[str]:
@@ -525,7 +525,7 @@ def _likely(word: str, start: int, wrong: str, right: str) -> float:
     if len(wrong) == len(right) == 2:
         return 0.3  # swapped
     if len(wrong) == len(right) == 1:
-        return 0.2 if _beside(wrong, right) else 0.0
+        return 0.2 if _are_adjacent_keys(wrong, right) else 0.0
     letter = wrong or right
     # A letter doubled, or a double one written once.
     return 0.3 if letter in {word[start - 1 : start], word[start + len(wrong) : start + len(wrong) + 1]} else 0.1
@@ -537,13 +537,13 @@ def _letters_apart(first: str, second: str) -> int:
     return (first_letters - second_letters).total() + (second_letters - first_letters).total()
 
 
-def _beside(first: str, second: str) -> bool:
+def _are_adjacent_keys(first: str, second: str) -> bool:
     """Whether two letters are neighbours on a keyboard."""
     return any(first in row and second in row and abs(row.index(first) - row.index(second)) == 1 for row in _ROWS)
 
 
-def _alignment(first: str, second: str, most: int) -> int | None:
-    """Return the optimal string alignment distance; None if it is above ``most``."""
+def _alignment(first: str, second: str, limit: int) -> int | None:
+    """Return the optimal string alignment distance; None if it is above ``limit``."""
     previous: list[int] = []
     row = list(range(len(second) + 1))
     for i, letter in enumerate(first, 1):
@@ -552,9 +552,9 @@ def _alignment(first: str, second: str, most: int) -> int | None:
             row[j] = min(row[j - 1] + 1, previous[j] + 1, previous[j - 1] + (letter != target))
             if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == target:
                 row[j] = min(row[j], older[j - 2] + 1)
-        if min(row) > most and min(previous) > most:
+        if min(row) > limit and min(previous) > limit:
             return None
-    return row[-1] if row[-1] <= most else None
+    return row[-1] if row[-1] <= limit else None
 
 
 def _correctable(word: str) -> bool:
@@ -565,7 +565,7 @@ def _correctable(word: str) -> bool:
     return bool(_LATIN.fullmatch(word) or _CYRILLIC.fullmatch(word))
 
 
-def _cased(word: str, like: str) -> str:
+def _match_case(word: str, like: str) -> str:
     return word if like[:2].islower() else word.capitalize()
 
 

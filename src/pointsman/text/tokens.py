@@ -58,7 +58,7 @@ _STOP = ENGLISH | RUSSIAN
 
 # Character classes. A word is looked up as written and normalised only when it is new, so the classes also include what
 # NFKC turns into letters (full-width forms, ligatures, superscripts) and invisible characters.
-_SPACED = (  # Latin, Greek, Cyrillic, Armenian, digits, combining marks: scripts whose words may be joined by . ' _ -
+_WORD_CHARACTERS = (  # Latin, Greek, Cyrillic, Armenian, digits, marks: scripts of words that may be joined by . ' _ -
     "0-9A-Za-z_\xaa\xad\xb2\xb3\xb5\xb9\xba\xbc-\xbe\xc0-\xd6\xd8-\xf6\xf8-\u02af\u0300-\u0373\u0376\u0377\u037a-\u037d"
     "\u037f\u0386\u0388-\u0481\u0483-\u0556\u0559\u0560-\u0588\u1c80-\u1c8f\u1d00-\u1fbc\u1fbe\u1fc2-\u1fcc\u1fd0-\u1fdb"
     "\u1fe0-\u1fec\u1ff2-\u1ffc\u200c\u200d\u2060\u2070-\u209c\u2100-\u218b\u2460-\u249b\u2c60-\u2c7f\u2de0-\u2dff"
@@ -71,20 +71,20 @@ _DENSE = (  # scripts without spaces
     "\U00020000-\U0003ffff\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u0f00\u0f40-\u0fbc\u1000-\u103f"
     "\u1050-\u109f\u1780-\u17d3\u1950-\u19df\u1a20-\u1aad\uaa60-\uaadf"
 )
-_NOTHING = (  # punctuation, symbols, private use: the rest is "other scripts"
+_SEPARATORS = (  # punctuation, symbols, private use: the rest is "other scripts"
     r"\x00-\xff\u02b0-\u02ff\u0374-\u0385\u0387\u0482\u055a-\u055f\u0589-\u058f\u2000-\u25ff\u27c0-\u2bff\u2e00-\u2e7f"
     r"\u3000-\u3030\u30fb\ud800-\uf8ff\ufe10-\ufe1f\ufe30-\ufe6f\uff00-\uff65\uffe0-\uffff"
 )
 _ASCII_WORDS = re.compile(r"\w{1,60}(?:[.'-]\w{1,60}|,\d{1,60}){0,15}(?:\+\+|#)?", re.ASCII)
 _WORDS = re.compile(
-    rf"[{_SPACED}]{{1,60}}(?:[.'’ʼ‐‑-][{_SPACED}]{{1,60}}|,[0-9]{{1,60}}){{0,15}}(?:\+\+|#)?"
+    rf"[{_WORD_CHARACTERS}]{{1,60}}(?:[.'’ʼ‐‑-][{_WORD_CHARACTERS}]{{1,60}}|,[0-9]{{1,60}}){{0,15}}(?:\+\+|#)?"
     rf"|[{_DENSE}]+"
-    rf"|[^{_NOTHING}{_SPACED}{_DENSE}]{{1,1024}}"
+    rf"|[^{_SEPARATORS}{_WORD_CHARACTERS}{_DENSE}]{{1,1024}}"
 )
 _DENSE_RUN = re.compile(f"[{_DENSE}]")
-_SPACED_RUN = re.compile(f"[{_SPACED}]")
+_SPACED_RUN = re.compile(f"[{_WORD_CHARACTERS}]")
 _CYRILLIC = re.compile("[\u0400-\u052f]")
-_PARTS = re.compile(r"[._'’ʼ,‐-]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_COMPONENT_BREAK = re.compile(r"[._'’ʼ,‐-]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NUMBER = re.compile(r"[0-9]+(?:[.‐-][0-9]+)+")
 _THOUSANDS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+")
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]+")
@@ -150,8 +150,8 @@ class _Memo(dict[str, "Sequence[str]"]):
 
     def __init__(self, *, stem: bool, keep_stop_words: bool) -> None:
         super().__init__()
-        self._stem: Callable[[str], str] = _stemmed if stem else str
-        self._dropped: frozenset[str] = frozenset() if keep_stop_words else _STOP
+        self._stem: Callable[[str], str] = _stem_word if stem else str
+        self._stop_words: frozenset[str] = frozenset() if keep_stop_words else _STOP
 
     def __missing__(self, word: str) -> Sequence[str]:
         if not word.isascii() and (normal := normalize(word)) != word:
@@ -159,7 +159,9 @@ class _Memo(dict[str, "Sequence[str]"]):
         elif _DENSE_RUN.match(word):
             return _characters_and_pairs(word)
         else:
-            tokens = tuple(_bounded(self._stem(term)) for term in _terms(word) if term and term not in self._dropped)
+            tokens = tuple(
+                _limit_length(self._stem(term)) for term in _terms(word) if term and term not in self._stop_words
+            )
         if len(word) <= _LONGEST_WORD:
             if len(self) >= _MEMO_WORDS:
                 self.clear()
@@ -173,7 +175,7 @@ def _analyse(text: str, memo: _Memo) -> list[str]:
     return list(chain.from_iterable(map(memo.__getitem__, words)))
 
 
-def _stemmed(word: str) -> str:
+def _stem_word(word: str) -> str:
     # A Stemmer is not thread-safe, so each thread has its own.
     try:
         english, russian = _stemmers.pair
@@ -185,7 +187,7 @@ def _stemmed(word: str) -> str:
     return stem or word
 
 
-def _bounded(token: str) -> str:
+def _limit_length(token: str) -> str:
     # Case folding may lengthen a word.
     if len(token) * 4 <= LONGEST_TOKEN:
         return token
@@ -236,7 +238,7 @@ def _without_ending(word: str) -> str:
 
 
 def _joined_and_parts(word: str) -> list[str]:
-    components = [component for text in _PARTS.split(word) if (component := fold(text))]
+    components = [component for text in _COMPONENT_BREAK.split(word) if (component := fold(text))]
     if len(components) < 2:
         return components
     compound = "".join(components)
