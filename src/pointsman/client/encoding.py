@@ -155,7 +155,7 @@ def batches(max_size: int, *measures: tuple[Sequence[int], int]) -> Iterator[tup
         max_size: maximum number of items in a slice.
         measures: the size of each item, and the limit of a slice, in bytes, characters …
 
-    >>> list(parts(2, ([5, 5, 5, 30, 5], 12)))
+    >>> list(batches(2, ([5, 5, 5, 30, 5], 12)))
     [(0, 2), (2, 3), (3, 4), (4, 5)]
     """
     start, totals = 0, [0] * len(measures)

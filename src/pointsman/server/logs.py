@@ -48,7 +48,7 @@ def redact(text: str) -> str:
     """Remove what looks like a key, a token, or a password in a URL from a text.
 
     Example:
-        >>> redacted("Authorization: Bearer abcdefgh12345678, api_key=abcdef")
+        >>> redact("Authorization: Bearer abcdefgh12345678, api_key=abcdef")
         'Authorization: [hidden], api_key=[hidden]'
     """
     return _SECRETS.sub(_mask, text) if _SUSPICIOUS.search(text) else text

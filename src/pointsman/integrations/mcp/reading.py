@@ -129,7 +129,7 @@ def join(dataset: Dataset, document: Document, passages: Sequence[Document], fir
 def shorten(text: str, chars: int, tokens: int | None) -> str:
     """Cut a text to a budget of characters and tokens.
 
-    >>> shortened("abcdef", 4, None), shortened("abcdef", 4, 1)
+    >>> shorten("abcdef", 4, None), shorten("abcdef", 4, 1)
     ('abcd', 'abc')
     """
     text = text[:chars]
