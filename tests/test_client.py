@@ -362,6 +362,8 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
         "save",
     }
     local |= {"cosine_spread", "retrying", "source", "store", "writing"}
+    # What a search asks of a dataset.
+    local |= {"can", "check_keeps", "keeps", "lists_for", "measuring", "remembered_background"}
     # What reads this machine's files, opens databases with its own passwords, or hands vectors about.
     local |= {
         "attach",
@@ -378,11 +380,11 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
     local |= {f"a{name}" for name in local}
     added = {"embed", "existing", "batch_size", "on_commit"}  # the service has its own batches
     only_here = {"add": added, "aadd": added}
-    public = [name for name in vars(here) if not name.startswith("_") and name not in local]
+    public = [name for name in dir(here) if not name.startswith("_") and name not in local]
     assert len(public) >= 10
     for name in public:
-        if isinstance(vars(here)[name], property):
-            assert isinstance(vars(there)[name], property)
+        if isinstance(inspect.getattr_static(here, name), property):
+            assert isinstance(inspect.getattr_static(there, name), property)
             continue
         wanted, found = (inspect.signature(getattr(one, name)).parameters for one in (here, there))
         free = {one.name for one in wanted.values() if one.kind is one.VAR_KEYWORD}
@@ -639,9 +641,9 @@ def test_a_pickled_answer(client: Client) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rerank": CalibratedReranker()}, "rerank cannot be sent to a service as a CalibratedReranker"),
+        ({"rerank": CalibratedReranker()}, "rerank cannot be sent to a service as CalibratedReranker"),
         ({"refuse": 0.5}, "refuse is True, False, None or a refiner"),
-        ({"effort": Spending(milliseconds=5)}, "effort cannot be sent to a service as a Limits"),
+        ({"effort": Spending(milliseconds=5)}, "effort cannot be sent to a service as EffortLimits"),
         ({"effort": lambda: "fast"}, "no effort named"),
         ({"strategy": object()}, "strategy is a name"),
         ({"trace": "all"}, "trace is one of none, stages, lists, not 'all'"),
@@ -1592,15 +1594,15 @@ def test_a_forked_process_has_connections_of_its_own(url: str) -> None:
     client = Client({url!r})
     before = [hit.id for hit in client.search("red signal").hits]
     link = client._service.link
-    pool = link._opened
+    pool = link._sync_client
     link._lock.acquire()  # as a thread would that is not there in the child
     child = os.fork()
     if not child:
         found = [hit.id for hit in client.search("red signal").hits]
-        os._exit(0 if found == before and link._opened is not pool else 3)
+        os._exit(0 if found == before and link._sync_client is not pool else 3)
     link._lock.release()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert [hit.id for hit in client.search("red signal").hits] == before and link._opened is pool
+    assert [hit.id for hit in client.search("red signal").hits] == before and link._sync_client is pool
     client.close()
     """
     subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent(code)], check=True, timeout=60)

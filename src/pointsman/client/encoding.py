@@ -76,7 +76,7 @@ def sent_options(request: SearchRequest, trace: TraceDetail) -> dict[str, Any]:
     for name, value in options.items():
         if value is not None and not isinstance(value, (str, int, float, tuple)):
             raise InputError(
-                f"{name} cannot be sent to a service as a {type(value).__name__}: objects are not sent; have the "
+                f"{name} cannot be sent to a service as {type(value).__name__}: objects are not sent; have the "
                 "service use it, or open the workspace itself"
             )
     if trace not in TRACE_DETAILS:
