@@ -283,8 +283,8 @@ def test_m1_a_question_refused_from_then_on_is_not_covered(
 @pytest.mark.parametrize(("options", "why"), [
     ({"coverage": 0.999}, "is the most that can be promised"),
     ({"coverage": 0.7, "strategy": "bm25"}, "searched differently"),
-    ({"coverage": 0.7, "min_relevance": 0.1}, "without filters and min_relevance"),
-    ({"coverage": 0.7, "filters": "year != 1"}, "without filters and min_relevance"),
+    ({"coverage": 0.7, "min_relevance": 0.1}, "without filters and without a least relevance"),
+    ({"coverage": 0.7, "filters": "year != 1"}, "without filters and without a least relevance"),
 ])  # fmt: skip
 def test_m1_what_cannot_be_promised_is_said(
     workspace: Workspace, done: Calibrating, options: dict[str, object], why: str

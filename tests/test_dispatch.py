@@ -176,7 +176,7 @@ def test_threads_are_used_again_and_hanging_ones_are_bounded(monkeypatch: pytest
 AT_EXIT = """
 import atexit, sys, threading, time
 from pointsman._twins import limited
-from pointsman.retrieval.dispatch import Call, Threads, run
+from pointsman.retrieval.dispatch import DualCall, Threads, run
 
 exiting = threading.Event()
 atexit.register(exiting.set)
@@ -187,13 +187,13 @@ def late():
     sys.stdout.write("ended ")
     sys.stdout.flush()
 
-assert run(Threads().all([Call(late, None)], 0.001))[0].error
+assert run(Threads().all([DualCall(late, None)], 0.001))[0].error
 try:
     limited(late, 0.001, "late", lambda seconds: TimeoutError())
 except TimeoutError:
     pass
 for hanging in range(int(sys.argv[1])):
-    run(Threads().all([Call(threading.Event().wait, None)], 0.001))
+    run(Threads().all([DualCall(threading.Event().wait, None)], 0.001))
 """
 
 

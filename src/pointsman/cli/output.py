@@ -59,7 +59,7 @@ def print_json(value: object, indent: int | None = 2) -> None:
 def with_noun(number: int, noun: str) -> str:
     """Format a number of things.
 
-    >>> counted(1, "hit"), counted(1200, "hit")
+    >>> with_noun(1, "hit"), with_noun(1200, "hit")
     ('1 hit', '1,200 hits')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

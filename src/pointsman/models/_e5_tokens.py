@@ -44,7 +44,8 @@ class UnigramTokenizer:
     """Finds the most probable segmentation into pieces, word by word.
 
     Example:
-        >>> tokenizer = UnigramTokenizer(["<unk>", "▁", "t", "rain", "▁train", "s"], [0, -4, -5, -6, -7, -3], unknown=0)
+        >>> vocabulary = ["<unk>", "▁", "t", "rain", "▁train", "s"]
+        >>> tokenizer = UnigramTokenizer(vocabulary, [0, -4, -5, -6, -7, -3], unknown_id=0)
         >>> tokenizer.encode("trains", limit=8)
         [4, 5]
     """

@@ -169,6 +169,11 @@ class Recipe:
         return self.method == "auto" and self.policy is not None and self.policy.strategy is None
 
     @property
+    def has_least_relevance(self) -> bool:
+        """Whether hits of little relevance are dropped."""
+        return self.min_relevance is not None
+
+    @property
     def most(self) -> int:
         """The maximum number of hits in an answer; with coverage, the number examined."""
         return self.k if self.coverage is None else max(self.k, MOST_HITS)

@@ -230,7 +230,7 @@ def _first_highest(scores: Sequence[float]) -> int:
 def _stretch(scores: Sequence[float]) -> list[float]:
     """Scale scores to 0…1; all 0 if they are equal.
 
-    >>> _stretched([8.0, 6.0, 7.0])
+    >>> _stretch([8.0, 6.0, 7.0])
     [1.0, 0.0, 0.5]
     """
     low, high = min(scores), max(scores)

@@ -73,7 +73,7 @@ class LocalStore(BaseStore):
         self._due: dict[int, int] = {}  # by the last sequence number, how many documents lack their vector
         self._refresh: Callable[[], None] = self.collection.refresh
         self._metas: Mapping[str, str] | None = None  # of a pinned store
-        self._unpinned: LocalStore = self
+        self._unpinned: LocalStore | None = None  # of a pinned store, which holds it as every use does
 
     @property
     def info(self) -> StoreInfo:
@@ -276,7 +276,7 @@ class LocalStore(BaseStore):
         metas = self.collection.truth.metas()
         self.collection.refresh(int(metas.get("seq", 0)))
         snapshot = object.__new__(LocalStore)
-        snapshot.__dict__.update(self.__dict__, _info=self.info, _metas=metas, _refresh=_as_it_is)
+        snapshot.__dict__.update(self.__dict__, _info=self.info, _metas=metas, _refresh=_as_it_is, _unpinned=self)
         return snapshot
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
