@@ -72,7 +72,7 @@ def test_every_public_name_is_there() -> None:
         assert getattr(pointsman.models, name) is not None
     assert set(pointsman.models.__all__) <= set(dir(pointsman.models))
     with pytest.raises(AttributeError, match="nothing"):
-        _ = pointsman.models.nothing
+        _ = pointsman.models.nothing  # type: ignore[attr-defined]
 
 
 def test_the_cache_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_importing_everything_leaves_the_built_in_open_alone() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = pointsman.nonsense
+        _ = pointsman.nonsense  # type: ignore[attr-defined]
 
 
 def test_importing_loads_no_model_server_or_plotting_code() -> None:

@@ -1,28 +1,41 @@
-"""Package names that are loaded on first use, so that importing the package stays cheap."""
+"""Package names that are loaded on first use, so that importing the package stays cheap.
+
+A package declares them once, in its stub (``__init__.pyi``), as ``from .module import name as name``: type checkers
+and editors read them there, and so does `lazily` (https://scientific-python.org/specs/spec-0001/).
+"""
 
 from __future__ import annotations
 
+import builtins
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+
+_IMPORT: Final = re.compile(r"^from (\.\S+) import (\([^)]*\)|.*)", re.MULTILINE)
+_NAME: Final = re.compile(r"(\w+) as (\w+)")
 
 
-def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for a package.
+def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package with a stub.
 
     Args:
         package: the package's ``__name__``.
-        homes: public name -> module that defines it, such as ``pointsman.types`` or, within the package, ``.base``. If
-            the name differs there, it follows after a colon.
     """
     namespace = vars(sys.modules[package])
+    stub = Path(namespace["__file__"]).with_suffix(".pyi").read_text("utf-8")
+    homes = {
+        name: (module, attribute) for module, names in _IMPORT.findall(stub) for attribute, name in _NAME.findall(names)
+    }
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, _, attribute = homes[name].partition(":")
-        namespace[name] = value = getattr(import_module(module, package), attribute or name)
+        module, attribute = homes[name]
+        namespace[name] = value = getattr(import_module(module, package), attribute)
         return value
 
-    return load, lambda: sorted({*namespace, *namespace["__all__"]})
+    public = sorted(name for name in homes if not hasattr(builtins, name))  # "import *" replaces nothing built in
+    return load, lambda: sorted({*namespace, *homes}), public

@@ -7,12 +7,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pointsman.errors import PointsmanError
+from pointsman.errors import InputError, PointsmanError, UnknownNameError
 from pointsman.settings import TASKS
 
 if TYPE_CHECKING:
+    from pointsman.models.base import BaseEmbedder
     from pointsman.protocols import LLM, Embedder
     from pointsman.settings import Settings
+
+_SPECS = (
+    "default",
+    "e5-small",
+    "hashing",
+    "onnx:DIRECTORY",
+    "openai:MODEL[@BASE_URL]",
+    "sentence-transformers:NAME",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +112,6 @@ def embedder_for(settings: Settings, name: str = "default") -> Embedder | None:
     name = settings.embedder if name == "default" else name
     if name == "default":
         return None
-    from pointsman.models import load_embedder
-
     return load_embedder(name)
 
 
@@ -119,3 +127,51 @@ def model_for(models: LLM | Mapping[str, LLM] | None, task: str) -> ChosenLLM:
     if isinstance(models, Mapping):
         models = models.get(task) or models.get("general")
     return ChosenLLM(models, "given" if models is not None else "no language model was given; pass llm=…")
+
+
+def load_embedder(spec: str) -> BaseEmbedder:
+    """Return the embedder for a specification from a setting or a command line option.
+
+    Args:
+        spec: ``default`` or ``e5-small``, ``hashing``, ``onnx:DIRECTORY``, ``sentence-transformers:NAME``, or
+            ``openai:MODEL@BASE_URL`` (without ``@BASE_URL``: OpenAI's own server, or ``OPENAI_BASE_URL``).
+
+    Raises:
+        UnknownNameError: The name is unknown.
+        InputError: The part after the colon is missing or invalid.
+        MissingDependencyError: A required package is not installed.
+    """
+    kind, colon, argument = spec.partition(":")
+    embedder: BaseEmbedder
+    match kind, colon:
+        case "default" | "e5-small", "":
+            from pointsman.models.e5 import default_embedder
+
+            embedder = default_embedder()
+        case "hashing", "":
+            from pointsman.models.scripted import HashingEmbedder
+
+            embedder = HashingEmbedder()
+        case (("onnx" | "openai" | "sentence-transformers"), _):
+            embedder = _load_with_argument(kind, argument)
+        case _:
+            raise UnknownNameError("embedder", spec, _SPECS)
+    return embedder
+
+
+def _load_with_argument(kind: str, argument: str) -> BaseEmbedder:
+    if not argument:
+        raise InputError(f"{kind!r} needs a name after a colon; known: {', '.join(_SPECS)}")
+    if kind == "onnx":
+        from pointsman.models.onnx_directory import OnnxEmbedder
+
+        return OnnxEmbedder(argument)
+    if kind == "sentence-transformers":
+        from pointsman.models.sentence_transformers import SentenceTransformersEmbedder
+
+        return SentenceTransformersEmbedder(argument)
+    from pointsman.models.openai_embedder import OpenAIEmbedder
+
+    # From the right, as a model's name may contain an "@"; a server's address without user and password does not.
+    model, separator, base_url = argument.rpartition("@")
+    return OpenAIEmbedder(model, base_url) if separator else OpenAIEmbedder(argument)

@@ -1,0 +1,20 @@
+from .base import (
+    BaseTransformer as BaseTransformer,
+    QueryTransformer as QueryTransformer,
+    Transformed as Transformed,
+    Variant as Variant,
+)
+from .decompose import (
+    Hop as Hop,
+    RuleDecomposer as RuleDecomposer,
+    bridge_entities as bridge_entities,
+    chain as chain,
+    subquestions as subquestions,
+)
+from .disambiguate import RuleDisambiguator as RuleDisambiguator
+from .expand import RuleExpander as RuleExpander
+from .generation import usable as usable
+from .llm import LLMDecomposer as LLMDecomposer, LLMDisambiguator as LLMDisambiguator, LLMExpander as LLMExpander
+from .prompts import TRANSFORM as TRANSFORM, TransformPrompts as TransformPrompts
+
+__all__: list[str]
