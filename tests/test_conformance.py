@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pytest
 
+from indexes_kit import DocumentStoreConformance, KeywordIndexConformance, VectorIndexConformance
 from pointsman import (
     BaseRetriever,
     BaseRouter,
@@ -73,9 +74,7 @@ from pointsman.selector._bm25 import ChoiceIndex
 from pointsman.testing import (
     DOCUMENTS,
     FILTERS,
-    DocumentStoreConformance,
     EmbedderConformance,
-    KeywordIndexConformance,
     LLMConformance,
     RefinerConformance,
     RerankerConformance,
@@ -83,7 +82,6 @@ from pointsman.testing import (
     RouterConformance,
     SelectorConformance,
     TransformerConformance,
-    VectorIndexConformance,
 )
 from pointsman.text import DEFAULT_ANALYZER, detect
 from pointsman.types import Ranked, Refusal, check_top_k

@@ -18,9 +18,6 @@ RouterConformance          subclasses of `BaseRouter`
 TransformerConformance     subclasses of `BaseTransformer`
 EmbedderConformance        anything that implements the protocol `Embedder`
 StoreConformance           subclasses of `BaseStore`: where the documents of a dataset are stored
-DocumentStoreConformance   anything that implements the protocol `DocumentStore`
-KeywordIndexConformance    anything that implements the protocol `KeywordIndex`
-VectorIndexConformance     anything that implements the protocol `VectorIndex`
 LLMConformance             anything with ``complete`` or ``acomplete``
 WorkspaceConformance       anything that behaves like a `Workspace`, local or remote
 ========================== ============================================================================================
@@ -33,7 +30,6 @@ not apply raises `unittest.SkipTest`, which pytest shows as skipped.
 
 from pointsman.testing._shared import DOCUMENTS, FILTERS, ODD_TEXTS
 from pointsman.testing.embedders import EmbedderConformance
-from pointsman.testing.indexes import DocumentStoreConformance, KeywordIndexConformance, VectorIndexConformance
 from pointsman.testing.llms import LLMConformance
 from pointsman.testing.refiners import RefinerConformance, RerankerConformance
 from pointsman.testing.retrievers import RetrieverConformance
@@ -48,9 +44,7 @@ __all__ = [
     "DOCUMENTS",
     "FILTERS",
     "ODD_TEXTS",
-    "DocumentStoreConformance",
     "EmbedderConformance",
-    "KeywordIndexConformance",
     "LLMConformance",
     "RefinerConformance",
     "RerankerConformance",
@@ -60,6 +54,5 @@ __all__ = [
     "SlowStore",
     "StoreConformance",
     "TransformerConformance",
-    "VectorIndexConformance",
     "WorkspaceConformance",
 ]

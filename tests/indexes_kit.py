@@ -55,7 +55,7 @@ class DocumentStoreConformance(_StoreConformance):
         store, keys = subject
         return store.fetch(keys if text == self.query() else list(keys)[::-1])
 
-    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:
         expected = list(self.documents()) if text == self.query() else list(self.documents())[::-1]
         self._same(answer, expected)
 
