@@ -1206,7 +1206,13 @@ class StoreConformance(TwinConformance):
     def test_a_second_store_sees_it(self) -> None:
         """Writes by one store are found by another over the same dataset, and vice versa."""
         store, first, second = self._empty(), Document("1", "signal"), Document("2", "signal lamp")
+        early_store = self.again(store)
+        assert early_store.statistics().documents in {0, None}, "opened again, an empty store has documents"
         self._write(store, [first])
+        if NEAR in store.info.scales and store.info.can(Capability.VECTORS):
+            rows = early_store.vectors(list(early_store.keys(["1"]).values()))
+            assert len(rows) == 1, "the first vector of all, written by another, cannot be read"
+        early_store.close()
         second_store = self.again(store)
         with answering("writing here and there"):
             assert second_store.info.identity == store.info.identity, "the same dataset has another identity"

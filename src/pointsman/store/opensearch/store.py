@@ -682,10 +682,9 @@ class OpenSearchStore(BaseStore):
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`."""
-        if self._dimensions is None:
-            self.statistics()
+        dimensions = self._dimensions_now()
         fields = ["stored_vector"]
-        if self._dimensions is None:
+        if dimensions is None:
             return np.zeros((0, 0), np.float32)
         if keys is not None:
             records = self._records(list(dict.fromkeys(keys)), fields)
@@ -695,7 +694,7 @@ class OpenSearchStore(BaseStore):
             query = {"function_score": {"query": {"term": {"embedded": True}}, **sampling, "boost_mode": "replace"}}
             hits = self._searched({"size": min(sample, MOST), "_source": fields, "query": query})["hits"]["hits"]
         rows = [unpacked(hit["_source"]["stored_vector"]) for hit in hits if "stored_vector" in hit["_source"]]
-        return np.array(rows, np.float32).reshape(-1, self._dimensions)
+        return np.array(rows, np.float32).reshape(-1, dimensions)
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
@@ -720,6 +719,13 @@ class OpenSearchStore(BaseStore):
         statistics = Statistics(record["seq"], self.count() if due else None, notes, due)
         self._statistics = time_now, statistics
         return statistics
+
+    def _dimensions_now(self) -> int | None:
+        """Return the dimensions of the vectors, None if there are none; another process may just have stored them."""
+        if self._dimensions is None:
+            self._statistics = None  # they may be a second old
+            self.statistics()
+        return self._dimensions
 
     def _forget(self) -> None:
         """Measure statistics again after a write."""

@@ -680,10 +680,8 @@ class PostgresStore(BaseStore):
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""
         items = [prepare(document) for document in documents]
-        if self._dimensions is None and NEAR in self._scales:
-            self.statistics()
         with_vectors = NEAR in self._scales
-        if with_vectors and self._dimensions is None:
+        if with_vectors and self._dimensions_now() is None:
             return [False] * len(items)
 
         def read_rows(connection: Connection[Any]) -> dict[str, _Row]:
@@ -700,10 +698,8 @@ class PostgresStore(BaseStore):
 
     def bare(self, limit: int) -> list[Document]:
         """See `Store`."""
-        if self._dimensions is None:
-            self.statistics()
         has_vector = f"exists (select from {self._tables.vec} e where e.id = d.id)"
-        condition = "true" if self._dimensions is None else f"not {has_vector}"
+        condition = "true" if self._dimensions_now() is None else f"not {has_vector}"
         rows = self._rows(f"{self._select} where {condition} order by d.id limit %(limit)s", limit=limit)
         return [_document(*row[1:]) for row in rows]
 
@@ -841,10 +837,9 @@ class PostgresStore(BaseStore):
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`."""
-        if self._dimensions is None:
-            self.statistics()
-        if self._dimensions is None or (keys is not None and not keys):
-            return np.zeros((0, self._dimensions or 0), np.float32)
+        dimensions = self._dimensions_now()
+        if dimensions is None or (keys is not None and not keys):
+            return np.zeros((0, dimensions or 0), np.float32)
         tables = self._tables
         if keys is None:
             sql = (
@@ -860,7 +855,7 @@ class PostgresStore(BaseStore):
             parameters = {"ids": list(keys)}
         rows = [row[0] for row in self._rows(sql, **parameters)]
         flat = np.frombuffer(b"".join(row[4:] for row in rows), ">f4")
-        return flat.astype(np.float32).reshape(-1, self._dimensions)
+        return flat.astype(np.float32).reshape(-1, dimensions)
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
@@ -894,6 +889,13 @@ class PostgresStore(BaseStore):
         self._documents, statistics = documents, Statistics(seq, documents, values, due)
         self._statistics = time_now, statistics
         return statistics
+
+    def _dimensions_now(self) -> int | None:
+        """Return the dimensions of the vectors, None if there are none; another process may just have stored them."""
+        if self._dimensions is None:
+            self._statistics = None  # they may be a second old
+            self.statistics()
+        return self._dimensions
 
     def _vector_count(self) -> int:
         if self._dimensions is None:
