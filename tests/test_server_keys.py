@@ -482,7 +482,8 @@ FORWARDING_HEADERS = """
     CloudFront-Viewer-Address X-Vercel-Forwarded-For X-Goog-Authenticated-User-Email X-Arr-Log-Id X-ARR-SSL
     X-Remote-IP X-Remote-Addr X-Originating-IP X-Rewrite-Url X-Scheme X-Url-Scheme X-SSL-Client-Cert
     WL-Proxy-Client-IP Proxy-Client-IP Akamai-Origin-Hop X-Nf-Client-Connection-Ip Incap-Client-IP
-    Ali-CDN-Real-IP X-Sucuri-ClientIP X-Auth-Request-User Remote-User
+    Ali-CDN-Real-IP X-Sucuri-ClientIP X-Auth-Request-User Remote-User Do-Connecting-IP
+    Ngrok-Auth-User-Id Tailscale-User-Login
 """
 
 
