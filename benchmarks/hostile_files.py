@@ -102,7 +102,8 @@ def measure(path: Path) -> tuple[Figures, list[str]]:
                 count += 1
                 end = max(end, document.metadata["end"])
                 metadata = dict(document.metadata)
-                small += len(document.id) + sum(length(metadata.pop(key, "")) + len(key) for key in SMALL)
+                present = [key for key in SMALL if key in metadata]
+                small += len(document.id) + sum(len(key) + length(metadata.pop(key)) for key in present)
                 copied += length(document.text) + length(metadata)
             grown = max(grown, psutil.Process().memory_info().rss - before)
             if part.is_stopped and part.problems:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.errors import InputError
-from pointsman.ingest import ParsedDocument, Section, chunk, convert, estimate_tokens
+from pointsman.ingest import ParsedDocument, Problem, Section, chunk, convert, estimate_tokens
 from pointsman.ingest.chunk import HARD_LIMIT, _cost, _running_costs
 
 if TYPE_CHECKING:
@@ -227,6 +227,67 @@ def test_a_record_keeps_its_id_only_while_it_is_one_passage() -> None:
     passages = chunk(long)
     assert len(passages) > 1
     assert all(passage.id.startswith("d1#") and passage.metadata["parent"] == "d1" for passage in passages)
+
+
+def _passages_of(path: str, data: str) -> list[Document]:
+    return [
+        passage
+        for source in convert(path, data.encode())
+        if isinstance(source, ParsedDocument)
+        for passage in chunk(source)
+    ]
+
+
+RECORDS_OF_ONE_TEXT = {
+    "a.jsonl": '{"text": "ok", "user": "anna"}\n{"text": "ok", "user": "boris"}\n{"text": "ok", "title": "T"}\n',
+    "a.json": '[{"text": "ok", "user": "anna"}, {"text": "ok", "user": "boris"}, {"text": "ok", "title": "T"}]',
+    "a.csv": "text,user,title\nok,anna,\nok,boris,\nok,,T\n",
+}
+
+
+@pytest.mark.parametrize("name", RECORDS_OF_ONE_TEXT)
+def test_records_of_one_text_with_other_fields_are_all_kept(name: str) -> None:
+    passages = _passages_of(name, RECORDS_OF_ONE_TEXT[name])
+    assert len({passage.id for passage in passages}) == 3
+    assert [passage.metadata.get("user") or passage.metadata["title"] for passage in passages] == ["anna", "boris", "T"]
+
+
+def test_long_records_without_ids_that_share_passages_are_all_kept() -> None:
+    text = "".join(prose("en", 60))
+    data = "".join(json.dumps({"text": text, "user": user}) + "\n" for user in ("anna", "boris"))
+    passages = _passages_of("a.jsonl", data)
+    assert len({passage.id for passage in passages}) == len(passages) > 2
+    parents = [passage.metadata["parent"] for passage in passages]
+    assert parents == sorted(parents, key=parents.index)
+    assert len(set(parents)) == 2
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv"])
+def test_a_record_that_repeats_another_in_everything_is_stored_once_and_reported(name: str) -> None:
+    records = ["a", "b", "a", "a"]
+    data = {
+        "a.jsonl": "".join(json.dumps({"n": value}) + "\n" for value in records),
+        "a.json": json.dumps([{"n": value} for value in records]),
+        "a.csv": "\n".join(["n", *records]),
+    }[name]
+    found = list(convert(name, data.encode()))
+    assert [item.text for item in found if isinstance(item, ParsedDocument)] == ["n: a", "n: b"]
+    (reason,) = (item.reason for item in found if isinstance(item, Problem))
+    unit = {"a.jsonl": "line 3", "a.json": "record 3", "a.csv": "line 4"}[name]
+    assert reason == f"2 records repeat an earlier one in text and fields, first {unit}; such records are stored once"
+
+
+def test_a_tiny_record_carries_no_more_than_its_place() -> None:
+    first, second = _passages_of("a.jsonl", '{"n": 1}\n{"n": 2}\n')
+    assert dict(second.metadata) == {
+        "n": 2,
+        "source": "a.jsonl",
+        "kind": "jsonl",
+        "start": len(first.text) + 2,
+        "end": len(first.text) + 2 + len(second.text),
+        "line": 2,
+        "sha256": second.metadata["sha256"],
+    } | ({"language": second.metadata["language"]} if "language" in second.metadata else {})
 
 
 @pytest.mark.parametrize(("max_tokens", "overlap"), [(0, 0), (481, 0), (64, 33), (64, -1)])

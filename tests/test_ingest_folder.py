@@ -12,6 +12,7 @@ import pytest
 
 from pointsman.errors import InputError
 from pointsman.ingest import FoundFile, Problem, ReadResult, Sync, find_files, plan_sync, read_paths
+from pointsman.store.prepared import prepare
 from pointsman.types import Document
 
 
@@ -107,12 +108,12 @@ def test_folders_nested_deeper_than_the_stack(tmp_path: Path) -> None:
     deepest = folders[-1] / "deep.txt"
     deepest.write_text("Deep.")
     try:
-        (found,) = ids(find_files([tmp_path]))
+        (found,) = find_files([tmp_path])
     finally:  # the cleaning up of temporary folders recurses
         deepest.unlink()
         for folder in reversed(folders):
             folder.rmdir()
-    assert found == "d/" * 1101 + "deep.txt"
+    assert found == Problem("d/" * 1101 + "deep.txt", "its path has 2210 bytes, more than 640; shorten it")
 
 
 def test_records_keep_their_ids_when_alone(tmp_path: Path) -> None:
@@ -191,3 +192,16 @@ def test_an_empty_file_is_no_problem_and_forgets_what_it_held(content: str, tmp_
     (tmp_path / "a.txt").write_text(content)
     assert list(read_paths([tmp_path])) == [ReadResult("a.txt")]
     assert plan_sync(stored, read_paths([tmp_path])) == ([], ["a.txt#1"])
+
+
+def test_paths_and_record_ids_too_long_for_an_id_are_reported_or_shortened(tmp_path: Path) -> None:
+    long = "/".join(["d" * 200] * 3 + ["e" * 30 + ".jsonl"])
+    longer = "/".join(["d" * 200] * 3 + ["f" * 60 + ".md"])
+    records = [{"id": "\N{ROCKET}" * count, "text": f"Record {count}."} for count in (64, 65, 256)]
+    write(tmp_path, {long: "\n".join(map(json.dumps, records)), longer: "Text.", "a.md": "Text."})
+    read = list(read_paths([tmp_path]))
+    assert [(problem.path, problem.reason) for item in read for problem in item.problems] == [
+        (longer, f"its path has {len(longer)} bytes, more than 640; shorten it")
+    ]
+    stored = [prepare(document).document for item in read for document in item.documents]
+    assert [document.text for document in stored] == ["Text.", "Record 64.", "Record 65.", "Record 256."]

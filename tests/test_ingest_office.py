@@ -11,6 +11,7 @@ import pytest
 from office_files import OFFICE, opendocument, zipped
 from pointsman.errors import InputError
 from pointsman.ingest import ParsedDocument, Problem, chunk, convert, read_paths, text_of
+from pointsman.ingest.convert import _TEXT_FORMATS
 
 RUSSIAN = "Стрелочник переводит стрелки. Каждый поезд идёт по нужному пути.\n\n" * 30
 PROSE = "The switch guides the train. Nobody has to think about it again.\n\n" * 40
@@ -76,7 +77,8 @@ def test_a_passage_stands_on_its_lines(name: str, tmp_path: Path) -> None:
     lines = TEXTS[name].decode("koi8-r" if name == "koi8.txt" else "utf-8").splitlines()
     for item in read_paths([path], max_tokens=64, overlap=0):
         for document in item.documents:
-            place = "\n".join(lines[document.metadata["line"] - 1 : document.metadata["last_line"]])
+            line = document.metadata["line"]
+            place = "\n".join(lines[line - 1 : document.metadata.get("last_line", line)])
             words = [word for word in document.text.split() if word.isalpha()]
             assert words
             assert [word for word in words if word not in place] == []
@@ -184,6 +186,45 @@ def test_mail_in_html_only_and_headers_that_are_wrong() -> None:
     source = one("a.eml", data)
     assert source.text.endswith("Only this.")
     assert source.metadata == {"date": "never"}
+
+
+@pytest.mark.parametrize("charset", ["undefined", "punycode", "idna", "hex", "ut\xff-8", "no-such", "x" * 5000])
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Content-Type: text/plain; charset={}\n\n",
+        "Subject: =?{}?q?Hi?=\n\n",
+        "Content-Disposition: attachment; filename*={}''a.txt\n\n",
+        "Content-Type: text/html\n\n<meta charset={}><p>",
+    ],
+)
+def test_mail_in_encodings_that_do_not_exist_keeps_its_words(head: str, charset: str) -> None:
+    data = (head.format(charset) + "Switch caf\xe9").encode("latin-1")
+    (source,) = (item for item in convert("a.eml", data) if isinstance(item, ParsedDocument))
+    assert "Switch caf" in source.text
+
+
+def test_a_part_of_a_mail_that_is_no_text_leaves_the_others() -> None:
+    parts = [b"Content-Type: text/plain\n\nWords.", b"Content-Type: text/plain\n\n\x00\x01\xff\x02\x03"]
+    head = b"Content-Type: multipart/mixed; boundary=b\n\n"
+    problem, source = convert("a.eml", head + b"".join(b"--b\n" + part + b"\n" for part in parts) + b"--b--\n")
+    assert problem == Problem("a.eml", "a part of the message: binary data, not text")
+    assert isinstance(source, ParsedDocument)
+    assert "Words." in source.text
+
+
+def test_an_attachment_that_breaks_its_parser_leaves_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n\nWords.\n--b\n"
+    attached = "Content-Disposition: attachment; filename=a.md\n\n# Broken\n--b--\n"
+
+    def broken(*_: object) -> object:
+        raise KeyError("section")
+
+    monkeypatch.setitem(_TEXT_FORMATS, "md", broken)
+    problem, source = convert("a.eml", (head + attached).encode())
+    assert problem == Problem("a.eml", "attachment 'a.md': cannot be converted: KeyError: 'section'")
+    assert isinstance(source, ParsedDocument)
+    assert "Words." in source.text
 
 
 def test_notebook_cells_are_pages() -> None:

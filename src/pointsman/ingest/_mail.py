@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from email import message_from_bytes
-from email.errors import HeaderParseError
+from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -39,21 +39,34 @@ def mail(
         content = None if entity.is_multipart() else entity.get_payload(decode=True)
         if not isinstance(content, bytes):
             continue
-        if (name := entity.get_filename()) is None:
-            blocks += _body(message, entity, content)
+        if (name := _filename(entity)) is None:
+            try:
+                blocks += _body(message, entity, content)
+            except InputError as error:
+                yield Problem(path, f"a part of the message: {error}")
             continue
-        name = " ".join(clean(_decode(name)).split())[:200]
         blocks.append(Block(1, name))
-        try:
-            for item in convert_attachment(name, content):
-                if isinstance(item, Problem):
-                    yield Problem(path, f"attachment {name!r}: {item.reason}")
-                else:
-                    blocks.append(Block(0, item.text))
-        except InputError as error:
-            yield Problem(path, f"attachment {name!r}: {error}")
+        for item in _attached(convert_attachment, name, content):
+            if isinstance(item, Problem):
+                yield Problem(path, f"attachment {name!r}: {item.reason}")
+            else:
+                blocks.append(Block(0, item.text))
     metadata = {name.lower(): value for name, value in fields.items() if value} | _date(message)
     yield outline(path, "eml", blocks, title=_header(message, "Subject"), metadata=metadata)
+
+
+def _attached(
+    convert_attachment: Callable[[str, bytes], Iterator[ParsedDocument | Problem]], name: str, content: bytes
+) -> Iterator[ParsedDocument | Problem]:
+    """Yield what is in an attachment; what stops its converter is a problem, and the message is read on."""
+    try:
+        yield from convert_attachment(name, content)
+    except InputError as error:
+        yield Problem(name, str(error))
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001  (a hostile file may make a parser raise any exception; it is reported)
+        yield Problem(name, f"cannot be converted: {type(error).__name__}: {error}"[:1000])
 
 
 def _body(message: Message, entity: Message, content: bytes) -> list[Block]:
@@ -69,10 +82,18 @@ def _header(message: Message, name: str) -> str:
     return " ".join(clean(_decode(str(message.get(name, "")))).split())[:1000]
 
 
+def _filename(entity: Message) -> str | None:
+    try:
+        name = entity.get_filename()
+    except (LookupError, ValueError):
+        return "attachment"  # it is in an encoding that does not exist
+    return None if name is None else " ".join(clean(_decode(name)).split())[:200]
+
+
 def _decode(value: str) -> str:
     try:
         return str(make_header(decode_header(value)))
-    except (LookupError, UnicodeError, HeaderParseError, ValueError):
+    except (LookupError, MessageError, ValueError):
         return value  # unchanged; a header in an unknown encoding is no reason to lose the message
 
 
@@ -88,7 +109,7 @@ def _text(entity: Message, content: bytes) -> str:
     charset = entity.get_content_charset()
     try:
         return content.decode(charset or "utf-8")
-    except (LookupError, UnicodeDecodeError):
+    except (LookupError, ValueError):
         return decode(content)  # the header's encoding is wrong, so it is detected from the bytes
 
 

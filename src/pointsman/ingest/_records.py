@@ -7,10 +7,11 @@ import io
 import json
 import threading
 from itertools import repeat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError
-from pointsman.ingest.source import LONGEST_HEADING, Lines, ParsedDocument, Problem, Section, clean
+from pointsman.ingest.source import LONGEST_HEADING, Lines, ParsedDocument, Problem, Section, clean, text_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +26,7 @@ MOST_FIELDS = 100
 MOST_NAMES = 1000
 """Distinct field names in one file."""
 
-_LONGEST_ID = 256
+_LONGEST_ID = 256  # bytes
 _LONGEST_NAME = 100
 _LONGEST_VALUE = 1000  # of a field that is also in the text
 _LONG_ROW = 1000  # lines after which a quote in a row is assumed to be unclosed
@@ -51,6 +52,7 @@ def json_lines(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
             yield from records.read(value, number)
         else:
             yield Problem(path, f"line {number}: expected a JSON object, not {type(value).__name__}")
+    yield from records.repeated()
 
 
 def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
@@ -62,6 +64,7 @@ def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
             yield from records.read(item, number)
     else:
         yield from records.read(value if isinstance(value, dict) else {"": value}, 1)
+    yield from records.repeated()
 
 
 def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]:
@@ -78,6 +81,7 @@ def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]
             if any(cell.strip() for cell in row):
                 seen_rows = True
                 yield from records.row(header, row, first, last)
+        yield from records.repeated()
     except csv.Error as error:
         raise InputError(f"table that cannot be read: {error}") from error
     if not seen_rows:
@@ -129,6 +133,9 @@ class _Records:
     A table's header labels, which rows do not contain themselves, are written into a row as long as all rows together
     have at most as many characters of labels as of cells, plus 200 per row. Otherwise a header of 400,000 characters
     would be stored with every row.
+
+    A record without an id is named by a digest of its text; if an earlier one has the same text, by one of its title
+    and fields too. One that repeats an earlier one completely is left out, and reported.
     """
 
     def __init__(self, path: str, kind: str, *, unit: str = "line", labels: int = 0) -> None:
@@ -137,15 +144,24 @@ class _Records:
         self._names: set[str] = set()
         self._labels, self._room = labels, 4000
         self._has_reported = False
+        self._digests: set[str] = set()  # of texts, and of whole records
+        self._repeated, self._first_repeated = 0, 0
+
+    def repeated(self) -> Iterator[Problem]:
+        """Yield a problem if records were left out because they repeat earlier ones."""
+        if self._repeated:
+            verb = "record repeats" if self._repeated == 1 else "records repeat"
+            yield Problem(
+                self._path,
+                f"{self._repeated:,} {verb} an earlier one in text and fields, first {self._unit} "
+                f"{self._first_repeated:,}; such records are stored once",
+            )
 
     def row(self, header: list[str], cells: list[str], first: int, last: int) -> Iterator[ParsedDocument | Problem]:
         """Yield the source of a table's row on these lines."""
         self._room += sum(map(len, cells)) + 200
         if self._labels > self._room:
-            text = clean("\n".join(cell for cell in cells if cell.strip())).strip()
-            yield ParsedDocument(
-                self._path, "", (Section((), text, 0),), text, self._kind, lines=(Lines(0, first, last, exact=False),)
-            )
+            yield from self._document("", clean("\n".join(cell for cell in cells if cell.strip())).strip(), first, last)
             return
         self._room -= self._labels
         names = header + [""] * (len(cells) - len(header))
@@ -181,8 +197,32 @@ class _Records:
             return
         inner_metadata = other_fields.pop("metadata", None)
         extra = {**(inner_metadata if isinstance(inner_metadata, dict) else {}), **other_fields}
-        has_lines = self._unit == "line"
         fields = self._filter_fields(extra, _LONGEST_VALUE if text_field is None else None)
+        yield from self._document(title, text, number, last or number, fields, record_id)
+        if not self._has_reported and (len(extra) > MOST_FIELDS or len(self._names) >= MOST_NAMES):
+            self._has_reported = True
+            yield Problem(
+                self._path,
+                f"{self._unit} {number}: too many fields; {MOST_FIELDS} of a record and {MOST_NAMES} names of "
+                "a file are kept for filters",
+            )
+
+    def _document(
+        self,
+        title: str,
+        text: str,
+        number: int,
+        last: int,
+        fields: Mapping[str, Any] = MappingProxyType({}),
+        record_id: str | None = None,
+    ) -> Iterator[ParsedDocument]:
+        """Yield the source of a record, unless it repeats an earlier one."""
+        digest = "" if record_id is not None else self._new_digest(title, text, fields)
+        if digest is None:
+            self._repeated += 1
+            self._first_repeated = self._first_repeated or number
+            return
+        has_lines = self._unit == "line"
         yield ParsedDocument(
             path=self._path,
             title=title,
@@ -191,15 +231,19 @@ class _Records:
             kind=self._kind,
             metadata=fields if has_lines else {**fields, self._unit: number},
             record_id=record_id,
-            lines=(Lines(0, number, last or number, exact=False),) if has_lines else (),
+            record_digest=digest,
+            lines=(Lines(0, number, last, exact=False),) if has_lines else (),
         )
-        if not self._has_reported and (len(extra) > MOST_FIELDS or len(self._names) >= MOST_NAMES):
-            self._has_reported = True
-            yield Problem(
-                self._path,
-                f"{self._unit} {number}: too many fields; {MOST_FIELDS} of a record and {MOST_NAMES} names of "
-                "a file are kept for filters",
-            )
+
+    def _new_digest(self, title: str, text: str, fields: Mapping[str, Any]) -> str | None:
+        """Return a digest that no earlier record has, or None if an earlier one is equal in everything."""
+        whole = text_digest(json.dumps([text, title, dict(fields)], sort_keys=True))
+        of_text = text_digest(text)
+        if whole in self._digests:
+            return None
+        digest = whole if of_text in self._digests else of_text
+        self._digests |= {whole, of_text}
+        return digest
 
     def _filter_fields(self, record: Mapping[str, Any], longest: int | None) -> dict[str, Any]:
         """Return the fields that filters can use: scalars and lists of scalars."""
@@ -234,7 +278,7 @@ def _filterable(value: Any) -> Any:
 
 def _is_id(value: Any) -> bool:
     if isinstance(value, str):
-        return len(value) <= _LONGEST_ID and bool(clean(value).strip())
+        return len(value.encode("utf-8", "replace")) <= _LONGEST_ID and bool(clean(value).strip())
     return type(value) is int and abs(value) < 10**_LONGEST_ID
 
 

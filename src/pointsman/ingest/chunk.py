@@ -9,13 +9,12 @@ import unicodedata
 import zlib
 from bisect import bisect_right
 from collections import Counter
-from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pointsman._values import RESERVED
 from pointsman.errors import InputError
-from pointsman.ingest.source import Lines, ParsedDocument, Section
+from pointsman.ingest.source import Lines, ParsedDocument, Section, text_digest
 from pointsman.text import detect, sentences
 from pointsman.types import Document
 
@@ -119,8 +118,8 @@ def passages(source: ParsedDocument, max_tokens: int = MAX_TOKENS, overlap: int 
     """Yield the passages of `chunk` one by one, so that the first is ready before a long text is cut completely."""
     check_sizes(max_tokens, overlap)
     cuts = _cuts(source, max_tokens, overlap)
-    first = list(zip(cuts, range(2), strict=False)) if source.record_id is not None else []
-    own_id = source.record_id if len(first) == 1 else None
+    first = list(zip(cuts, range(2), strict=False)) if source.record_name is not None else []
+    own_id = source.record_name if len(first) == 1 else None
     writer = _Writer(source)
     for position, cut in enumerate(chain((cut for cut, _ in first), cuts)):
         yield writer.document(cut, position, own_id)
@@ -136,11 +135,7 @@ def check_sizes(max_tokens: int, overlap: int) -> None:
 
 def document_digest(document: Document) -> str:
     """Return a fingerprint of a whole document: equal exactly if storing it again would change nothing."""
-    return _digest(json.dumps([document.id, document.text, dict(document.metadata)], sort_keys=True), size=16)
-
-
-def _digest(text: str, size: int = 6) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+    return text_digest(json.dumps([document.id, document.text, dict(document.metadata)], sort_keys=True), size=16)
 
 
 class _Cut(NamedTuple):
@@ -176,25 +171,30 @@ class _Writer:
     def document(self, cut: _Cut, position: int, own_id: str | None) -> Document:
         source = self._source
         text = source.text[cut.start : cut.end]
+        metadata = self._copied_metadata(cut, position, text) | self._location(cut, text)
         if own_id is None:
-            base = source.path if source.record_id is None else source.record_id
-            own_id = f"{base}#{_digest(chr(31).join((*cut.names, '')) + text)}"
+            # A record in one passage has none of these: nothing is before, after or around it.
+            parent = f"{source.path}#{cut.section}" if source.record_name is None else source.record_name
+            metadata |= {"parent": parent, "position": position}
+            base = source.path if source.record_name is None else source.record_name
+            own_id = f"{base}#{text_digest(chr(31).join((*cut.names, '')) + text)}"
             self._id_counts[own_id] += 1
             own_id += f"-{self._id_counts[own_id]}" if self._id_counts[own_id] > 1 else ""
-        return Document(own_id, text, self._copied_metadata(cut, position, text) | self._location(cut, position, text))
+        return Document(own_id, text, metadata)
 
-    def _location(self, cut: _Cut, position: int, text: str) -> dict[str, Any]:
-        """Return the metadata specific to the passage: its location."""
+    def _location(self, cut: _Cut, text: str) -> dict[str, Any]:
+        """Return the metadata specific to the passage: its location in the file."""
         source = self._source
-        parent = f"{source.path}#{cut.section}" if source.record_id is None else source.record_id
-        metadata: dict[str, Any] = {"source": source.path, "kind": source.kind, "parent": parent, "position": position}
+        metadata: dict[str, Any] = {"source": source.path, "kind": source.kind}
         metadata |= {"start": source.offset + cut.start, "end": source.offset + cut.end}
         if source.sha256:
             metadata["sha256"] = source.sha256
         if source.pages:
             metadata["page"] = bisect_right(source.pages, cut.start)
         if source.lines:
-            metadata |= {"line": self._line_at(cut.start), "last_line": self._line_at(cut.end, last=True)}
+            metadata["line"], last_line = self._line_at(cut.start), self._line_at(cut.end, last=True)
+            if last_line != metadata["line"]:
+                metadata["last_line"] = last_line
         if not source.is_code and "language" not in self._fields and (language := detect(text)) != "und":
             metadata["language"] = language
         return metadata

@@ -49,7 +49,7 @@ def decode(data: bytes, *, may_declare: bool = False) -> str:
     if may_declare and (declaration := _DECLARATION.search(data[:2048])):
         try:
             return data.decode(declaration[1].decode("ascii"))
-        except (LookupError, UnicodeDecodeError):
+        except (LookupError, ValueError):
             pass  # the declaration may be wrong; the bytes decide
     lenient_text = data.decode("utf-8", errors="replace")
     wrong = lenient_text.count("\ufffd")

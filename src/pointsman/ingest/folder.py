@@ -27,6 +27,7 @@ MAX_BYTES = 50 << 20
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "env"})
 """Folders with third-party or generated files; folders whose name starts with a dot are skipped as well."""
 
+_LONGEST_PATH = 640  # bytes; with the id of a record and a digest it stays within the 1024 bytes of a document's id
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -195,16 +196,24 @@ def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], hidden: bool)
                 elif stat.S_ISLNK(status.st_mode):
                     if not Path(path).resolve(strict=True).is_relative_to(root):
                         yield Problem(identity, "a link that leads outside; index its target directly")
-                elif not stat.S_ISREG(status.st_mode):
-                    yield Problem(identity, "not a regular file")  # opening a pipe would block forever
-                elif status.st_size > max_bytes:
-                    limit = f"the limit of {max_bytes} bytes; raise max_bytes to index it"
-                    yield Problem(identity, f"{status.st_size} bytes are more than {limit}")
+                elif reason := _refused(identity, status, max_bytes):
+                    yield Problem(identity, reason)
                 else:
                     yield FoundFile(Path(path), identity, status.st_size, is_single_file)
             except (OSError, RuntimeError) as error:  # a symlink loop is a RuntimeError before Python 3.13
                 reason = getattr(error, "strerror", None) or str(error)
                 yield Problem(identity or ".", f"cannot be read: {reason}")
+
+
+def _refused(identity: str, status: os.stat_result, max_bytes: int) -> str | None:
+    """Return why something is not read; None if it is a file to read."""
+    if not stat.S_ISREG(status.st_mode):
+        return "not a regular file"  # opening a pipe would block forever
+    if (length := len(identity.encode("utf-8", "replace"))) > _LONGEST_PATH:
+        return f"its path has {length} bytes, more than {_LONGEST_PATH}; shorten it"
+    if status.st_size > max_bytes:
+        return f"{status.st_size} bytes are more than the limit of {max_bytes} bytes; raise max_bytes to index it"
+    return None
 
 
 def _children(path: str, identity: str, skip: frozenset[str], hidden: bool) -> list[tuple[str, str]]:

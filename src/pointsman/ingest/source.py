@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +27,11 @@ class Problem:
 
     path: str
     reason: str
+
+
+def text_digest(text: str, size: int = 6) -> str:
+    """Return a fingerprint of ``size`` bytes in hexadecimal."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,7 @@ class ParsedDocument:
         kind: Its format, such as ``md`` or ``pdf``.
         metadata: JSON-serialisable values that every chunk carries.
         record_id: The id contained in a record; a record that fits one chunk keeps it.
+        record_digest: What names a record without an id within its file, else empty.
         pages: Where each page starts in ``text``, for formats with pages.
         lines: Which lines of the file the text comes from, in order, for formats with lines.
         is_code: Whether its units are lines instead of sentences.
@@ -128,6 +135,14 @@ class ParsedDocument:
     is_code: bool = False
     offset: int = 0
     sha256: str = ""
+    record_digest: str = ""
+
+    @property
+    def record_name(self) -> str | None:
+        """The id of the record, or its path and digest; None for a source that is not a record."""
+        if self.record_id is None and self.record_digest:
+            return f"{self.path}#{self.record_digest}"
+        return self.record_id
 
     def for_record(self, record_id: str) -> ParsedDocument:
         """Return the same source with another id."""
