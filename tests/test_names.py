@@ -17,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
+GLOSSARY = ROOT / "docs" / "glossary.md"
 FOLDERS = {"src": ROOT / "src", "tests": ROOT / "tests"}
 """Folder names and folders whose names are counted."""
 LIMITS = {"src": 38.5, "tests": 150.0}
@@ -57,12 +58,13 @@ def is_vague(name: str) -> bool:
 
 def bound_names(tree: ast.AST) -> Iterator[str]:
     """Every name that the code binds: variables, arguments, attributes, functions and classes."""
+    compared: set[ast.AST] = set()  # the second arguments of comparisons
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in COMPARISONS:
-            node.args.args.pop()
+            compared.add(node.args.args[-1])
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
-        elif isinstance(node, ast.arg):
+        elif isinstance(node, ast.arg) and node not in compared:
             yield node.arg
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
@@ -72,10 +74,10 @@ def bound_names(tree: ast.AST) -> Iterator[str]:
             yield node.attr
 
 
-def trees(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
+@cache
+def trees(folder: Path) -> list[tuple[Path, ast.Module]]:
     """The Python files below a folder."""
-    for path in sorted(folder.rglob("*.py")):
-        yield path, ast.parse(path.read_text("utf-8"))
+    return [(path, ast.parse(path.read_text("utf-8"))) for path in sorted(folder.rglob("*.py"))]
 
 
 def functions(tree: ast.AST) -> Iterator[str]:
@@ -133,6 +135,61 @@ def test_a_class_name_is_defined_once_or_is_a_mirror_that_the_page_explains() ->
     repeated = {name: sorted(paths) for name, paths in modules.items() if len(paths) > 1}
     assert {name: paths for name, paths in repeated.items() if name not in mirrors} == {}
     assert mirrors <= set(repeated), "a mirror is listed whose name is defined once"
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name, in lower case."""
+    return [word.lower() for word in re.findall(r"BM25|E5|OpenAI|[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)]
+
+
+def singular(word: str) -> str:
+    """A noun in its singular, by spelling alone; both sides of a comparison are treated alike."""
+    if word.endswith("ies"):
+        return word.removesuffix("ies") + "y"
+    if word.endswith(("ches", "shes", "sses")):
+        return word.removesuffix("es")
+    return word.removesuffix("s") if len(word) > 3 and not word.endswith(("ss", "us", "is")) else word
+
+
+def glossary_rows() -> list[set[str]]:
+    """The terms of each row of the glossary, in the singular."""
+    cells = re.findall(r"^\| (?!word)([a-z][^|]*) \|", GLOSSARY.read_text("utf-8"), re.MULTILINE)
+    return [{" ".join(map(singular, term.split())) for term in cell.split(", ")} for cell in cells]
+
+
+def public_names() -> dict[str, str]:
+    """Names of public modules, packages and classes, each with its path."""
+    names: dict[str, str] = {}
+    root = FOLDERS["src"] / "pointsman"
+    for path, tree in trees(root):
+        module = path.relative_to(root).with_suffix("")
+        parts = [part for part in module.parts if part != "__init__"]
+        if any(part.startswith("_") for part in parts):
+            continue
+        classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]
+        names |= dict.fromkeys([*parts[-1:], *classes], str(path.relative_to(root)))
+    return names
+
+
+def terms_of(name: str) -> list[str]:
+    """The terms that may head a name: its last word, its last two, and so on."""
+    words = [singular(word) for word in words_of(name)]
+    return [" ".join(words[start:]) for start in range(len(words))]
+
+
+def test_the_glossary_has_every_noun_that_heads_a_public_name() -> None:
+    glossary = set().union(*glossary_rows())
+    missing = {name: path for name, path in public_names().items() if not glossary & set(terms_of(name))}
+    assert not missing, f"a row in {GLOSSARY.name} says what the last word means, or a word is used that is there"
+
+
+def test_the_glossary_explains_a_word_once_and_only_words_in_use() -> None:
+    rows = glossary_rows()
+    counts = collections.Counter(term for row in rows for term in row)
+    assert [term for term, count in counts.items() if count > 1] == []
+    names = [name for _, tree in trees(FOLDERS["src"]) for name in bound_names(tree)]
+    used = {word for name in (*names, *public_names()) for word in map(singular, words_of(name))}
+    assert [row for row in rows if not any(set(term.split()) <= used for term in row)] == []
 
 
 def main(folders: list[str]) -> None:
