@@ -101,15 +101,15 @@ class _IndexConformance(_StoreConformance):
     """The allowed difference of scores that should be equal, relative to the larger one."""
 
     def _search(self, index: Any, k: int, filters: Filter | None = None) -> Any:
-        query = self._wanted(self.query())
+        query = self._query_of(self.query())
         return index.search(query, k) if filters is None else index.search(query, k, filters)
 
-    def _wanted(self, text: str) -> Any:
+    def _query_of(self, text: str) -> Any:
         raise NotImplementedError
 
     def _ask(self, subject: Any, text: str) -> Any:
         index, _ = subject
-        return index.search(self._wanted(text), 5)
+        return index.search(self._query_of(text), 5)
 
     def _sound(self, subject: Any, answer: Any, text: str) -> None:
         _, keys = subject
@@ -153,8 +153,8 @@ class _IndexConformance(_StoreConformance):
         index, keys = self.make()
         with answering("search and score"):
             ranking = self._search(index, 100)
-            scores = index.score(self._wanted(self.query()), [key for key, _ in ranking])
-            backward = index.score(self._wanted(self.query()), list(keys)[::-1])
+            scores = index.score(self._query_of(self.query()), [key for key, _ in ranking])
+            backward = index.score(self._query_of(self.query()), list(keys)[::-1])
         assert isinstance(scores, list), f"score returns a list, not {type(scores).__name__}"
         assert len(scores) == len(ranking), f"{len(scores)} scores for {len(ranking)} keys"
         for (key, score), single_score in zip(ranking, scores, strict=True):
@@ -169,7 +169,7 @@ class _IndexConformance(_StoreConformance):
         """Nothing in, nothing out."""
         index, _ = self.make()
         with answering("score(…, [])"):
-            scores = index.score(self._wanted(self.query()), [])
+            scores = index.score(self._query_of(self.query()), [])
         assert scores == [], f"no keys have no scores, not {scores!r:.80}"
 
     def test_filters_are_honoured(self) -> None:
@@ -235,7 +235,7 @@ class KeywordIndexConformance(_IndexConformance, TextConformance):
             "станция": "ru-2",
         }
 
-    def _wanted(self, text: str) -> Any:
+    def _query_of(self, text: str) -> Any:
         return text
 
     def test_words_of_every_language_are_found(self) -> None:
@@ -282,9 +282,9 @@ class VectorIndexConformance(_IndexConformance):
 
     def vectors(self) -> NDArray[np.float32]:
         """Return a vector of length 1 for each of `documents`, shape ``(len(documents), 16)``."""
-        return np.concatenate([self._wanted(document.text)[None] for document in self.documents()])
+        return np.concatenate([self._query_of(document.text)[None] for document in self.documents()])
 
-    def _wanted(self, text: str) -> Any:
+    def _query_of(self, text: str) -> Any:
         seed = np.frombuffer(text.encode("utf-8", "surrogatepass")[:4096].ljust(4), np.uint8)
         row = np.random.default_rng(seed.astype(np.uint32)).standard_normal(16)
         vector: NDArray[np.float32] = (row / np.linalg.norm(row)).astype(np.float32)
@@ -293,7 +293,7 @@ class VectorIndexConformance(_IndexConformance):
     def test_the_nearest_are_found(self) -> None:
         """The result equals a comparison with every vector."""
         index, keys = self.make()
-        vector = self._wanted(self.query())
+        vector = self._query_of(self.query())
         cosines = dict(zip(keys, (self.vectors() @ vector).tolist(), strict=True))
         with answering("search"):
             ranking = index.search(vector, len(cosines))
@@ -304,7 +304,7 @@ class VectorIndexConformance(_IndexConformance):
     def test_odd_vectors(self) -> None:
         """A zero vector, non-finite numbers, or another length: a sound answer, or a clear error."""
         index, keys = self.make()
-        vector = self._wanted(self.query())
+        vector = self._query_of(self.query())
         odd = {
             "zeros": vector * 0,
             "a NaN": np.where(np.arange(len(vector)) == 3, np.nan, vector).astype(np.float32),
@@ -321,7 +321,7 @@ class VectorIndexConformance(_IndexConformance):
         """Give NaN in their place."""
         index, keys = self.make()
         with answering("scoring a key that has no vector"):
-            scores = index.score(self._wanted(self.query()), [keys[0], self.unknown_key(), keys[1]])
+            scores = index.score(self._query_of(self.query()), [keys[0], self.unknown_key(), keys[1]])
         assert len(scores) == 3, f"{len(scores)} scores for 3 keys"
         assert math.isnan(scores[1]), f"a key without a vector scores NaN, not {scores[1]!r}"
         assert not any(map(math.isnan, (scores[0], scores[2]))), f"keys with vectors have cosines: {scores}"
@@ -329,7 +329,7 @@ class VectorIndexConformance(_IndexConformance):
     def test_the_vector_is_left_as_it_was(self) -> None:
         """The branches of a search share it."""
         index, _ = self.make()
-        vector = self._wanted(self.query())
+        vector = self._query_of(self.query())
         original = vector.copy()
         with answering("search and score"):
             index.score(vector, [key for key, _ in index.search(vector, 3)])
