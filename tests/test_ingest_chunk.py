@@ -270,9 +270,9 @@ def test_a_record_that_repeats_another_in_everything_is_stored_once_and_reported
         "a.json": json.dumps([{"n": value} for value in records]),
         "a.csv": "\n".join(["n", *records]),
     }[name]
-    found = list(convert(name, data.encode()))
-    assert [item.text for item in found if isinstance(item, ParsedDocument)] == ["n: a", "n: b"]
-    (reason,) = (item.reason for item in found if isinstance(item, Problem))
+    items = list(convert(name, data.encode()))
+    assert [item.text for item in items if isinstance(item, ParsedDocument)] == ["n: a", "n: b"]
+    (reason,) = (item.reason for item in items if isinstance(item, Problem))
     unit = {"a.jsonl": "line 3", "a.json": "record 3", "a.csv": "line 4"}[name]
     assert reason == f"2 records repeat an earlier one in text and fields, first {unit}; such records are stored once"
 

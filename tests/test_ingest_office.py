@@ -215,13 +215,13 @@ def test_a_part_of_a_mail_that_is_no_text_leaves_the_others() -> None:
 
 def test_an_attachment_that_breaks_its_parser_leaves_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
     head = "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n\nWords.\n--b\n"
-    attached = "Content-Disposition: attachment; filename=a.md\n\n# Broken\n--b--\n"
+    attachment = "Content-Disposition: attachment; filename=a.md\n\n# Broken\n--b--\n"
 
-    def broken(*_: object) -> object:
+    def converter(*_: object) -> object:
         raise KeyError("section")
 
-    monkeypatch.setitem(_TEXT_FORMATS, "md", broken)
-    problem, source = convert("a.eml", (head + attached).encode())
+    monkeypatch.setitem(_TEXT_FORMATS, "md", converter)
+    problem, source = convert("a.eml", (head + attachment).encode())
     assert problem == Problem("a.eml", "attachment 'a.md': cannot be converted: KeyError: 'section'")
     assert isinstance(source, ParsedDocument)
     assert "Words." in source.text

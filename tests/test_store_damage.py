@@ -305,3 +305,32 @@ def test_an_entry_of_the_index_of_sources_that_leads_to_another_row(tmp_path: Pa
         pytest.raises(CorruptStoreError, match=r"index of sources lists document 'd6' for 's1.md'.*repair"),
     ):
         workspace.dataset("notes").ids(source="s1.md")
+
+
+FOREIGN_SCHEMA = {
+    "a trigger": "CREATE TRIGGER back AFTER DELETE ON documents BEGIN INSERT INTO documents VALUES "
+    "(old.key, old.id, old.text, old.metadata, old.digest, old.seq); END",
+    "a trigger of an old format": "PRAGMA user_version = 0; CREATE TRIGGER more AFTER INSERT ON documents BEGIN "
+    "DELETE FROM tombstones; END",
+    "an index": "CREATE UNIQUE INDEX one ON documents (length(text))",
+    "a view": "CREATE VIEW harmless AS SELECT randomblob(1000000000)",
+}
+
+
+@pytest.mark.parametrize("statements", FOREIGN_SCHEMA.values(), ids=FOREIGN_SCHEMA)
+def test_what_others_have_added_to_the_tables_is_refused_and_repaired(tmp_path: Path, statements: str) -> None:
+    path = tmp_path / "w" / "datasets" / "notes" / "documents.sqlite"
+    with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("notes").add([Document("a", "signal"), Document("b", "switches")])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(statements)
+    with (
+        Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace,
+        pytest.raises(CorruptStoreError, match=r"tables were changed.*--repair"),
+    ):
+        workspace.dataset("notes").delete(["a"])
+    CliRunner().invoke(app, ["verify", "--repair", "-w", str(tmp_path / "w")])
+    with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+        notes = workspace.dataset("notes")
+        assert notes.delete(["a"]) == 1
+        assert notes.ids() == ["b"]

@@ -684,7 +684,10 @@ class Truth:
         if version not in {0, _CHECKED} or encoding != "UTF-8" or vacuum:
             raise self._damaged("its header is damaged")
         self._checked = version == _CHECKED
-        if self._checked and not schema_rows() <= set(connection.execute(_SCHEMA_OF).fetchall()):
+        is_changed = (
+            schema_rows() != _schema_of(connection) if self._checked else connection.execute(_ACTING).fetchone()
+        )
+        if is_changed:
             raise self._damaged("its tables were changed")
 
     def _damaged(self, what: str) -> CorruptStoreError:
@@ -798,7 +801,12 @@ def schema_rows() -> frozenset[tuple[str, str]]:
     """Return the tables and indexes as SQLite records them, without the index of sources, which may be added later."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(_SCHEMA)
-        return frozenset(row for row in connection.execute(_SCHEMA_OF) if row[0] != "documents_source")
+        return _schema_of(connection)
+
+
+def _schema_of(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
+    """Return our tables with all that acts on them, such as triggers, which a foreign backup may have."""
+    return frozenset(row for row in connection.execute(_SCHEMA_OF) if row[0] != "documents_source")
 
 
 _REMEDY = (
@@ -811,7 +819,11 @@ _META = "SELECT value FROM meta WHERE name = ?"
 ROW = "id, text, metadata, digest, seq, key"
 _ROW_WITHOUT_TEXT = "id, NULL, metadata, digest, seq, key"
 _VECTORS_OF = "documents d LEFT JOIN vectors v ON v.key = d.key"
-_SCHEMA_OF = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+_ACTING = "SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')"
+_SCHEMA_OF = (
+    "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND "
+    "(tbl_name IN ('meta', 'documents', 'vectors', 'tombstones') OR type IN ('trigger', 'view'))"
+)
 _LAST_KEY = "SELECT max(ifnull((SELECT max(key) FROM documents), 0), ifnull((SELECT max(key) FROM tombstones), 0))"
 
 
