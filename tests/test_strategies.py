@@ -23,9 +23,10 @@ from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
 from pointsman.registry import Registry
 from pointsman.request import SearchRequest
 from pointsman.retrieval import vocabulary as words_kept
+from pointsman.retrieval.lookup import RoutedLookup
 from pointsman.retrieval.recipe import Recipe, by_name
 from pointsman.retrieval.rerank import BaseReranker
-from pointsman.retrieval.search import RoutedLookup
+from pointsman.retrieval.search import search
 from pointsman.retrieval.transform import spelling
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
 from pointsman.retrieval.transform.spelling import Corrector
@@ -130,7 +131,7 @@ def transformed(strategy: BaseRetrievalStrategy, query: str) -> Transformed:
     recipe = Recipe(by_name(strategy.searched), 5)
     transformer = strategy.transformer()
     assert transformer is not None
-    return transformer.over(RoutedLookup(recipe, list(recipe.sources))).transform(query)
+    return transformer.over(RoutedLookup(recipe, list(recipe.sources), search)).transform(query)
 
 
 def kinds(hits: Sequence[Hit]) -> set[str]:

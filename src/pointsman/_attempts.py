@@ -19,21 +19,22 @@ _LONGEST_PAUSE: Final = 0.1
 
 
 class Attempts:
-    """The attempts at one search, within its time limit.
+    """The further attempts at a search that has failed, within its time limit.
 
     Args:
         request: the search.
         usual: the time limit of requests without one of their own; None for none.
+        start: when the first attempt began, by ``monotonic``.
 
     Attributes:
         request: what the next attempt is to search for, in the time that is left.
         pause: seconds to wait before it.
     """
 
-    def __init__(self, request: SearchRequest, usual: float | None) -> None:
+    def __init__(self, request: SearchRequest, usual: float | None, start: float) -> None:
         self.request, self.pause = request, 0.0
         self._limit = usual if request.timeout is None else request.timeout
-        self._start = monotonic()
+        self._start = start
 
     def another(self, error: Exception) -> bool:
         """Whether to search again: every cause of the failure is a dataset that was replaced, and time is left."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
+from operator import attrgetter
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from pointsman._descriptors import descriptor_limit
@@ -22,53 +23,48 @@ def default_limit() -> int:
 
 
 class OpenDatasets:
-    """Tracks which datasets are open, by their last use.
+    """Tracks which datasets are open.
 
     Args:
         limit: returns how many may be open, at least four; one that is in use is never closed, so there may be more.
+
+    Attributes:
+        surplus: whether more than the limit were open when last counted, as a search holds all of its datasets.
     """
 
     def __init__(self, limit: Callable[[], int] = default_limit) -> None:
+        self.surplus = False
         self._limit = limit
         self._lock = threading.Lock()
-        self._by_use: OrderedDict[StoredDataset, None] = OrderedDict()  # the least recently used first
+        self._datasets: dict[StoredDataset, None] = {}
 
     def __len__(self) -> int:
         """Return the number of datasets that are open, as far as is known here."""
-        return len(self._by_use)
-
-    def used(self, dataset: StoredDataset) -> None:
-        """Note that an open dataset is used."""
-        with self._lock:
-            if dataset in self._by_use:
-                self._by_use.move_to_end(dataset)
+        return len(self._datasets)
 
     def opened(self, dataset: StoredDataset) -> None:
         """Note that a dataset has been opened; close the least recently used ones that are not in use."""
+        dataset.used = monotonic()
         with self._lock:
-            self._by_use[dataset] = None
-            self._by_use.move_to_end(dataset)
+            self._datasets[dataset] = None
         self.close_surplus()
-
-    @property
-    def too_many(self) -> bool:
-        """Whether some may have to be closed."""
-        return len(self._by_use) > _LEAST
 
     def close_surplus(self) -> None:
         """Close the least recently used datasets above the limit, as far as nobody uses them.
 
-        A search holds all of its datasets until it ends, so it is called again then.
+        If some remain, the search that uses them calls this again when it ends.
         """
-        if not self.too_many:
+        if len(self._datasets) <= _LEAST:
+            self.surplus = False
             return
         with self._lock:
-            surplus = len(self._by_use) - self._limit()
-            candidates = list(self._by_use)[:-1] if surplus > 0 else []  # never the one that has just been opened
-        for dataset in candidates:
+            surplus = len(self._datasets) - self._limit()
+            by_use = sorted(self._datasets, key=attrgetter("used"))
+        for dataset in by_use[:-1]:  # never the one that has just been opened
             if surplus <= 0:
-                return
+                break
             if dataset.close_unless_used():
                 surplus -= 1
                 with self._lock:
-                    self._by_use.pop(dataset, None)
+                    self._datasets.pop(dataset, None)
+        self.surplus = surplus > 0

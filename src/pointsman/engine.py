@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman._twins import in_thread
@@ -253,9 +254,9 @@ class Engine:
             return self._resolve(request, sources)
         key = (
             self.registry.version,
-            *(_identity(getattr(request, name)) for name in _DECIDING),
+            *map(_identity, _deciding(request)),
             _in_conversation(request),
-            *((id(source), getattr(source, "indexing_technique", None)) for source in sources),
+            *[(id(source), getattr(source, "indexing_technique", None)) for source in sources],
         )
         recipe = self._recipes_made.get(key)
         if recipe is None:
@@ -291,6 +292,8 @@ class Engine:
         else:
             recipe = self._by_registered(recipe, strategy, request)
         recipe = self._refusing(self._reranking(recipe, strategy, request), request)
+        if recipe.only_computes:
+            recipe = replace(recipe, budget=None)
         calibrations = {name: stages.fitted[name].origin for name in recipe.sources if name in stages.fitted}
         if origins := [f"{name}: {origin}" for name, origin in calibrations.items() if origin]:
             recipe = recipe.deciding("relevance", "calibrated", "calibration", "; ".join(origins))
@@ -631,7 +634,7 @@ _NO_RERANKER: Final = (
 _REMEDY: Final = "run pointsman tune or pointsman calibrate"
 _UNMEASURED: Final = f"the reranker of the settings was not measured here; {_REMEDY}"
 
-_DECIDING: Final = tuple(option.name for option in fields(SearchRequest) if option.name != "queries")
+_deciding: Final = attrgetter(*[option.name for option in fields(SearchRequest) if option.name != "queries"])
 """The options that a recipe depends on, besides the sources; the question counts only if its wording decides."""
 
 
@@ -642,7 +645,7 @@ def _identity(option: Any) -> Any:
 
 def _in_conversation(request: SearchRequest) -> bool:
     """Whether a question follows earlier messages."""
-    return any(query.history for query in request.queries)
+    return any(map(attrgetter("history"), request.queries))
 
 
 def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:

@@ -146,7 +146,7 @@ class Document:
             raise InputError(f"a document's id is a non-empty str, not {self.id!r:.80}")
         if not isinstance(self.text, str):
             raise InputError(f"document {self.id!r}: text is a str, not {type(self.text).__name__}")
-        if not isinstance(self.metadata, Mapping):
+        if not isinstance(self.metadata, dict | Mapping):  # a dict is recognised several times as fast
             raise InputError(f"document {self.id!r}: metadata is a mapping, not {type(self.metadata).__name__}")
 
     @classmethod
@@ -319,6 +319,11 @@ class Hit:
         excerpt_fields = excerpt and {"text": value["text"], "spans": excerpt["spans"]}
         document = Document(value["id"], text, value["metadata"])
         return of_form(cls, {**value, "document": document, "excerpt": excerpt_fields})
+
+
+def keys_of(hits: Iterable[Hit]) -> list[HitKey]:
+    """Return the keys of hits."""
+    return [(hit.dataset, hit.document.id) for hit in hits]
 
 
 def _with_ranks(hits: Iterable[Hit]) -> list[dict[str, Any]]:

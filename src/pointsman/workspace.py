@@ -202,7 +202,7 @@ class Workspace:
                 dataset.follow(record)
             elif indexing_technique is not None:
                 dataset.indexing_technique = indexing_technique  # nothing has been written yet
-        self._open_datasets.used(dataset)
+        dataset.used = monotonic()
         if description is not None and description != dataset.description:
             dataset.describe(description)
             self._forget_records()
@@ -550,26 +550,29 @@ class Workspace:
             request: the search; a further attempt gets the time that is left.
             search: looks up the datasets, and searches them.
         """
-        attempts = Attempts(request, self.workflow.timeout)
+        start, attempts = monotonic(), None
         while True:
             try:
-                return search(attempts.request)
+                return search(request if attempts is None else attempts.request)
             except (ReplacedError, RetrievalError) as error:
+                attempts = attempts or Attempts(request, self.workflow.timeout, start)
                 if not attempts.another(error):
                     raise
             finally:
-                self._open_datasets.close_surplus()
+                if self._open_datasets.surplus:
+                    self._open_datasets.close_surplus()
             self._forget_records()
             sleep(attempts.pause)
 
     async def aretrying(self, request: SearchRequest, search: Callable[[SearchRequest], Awaitable[T]]) -> T:
         """Async version of `retrying`."""
-        attempts = Attempts(request, self.workflow.timeout)
+        start, attempts = monotonic(), None
         while True:
             try:
-                answer = await search(attempts.request)
+                answer = await search(request if attempts is None else attempts.request)
             except (ReplacedError, RetrievalError) as error:
                 await self._close_surplus()
+                attempts = attempts or Attempts(request, self.workflow.timeout, start)
                 if not attempts.another(error):
                     raise
             else:
@@ -579,7 +582,7 @@ class Workspace:
             await anyio.sleep(attempts.pause)
 
     async def _close_surplus(self) -> None:
-        if self._open_datasets.too_many:
+        if self._open_datasets.surplus:
             await in_thread(self._open_datasets.close_surplus)
 
     def route(

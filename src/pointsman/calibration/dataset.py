@@ -355,7 +355,7 @@ class _Study:
         """Return a question with its evidence; None if it has no word, or the results have no usable scores."""
         terms = len(set(DEFAULT_ANALYZER.query_tokens(text)))
         reading = Reading(self.dataset)
-        branch = SourceBranch(reading, "auto", self.absent_script)
+        branch = SourceBranch(reading, reading.source.lists_for("auto"), self.absent_script)
         part = branch.search([Question(Query(text))], _DEPTH)[0] if terms else None
         if not isinstance(part, StoreResults):
             return None

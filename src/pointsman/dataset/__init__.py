@@ -145,7 +145,9 @@ class Dataset(EditableDataset):
             depth: candidates per list.
             absent_script: words in a script are ignored if a smaller share of documents uses it; 0 ignores none.
         """
-        return SourceBranch(Reading(self), method, absent_script).search([Question(query)], depth)[0].pool
+        return (
+            SourceBranch(Reading(self), self.lists_for(method), absent_script).search([Question(query)], depth)[0].pool
+        )
 
     @property
     def engine(self) -> Engine:

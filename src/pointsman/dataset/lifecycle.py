@@ -68,6 +68,7 @@ class StoredDataset(Source):
         self._bm25_changed = {name: value for name, value in self._bm25.items() if value != _BM25[name]}
         self._store: Store | None = store
         self._opening = threading.RLock()
+        self.used = 0.0  # when last, by ``monotonic``
         self._engine, self._on_make, self._on_open = engine or _default_engine, on_make, on_open
         self.query_vectors = query_vectors or QueryVectors(lambda: self.embedder)
 

@@ -66,20 +66,18 @@ class Branch(Protocol):
 
 
 class SourceBranch:
-    """A dataset, searched by one method; one call, and one round trip, for all questions.
+    """A dataset; one call, and one round trip, for all questions.
 
     Args:
         reading: of the dataset.
-        method: ``"auto"``, or a name of `pointsman.retrieval.fusion.LISTS`.
+        lists: whether words, and vectors, are searched; see `Source.lists_for`.
         absent_script: the share of documents below which words in a script are left out; 0 leaves none out.
-
-    Raises:
-        InputError: the source lacks a list that the method needs.
     """
 
-    def __init__(self, reading: Reading, method: str = "auto", absent_script: float = 0.0) -> None:
-        self.searches_words, self.searches_vectors = reading.source.lists_for(method)
-        self.reading, self.method, self.name, self.absent_script = reading, method, reading.name, absent_script
+    def __init__(self, reading: Reading, lists: tuple[bool, bool], absent_script: float = 0.0) -> None:
+        self.reading, self.name, self.absent_script = reading, reading.name, absent_script
+        self.searches_words, self.searches_vectors = lists
+        self.is_local = reading.can(Capability.LOCAL)
 
     def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], DualCall[list[Results]]]]:
         """See `Branch`."""
@@ -90,7 +88,7 @@ class SourceBranch:
 
     def _is_quick(self, questions: Sequence[Question]) -> bool:
         """Whether a search does not wait: the store is in this process, and the query's vector is cached."""
-        if len(questions) > 1 or not self.reading.can(Capability.LOCAL):
+        if len(questions) > 1 or not self.is_local:
             return False
         return not self.searches_vectors or questions[0].query.text in self.reading.source.query_vectors
 
@@ -111,7 +109,7 @@ class SourceBranch:
 
     async def asearch(self, questions: Sequence[Question], depth: int) -> list[Results]:
         """Async version of `search`; embedding, and a store in this process, run in a worker thread."""
-        if self.reading.can(Capability.LOCAL):
+        if self.is_local:
             return await in_thread(self.search, questions, depth)
 
         def prepare() -> list[tuple[StoreQuery, tuple[str, ...]]]:
@@ -136,7 +134,7 @@ class SourceBranch:
         Empty if the store scores all candidates itself or cannot score given ones. Questions with variants are left to
         `complete`, which scores all their candidates.
         """
-        if self.reading.can(Capability.LOCAL) or not self.reading.can(Capability.SCORES_OTHERS):
+        if self.is_local or not self.reading.can(Capability.SCORES_OTHERS):
             return {}
         gaps: dict[int, list[Any]] = {}
         for index, (question, store_lists) in enumerate(zip(questions, lists, strict=True)):
@@ -163,7 +161,9 @@ class SourceBranch:
             words, searches_vectors = source.lists_for(variant.method if source.keeps(variant.method) else "auto")
         if variant is not None:
             as_passage = variant.as_passage
-        text = words_in(query.text, statistics, self.absent_script, self.reading.store) if words else None
+        text = query.text if words else None
+        if text is not None and self.absent_script and not text.isascii():
+            text = words_in(text, statistics, self.absent_script, self.reading.store)
         store_query = StoreQuery(text, None, depth, query.filters)
         if not searches_vectors:
             return store_query, ()
@@ -344,11 +344,12 @@ def _note_left_out(left_out: Mapping[str, str], journals: Sequence[Journal], sta
 def _note(journal: Journal, span: Span, label: str, answer: Results | None, error: Exception | None) -> None:
     """Note the outcome of one question in one branch."""
     if answer is not None:
-        journal.degrade(*answer.degraded)
+        if answer.degraded:
+            journal.degrade(*answer.degraded)
     elif error is not None:
         journal.degrade(f"{label}: {describe(error)}")
     journal.spans.append(span)
-    if label not in journal.heard:  # it is late and has not reported its end
+    if journal.listener is not None and label not in journal.heard:  # it is late and has not reported its end
         journal.tell(span)
 
 
@@ -401,7 +402,7 @@ def _reporting(
     journals: Sequence[Journal],
 ) -> DualCall[list[Results]]:
     """The call, reporting its end to the journals that have a listener."""
-    if not any(journals[position].is_heard for position in places):
+    if not any(journals[position].listener for position in places):
         return call
     starts = {position: journals[position].now() for position in places}
 

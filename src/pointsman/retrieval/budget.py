@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, ModelError
@@ -55,6 +55,13 @@ class Budget:
             is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
             if seconds is not None and not (is_number and math.isfinite(seconds) and seconds > 0):
                 raise InputError(f"{name} of a budget is a number above 0, or None, not {seconds!r:.80}")
+
+    def for_questions(self, count: int) -> Budget:
+        """Return the budget of this many questions that are searched together."""
+        if count == 1:
+            return self
+        seconds = None if self.seconds is None else count * self.seconds
+        return replace(self, calls=count * self.calls, tokens=count * self.tokens, seconds=seconds)
 
 
 class Spending:

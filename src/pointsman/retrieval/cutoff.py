@@ -3,23 +3,54 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pointsman._values import ID, TEXT, folded
 from pointsman.filters import And, Or
 from pointsman.retrieval.candidates import StoreResults
-from pointsman.types import Refusal
+from pointsman.types import Decision, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pointsman.filters import Filter
     from pointsman.retrieval.candidates import Results
+    from pointsman.retrieval.journal import Journal
     from pointsman.retrieval.recipe import Recipe
-    from pointsman.types import Hit, HitKey, Query
+    from pointsman.types import Hit, HitKey, Query, Ranked
 
 _NOTED: Final = 3
 """How many unknown keys of one filter are named; each is compared with every known key."""
+
+
+def covering(
+    coverage: float,
+    hits: tuple[Hit, ...],
+    recipe: Recipe,
+    names: Sequence[str],
+    query: Query,
+    journal: Journal,
+    *,
+    refused: bool,
+) -> tuple[tuple[Hit, ...], float | None, Decision]:
+    """Return the fewest hits that hold an answer with a probability, the probability if it is promised, and why.
+
+    Otherwise the first ``k`` hits and None; ``degraded`` says why. Arguments are those of `hits_to_cover`, and the
+    journal of the search.
+    """
+    start, k = journal.now(), recipe.k
+    promise = hits_to_cover(coverage, hits, recipe, names, query, refused=refused, degraded=bool(journal.degraded))
+    if isinstance(promise, str):
+        decision = Decision("coverage", "none", "calibration", promise)
+        journal.degrade(f"coverage: {promise}; the answer has at most {k} hits")
+        hits, promised = hits[:k], None
+    else:
+        detail = f"{promise} of {len(hits)} hits hold an answer with the probability {coverage:g}"
+        decision = Decision("coverage", f"{coverage:g}", "request", detail)
+        hits, promised = hits[:promise], coverage
+    journal.span("coverage", decision.reason, start, len(hits))
+    return hits, promised, decision
 
 
 def hits_to_cover(
@@ -63,6 +94,20 @@ def hits_to_cover(
         return str(obstacle)
     count = promise.count(chances, coverage)
     return f"by the labels, {promise.most:.2f} is the most that can be promised" if count is None else count
+
+
+def relevant_enough(
+    least: float, hits: tuple[Hit, ...], ranked: Ranked, journal: Journal
+) -> tuple[tuple[Hit, ...], Refusal | None]:
+    """Return the hits that reach the relevance ``least``, or a refusal if none does."""
+    start = journal.now()
+    if unjudged := sum(hit.relevance is None for hit in hits):
+        journal.degrade(f"min_relevance: {unjudged} hits have no relevance and are kept: no calibration applies")
+    reasons, refusal = too_irrelevant(hits, least)
+    remaining = tuple(hit for hit in hits if hit.key not in reasons)
+    journal.ranked("min_relevance", replace(ranked, hits=remaining, dropped=reasons, degraded=()))
+    journal.span("min_relevance", f"{len(reasons)} of {len(hits)} are below {least:g}", start, len(remaining))
+    return remaining, refusal
 
 
 def too_irrelevant(hits: Sequence[Hit], least: float) -> tuple[Mapping[HitKey, str], Refusal | None]:

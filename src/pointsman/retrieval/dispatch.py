@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import anyio
 
-from pointsman._twins import in_daemon
+from pointsman._twins import in_daemon, in_thread
 from pointsman.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_BEFORE = 0.6
+"""The share of a search's time for the stages before it."""
 MOST_THREADS = 256
 """The most calls that may run, or hang, in this process at once; more wait until one of these returns."""
 _KEPT_IDLE = 32
@@ -93,6 +95,10 @@ class Mode(Protocol):
         """Make one call, in the flow's own thread or task and without a limit; its error is raised."""
         ...
 
+    async def blocking(self, function: Callable[[], T]) -> T:
+        """Call a function that has no asynchronous form: here, or in a thread beside an event loop."""
+        ...
+
     async def all(self, calls: Sequence[DualCall[T]], timeout: float | None) -> list[Outcome[T]]:  # noqa: ASYNC109  (a budget for every call, not for the caller)
         """Make all calls at once; one that takes longer than ``timeout`` seconds has a TimeoutError as its outcome."""
         ...
@@ -118,6 +124,46 @@ class Deadline:
         return remaining if at_most is None else min(remaining, at_most)
 
 
+class SearchDeadline(Deadline):
+    """The deadline of a search, and what its stages may have of the time until then; None everywhere: no limit.
+
+    Args:
+        timeout: seconds for the whole search.
+    """
+
+    __slots__ = ("_timeout",)
+
+    def __init__(self, timeout: float | None) -> None:
+        super().__init__(timeout)
+        self._timeout = timeout
+
+    def before_searching(self) -> float | None:
+        """Seconds for a stage before the search, so that the search has enough left.
+
+        All such stages together have ``_BEFORE`` of the time. Language models have half of it, and say so when they
+        exceed it; this limit is for everything else.
+        """
+        remaining = self.left()
+        if remaining is None or self._timeout is None:
+            return remaining
+        return max(0.0, remaining - (1 - _BEFORE) * self._timeout)
+
+    def for_branches(self, *, has_later_stages: bool) -> float | None:
+        """Seconds for the branches: all the remaining time, less a fifth if a later stage may need some."""
+        remaining = self.left()
+        return remaining if remaining is None or not has_later_stages else 0.8 * remaining
+
+    def for_embedding(self, *, has_later_stages: bool) -> float | None:
+        """Seconds for embedding: three quarters of the branches' time, so that words can still be searched."""
+        remaining = self.for_branches(has_later_stages=has_later_stages)
+        return None if remaining is None else 0.75 * remaining
+
+    def for_measuring(self) -> float | None:
+        """Seconds for measuring what readings lack: half of the remaining time."""
+        remaining = self.left()
+        return None if remaining is None else remaining / 2
+
+
 def run(flow: Coroutine[Any, Any, T]) -> T:
     """Drive a flow on `Threads` to its end; it never suspends, so one step is all of it."""
     try:
@@ -135,6 +181,10 @@ class Tasks:
     async def one(self, call: DualCall[T]) -> T:
         """See `Mode`."""
         return await call.asynchronous()
+
+    async def blocking(self, function: Callable[[], T]) -> T:
+        """See `Mode`."""
+        return await in_thread(function)
 
     async def all(self, calls: Sequence[DualCall[T]], timeout: float | None) -> list[Outcome[T]]:  # noqa: ASYNC109  (see Mode)
         """See `Mode`."""
@@ -169,6 +219,10 @@ class Threads:
     async def one(self, call: DualCall[T]) -> T:
         """See `Mode`."""
         return call.sync()
+
+    async def blocking(self, function: Callable[[], T]) -> T:
+        """See `Mode`."""
+        return function()
 
     async def all(self, calls: Sequence[DualCall[T]], timeout: float | None) -> list[Outcome[T]]:  # noqa: ASYNC109  (see Mode)
         """See `Mode`."""

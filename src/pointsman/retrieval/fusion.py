@@ -191,8 +191,8 @@ class CosineSpread:
         known_spreads = [spread for spread in spreads if spread is not None]
         if not known_spreads:
             return None
-        count = len(known_spreads)
-        return cls(sum(s.mean for s in known_spreads) / count, sum(s.sigma for s in known_spreads) / count or 1.0)
+        means, sigmas = [spread.mean for spread in known_spreads], [spread.sigma for spread in known_spreads]
+        return cls(sum(means) / len(means), sum(sigmas) / len(sigmas) or 1.0)
 
 
 def calibrated_sum(

@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from pointsman.retrieval.dispatch import Deadline
+from pointsman.retrieval.dispatch import SearchDeadline
 from pointsman.trace import Span, StageRecord, Trace
 
 if TYPE_CHECKING:
@@ -47,25 +47,20 @@ class Journal:
     """
 
     def __init__(self, timeout: float | None = None) -> None:
-        self.deadline = Deadline(timeout)
+        self.deadline = SearchDeadline(timeout)
         self.began = perf_counter()
         self.spans: list[Span] = []
         self.records: list[StageRecord] = []
         self.degraded: list[str] = []
         self.heard: set[str] = set()
         """Names of the branches that have reported their own end."""
-        self._listener = _listener.get()
-
-    @property
-    def is_heard(self) -> bool:
-        """Whether there is a listener."""
-        return self._listener is not None
+        self.listener = _listener.get()
 
     def tell(self, news: Plan | Span) -> None:
         """Send a plan or span to the listener, if there is one."""
-        if self._listener is not None:
+        if self.listener is not None:
             try:
-                self._listener(news)
+                self.listener(news)
             except Exception:
                 log.exception("the listener of a search failed; the search continues")
 
@@ -80,11 +75,14 @@ class Journal:
     def add(self, span: Span) -> None:
         """Note a stage, and report it."""
         self.spans.append(span)
-        self.tell(span)
+        if self.listener is not None:
+            self.tell(span)
 
     def degrade(self, *causes: str) -> None:
         """Note what did not work as requested, each cause once."""
-        self.degraded.extend(cause for cause in causes if cause not in self.degraded)
+        for cause in causes:
+            if cause not in self.degraded:
+                self.degraded.append(cause)
 
     def fused(self, results: Results, fused: Fused[Any]) -> None:
         """Note the lists and the ranking they were fused into."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pointsman.retrieval.candidates import StoreResults
 from pointsman.retrieval.relevance import Evidence, Relevance, judge_by, script_of
 from pointsman.text import query_tokens
-from pointsman.types import Hit
+from pointsman.types import Hit, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -124,18 +124,19 @@ class Verdict:
 
     def of(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return the hits with their relevance; those that a stage made from other hits keep what they came with."""
-        levels = [self.relevance.get(hit.key, hit.relevance) for hit in hits]
+        if not self.relevance:
+            return tuple(hits)
+        levels = [self.relevance.get(key, hit.relevance) for key, hit in zip(keys_of(hits), hits, strict=True)]
         return tuple(
-            hit if hit.relevance == level else with_relevance(hit, level)
-            for hit, level in zip(hits, levels, strict=True)
+            [
+                hit if hit.relevance == level else with_relevance(hit, level)
+                for hit, level in zip(hits, levels, strict=True)
+            ]
         )
 
     def confidence(self, hits: Sequence[Hit]) -> float | None:
-        """Return the highest relevance of these hits; None if no dataset was judged."""
-        if not self.datasets:
-            return None
-        levels = [self.relevance.get(hit.key, hit.relevance) for hit in hits]
-        return max((level for level in levels if level is not None), default=0.0)
+        """Return the highest relevance of hits that `of` returned; None if no dataset was judged."""
+        return max([hit.relevance for hit in hits if hit.relevance is not None], default=0.0) if self.datasets else None
 
 
 NOTHING = Verdict({}, {})
@@ -201,7 +202,8 @@ def judge(
         if fit is not None and not evidence.across:
             minimum = fit.minimums.get(calibration.form, minimum)
         datasets[name] = Evaluation(judgement.best, minimum)
-        relevance.update(zip(((name, document.id) for document in judged.values()), judgement.relevance, strict=True))
+        hit_keys = [(name, document.id) for document in judged.values()]
+        relevance.update(zip(hit_keys, judgement.relevance, strict=True))
     return Verdict(datasets, relevance)
 
 

@@ -16,6 +16,7 @@ import json
 import threading
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import StoreError, UnmetNeedError
@@ -146,26 +147,27 @@ class Reading:
             UnmetNeedError: the stored vectors come from another embedder.
             ModelError: the embedder failed.
         """
-        stored_name, embedder = self.embedder_name, self.source.embedder
-        if stored_name is None:
-            return None
-        if stored_name != embedder.name:
-            from pointsman.models.base import names_for_people  # brings NumPy, which a client does without
+        if not self.embeds:
+            stored_name, own_name = self.embedder_name, self.source.embedder.name
+            if stored_name is None:
+                return None
+            if stored_name != own_name:
+                from pointsman.models.base import names_for_people  # brings NumPy, which a client does without
 
-            stored, own = names_for_people(stored_name, embedder.name)
-            raise UnmetNeedError(
-                f"dataset {self.name!r} holds vectors of {stored!r}, but is opened with {own!r}; "
-                "open it with that embedder, or index the documents again into a new dataset"
-            )
+                stored, own = names_for_people(stored_name, own_name)
+                raise UnmetNeedError(
+                    f"dataset {self.name!r} holds vectors of {stored!r}, but is opened with {own!r}; "
+                    "open it with that embedder, or index the documents again into a new dataset"
+                )
         if not as_passage:
             return self.source.query_vectors(text)
-        vector: NDArray[np.float32] = embedder.embed_documents([text])[0]
+        vector: NDArray[np.float32] = self.source.embedder.embed_documents([text])[0]
         return vector
 
     def _spread_in(self, statistics: Statistics) -> CosineSpread | None:
         note = statistics.notes.get(SPREAD_NOTE)
         if note:
-            return CosineSpread(*json.loads(note))
+            return _spread_of_note(note)
         if self.source.indexing_technique == "keyword" or self.embedder_name is None:
             return None
         return CosineSpread(0.0, getattr(self.source.embedder, "cosine_spread", None) or USUAL_SIGMA)
@@ -222,6 +224,12 @@ class Reading:
         if key.startswith("{"):
             return Background.from_json(key)
         return measured(self.store, self.source.embedder, self.spread)
+
+
+@lru_cache(256)
+def _spread_of_note(note: str) -> CosineSpread:
+    """The spread as noted in a store; a note changes only with the documents."""
+    return CosineSpread(*json.loads(note))
 
 
 def spread_of(source: Source) -> CosineSpread | None:

@@ -43,15 +43,21 @@ class Over:
 
     Attributes:
         plan: what is done, and why.
-        methods: how each dataset is searched, by its name.
+        lists: whether words and vectors of each dataset are searched, by its name.
         transformer: bound to these sources.
-        depth: the number of hits that the stages after the fusion need, under the plan's strategy.
+        depth: the number of candidates in each list.
+        most: the maximum number of hits in an answer.
+        weighs: whether the policy weighs the lists.
+        has_later_stages: whether a stage after the branches may take longer than a computation.
     """
 
     plan: Plan
-    methods: Mapping[str, str]
+    lists: Mapping[str, tuple[bool, bool]]
     transformer: BaseTransformer | None
     depth: int
+    most: int
+    weighs: bool
+    has_later_stages: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +130,15 @@ class Recipe:
         plan = self.plan(names)
         over = getattr(self.transformer, "over", None)
         transformer = self.transformer if over is None else over(lookup(self, names))
-        return Over(plan, self._methods(names, plan.strategy), transformer, self.depth_of(plan.strategy))
+        return Over(
+            plan,
+            self._lists(names, plan.strategy),
+            transformer,
+            max(self.depth, self.depth_of(plan.strategy)),
+            self.most,
+            self.weighs and plan.strategy == "hybrid",
+            any(not refiner.in_place for refiner in self.refiners),
+        )
 
     def deciding(self, what: str, value: str, by: str, reason: str) -> Recipe:
         """A copy with one more decision."""
@@ -137,10 +151,10 @@ class Recipe:
         reason = decisions if self.method != "auto" and decisions else "; ".join(filter(None, [decisions, reason]))
         return Plan(self.alone or tuple(names), method, reason, decisions=self.decisions, confidence=self.confidence)
 
-    def _methods(self, names: Sequence[str], method: str) -> dict[str, str]:
+    def _lists(self, names: Sequence[str], method: str) -> dict[str, tuple[bool, bool]]:
         """How each dataset is searched; one that lacks a list that the method needs is searched by the lists it has."""
         return {
-            name: method if self.method != "auto" or source.keeps(method) else "auto"
+            name: source.lists_for(method if self.method != "auto" or source.keeps(method) else "auto")
             for name in names
             if isinstance(source := self.sources[name], Source)
         }
@@ -153,12 +167,10 @@ class Recipe:
             over: the recipe applied to them.
             readings: of the datasets among them.
         """
-        absent_script = 0.0
-        if self.weighs and self.policy is not None and over.plan.strategy == "hybrid":
-            absent_script = self.policy.absent_script
+        absent_script = self.policy.absent_script if over.weighs and self.policy is not None else 0.0
         return [
-            SourceBranch(readings[name], over.methods[name], absent_script)
-            if name in over.methods
+            SourceBranch(readings[name], over.lists[name], absent_script)
+            if name in over.lists
             else RetrieverBranch(self.sources[name], name)
             for name in names
         ]
@@ -172,6 +184,16 @@ class Recipe:
     def has_least_relevance(self) -> bool:
         """Whether hits of little relevance are dropped."""
         return self.min_relevance is not None
+
+    @property
+    def only_computes(self) -> bool:
+        """Whether no stage can call a language model."""
+        return (
+            self.router is None
+            and getattr(self.transformer, "only_computes", self.transformer is None)
+            and all(refiner.in_place for refiner in self.refiners)
+            and all(isinstance(source, Source) for source in self.sources.values())
+        )
 
     @property
     def most(self) -> int:

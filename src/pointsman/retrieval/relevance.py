@@ -327,10 +327,12 @@ class Relevance:
             evidence: all candidates of the hits' dataset.
             places: the positions of the hits among the candidates.
         """
+        return self.judgement_of(evidence, places) if self.understands(evidence) else None
+
+    def judgement_of(self, evidence: Evidence, places: Sequence[int]) -> Judgement:
+        """Like `judge`, for evidence that it understands."""
         import numpy as np
 
-        if not self.understands(evidence):
-            return None
         candidates = Candidates(evidence, self.form)
         every = np.arange(len(candidates.scores))
         relevance = self.chances(candidates.question(), candidates.hits(every))
@@ -411,16 +413,13 @@ def judge_by(
     says nothing.
     """
     calibration = for_evidence(calibrations, evidence)
-    judgement = None if calibration is None else calibration.judge(evidence, places)
-    if calibration is None or judgement is None:
+    if calibration is None:
         return None
-    if evidence.form == "both" and evidence.across:
+    if calibration.form == "both" and evidence.across:
         alone = replace(evidence, bm25=None, idf=None)
-        vectors = for_evidence(calibrations, alone)
-        by_cosines = None if vectors is None else vectors.judge(alone, places)
-        if by_cosines is not None:
-            judgement = by_cosines
-    return judgement, calibration
+        if (by_cosines := for_evidence(calibrations, alone)) is not None:
+            return by_cosines.judgement_of(alone, places), calibration
+    return calibration.judgement_of(evidence, places), calibration
 
 
 # ── features ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -434,12 +433,12 @@ class Candidates:
         form: the scores to use.
     """
 
-    __slots__ = ("best", "coverage", "evidence", "form", "near", "scores", "terms")
+    __slots__ = ("across", "best", "coverage", "evidence", "form", "near", "scores", "terms")
 
     def __init__(self, evidence: Evidence, form: Form) -> None:
         import numpy as np
 
-        self.evidence, self.form = evidence, form
+        self.evidence, self.form, self.across = evidence, form, evidence.across
         self.terms = math.log(max(evidence.terms, 1))
         self.coverage = self.near = None
         if form != "vector":
@@ -462,7 +461,7 @@ class Candidates:
         evidence = self.evidence
         features = {"peak": -self._competition(), "terms": self.terms}
         if self.coverage is not None:  # a word that two languages share says nothing
-            features["coverage"] = 0.0 if evidence.across else float(self.coverage.max())
+            features["coverage"] = 0.0 if self.across else float(self.coverage.max())
         if self.near is None:
             return features
         nearest = float(self.near.max())
@@ -478,7 +477,7 @@ class Candidates:
             "above": nearest + (background.mean - background.best[script]) / background.sigma,
             "towards": min(max(towards, -2.0), 5.0),
             "within": min(max(towards / max(background.subject, 1.0), -0.5), 1.2),
-            "across": float(evidence.across),
+            "across": float(self.across),
         }
 
     def _competition(self) -> float:
@@ -507,10 +506,10 @@ class Candidates:
             "across": 0.0,
         }
         if self.near is not None:
-            features["across"] = float(evidence.across)
+            features["across"] = float(self.across)
             features["cosine_over_thirtieth"] = self.near[places] - _ranked(self.near, 30)
         if self.coverage is not None:
-            features["coverage"] = 0.0 * self.coverage[places] if evidence.across else self.coverage[places]
+            features["coverage"] = 0.0 * self.coverage[places] if self.across else self.coverage[places]
         return features
 
 

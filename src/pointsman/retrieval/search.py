@@ -2,26 +2,27 @@
 
 ::
 
-    Query ─ route ─ transform ─ retrieve ∥ ─ fuse ─ rerank ─ refuse ─ compress ─ RetrievalContext
+    Query ─ route ─ open ─ transform ─ embed ─ retrieve ∥ ─ fuse ─ fetch ─ judge ─ refine … ─ RetrievalContext
 
-A `Recipe` defines each stage and its limits. One question and many take the same path; many questions
-share one embedding batch, one round trip to each store, and one reranking batch.
+Refiners rerank, refuse, diversify and compress. A `Recipe` defines each stage and its limits. One question and many
+take the same path; many questions share one embedding batch, one round trip to each store, and one reranking batch.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, ModelError, RetrievalError
 from pointsman.retrieval import telemetry
-from pointsman.retrieval.branches import Question, ask, complete, nothing_answered
+from pointsman.retrieval.branches import Question, ask, nothing_answered
 from pointsman.retrieval.candidates import (
     Results,
     StoreResults,
@@ -31,31 +32,27 @@ from pointsman.retrieval.candidates import (
     provenance,
     together,
 )
-from pointsman.retrieval.dispatch import DualCall, Mode, Tasks, Threads, describe, run
-from pointsman.retrieval.fusion import LISTS, SCALES, CosineSpread
+from pointsman.retrieval.dispatch import DualCall, Mode, Threads, describe, run
+from pointsman.retrieval.fusion import SCALES, CosineSpread
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.judging import NOTHING, Verdict, embedder_of, judge, raised_cosines
+from pointsman.retrieval.lookup import RoutedLookup
 from pointsman.retrieval.reading import Reading, reading_each
 from pointsman.retrieval.source import Source
-from pointsman.trace import Span, Trace
-from pointsman.types import Decision, Hit, Plan, Query, Ranked, Refusal, RetrievalContext
+from pointsman.trace import Trace
+from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext, keys_of
 
 if TYPE_CHECKING:
     from pointsman.retrieval.branches import BranchAnswers
-    from pointsman.retrieval.fusion import Fused
+    from pointsman.retrieval.candidates import Fetched
     from pointsman.retrieval.recipe import Over, Recipe
     from pointsman.retrieval.refine import BaseRefiner
-    from pointsman.retrieval.relevance import Relevance
     from pointsman.retrieval.transform.base import Variant
-    from pointsman.retrieval.variants import Beside
-    from pointsman.types import Document, Spelling
+    from pointsman.types import Provenance, Spelling
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_BEFORE: Final = 0.6
-"""The share of a search's time for the stages before it."""
 
 
 async def search(
@@ -78,8 +75,8 @@ async def search(
     """
     recipe = recipes[0]
     sources = [source for source in recipe.sources.values() if isinstance(source, Source)]
-    limits = (None if recipe.timeout is None else recipe.timeout * len(queries), seconds)
-    limit = min((limit for limit in limits if limit is not None), default=None)
+    limits = [seconds, None if recipe.timeout is None else recipe.timeout * len(queries)]
+    limit = min([limit for limit in limits if limit is not None], default=None)
     with reading_each(sources) as readings, _spending(recipe, len(queries), limit):
         pipelines = [Pipeline(own, query, mode, limit, readings) for own, query in zip(recipes, queries, strict=True)]
         for pipeline in pipelines:
@@ -92,6 +89,8 @@ async def search(
         await measure(pipelines)
         for pipeline in pipelines:
             await pipeline.fuse()
+            await pipeline.fetch()
+            pipeline.judge()
         for refiner in recipe.refiners:
             await refine(refiner, pipelines)
         return [pipeline.answer() for pipeline in pipelines]
@@ -108,6 +107,27 @@ def unanswered(recipe: Recipe, query: Query, why: str) -> RetrievalContext:
         recipe.alone or tuple(recipe.sources), recipe.strategy or recipe.method, why, decisions=recipe.decisions
     )
     return RetrievalContext(query, (), plan, Trace(), degraded=(why,), asked=query)
+
+
+@dataclass(slots=True)
+class Candidates:
+    """The first candidates of a fused ranking, and what is known of them.
+
+    Attributes:
+        results: where they are from.
+        scale: of their scores.
+        top: keys and scores, best first.
+        keys: the keys alone.
+        steps: by key, its rank and score in every list.
+        versions: of each key, the document, or the retriever's hit.
+    """
+
+    results: Results
+    scale: str
+    top: Sequence[tuple[Any, Any]]
+    keys: Sequence[Any]
+    steps: dict[Any, list[Provenance]]
+    versions: Sequence[Fetched] = ()
 
 
 @dataclass(slots=True)
@@ -129,7 +149,9 @@ class Pipeline:
     transformed: Any = None  # by `bind`, or why it failed
     bound: float = 0.0  # when
     unembedded: dict[int, Exception] = field(default_factory=dict)  # see `Question`
-    answered: Sequence[BranchAnswers] = ()
+    questions: Sequence[Question] = ()  # the query, and its variants
+    answered: Sequence[BranchAnswers] = ()  # to each of them
+    first: Candidates | None = None
     ranked: Ranked = field(default=Ranked((), "none"))
     verdict: Verdict = NOTHING
     spelling: Spelling | None = None
@@ -144,34 +166,37 @@ class Pipeline:
 
     async def route(self) -> None:
         """Choose the sources; if the router fails, all are searched."""
-        start, router = self.journal.now(), self.recipe.router
+        router, query = self.recipe.router, self.query
+        if router is None:
+            return
+        start = self.journal.now()
         routable = [source for source in self.recipe.sources.values() if isinstance(source, Source)]
-        if router is not None and len(routable) > 1:
-            from pointsman.retrieval.routing.router import RouteDecision
+        if len(routable) < 2:
+            return
+        from pointsman.retrieval.routing.router import RouteDecision
 
-            query = self.query
-            call = DualCall(lambda: router.decide(query, routable), lambda: router.adecide(query, routable))
-            decision: Any = await self.attempt(call, self.before_searching())
-            if not isinstance(decision, RouteDecision):
-                self.failed("route", start, cause_of(decision), "all datasets are searched")
-            else:
-                selected = {dataset.name for dataset in decision.datasets}
-                excluded = {id(source) for source in routable if source.name not in selected}
-                selected |= {  # retrievers are not routed, but one over a dataset is left out with it
-                    name
-                    for name, source in self.recipe.sources.items()
-                    if not isinstance(source, Source) and id(getattr(source, "dataset", None)) not in excluded
-                }
-                self.names = [name for name in self.names if name in selected]
-                self.route_reason = f"{decision.reason}; "
-                if decision.fallback is not None:
-                    self.journal.span("route", decision.reason, start, len(selected), decision.fallback.why)
-                    self.journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
+        call = DualCall(lambda: router.decide(query, routable), lambda: router.adecide(query, routable))
+        decision: Any = await self.attempt(call, self.journal.deadline.before_searching())
+        if not isinstance(decision, RouteDecision):
+            self.failed("route", start, cause_of(decision), "all datasets are searched")
+            return
+        selected = {dataset.name for dataset in decision.datasets}
+        excluded = {id(source) for source in routable if source.name not in selected}
+        selected |= {  # retrievers are not routed, but one over a dataset is left out with it
+            name
+            for name, source in self.recipe.sources.items()
+            if not isinstance(source, Source) and id(getattr(source, "dataset", None)) not in excluded
+        }
+        self.names = [name for name in self.names if name in selected]
+        self.route_reason = f"{decision.reason}; "
+        if decision.fallback is not None:
+            self.journal.span("route", decision.reason, start, len(selected), decision.fallback.why)
+            self.journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
 
     def bind(self) -> None:
         """Apply the recipe to the routed sources, and transform the query if that is a matter of microseconds."""
         start = self.journal.now()
-        self.over = self.recipe.over(self.names, RoutedLookup)
+        self.over = self.recipe.over(self.names, partial(RoutedLookup, carry_out=search))
         plan = self.over.plan
         self.plan = replace(plan, reason=f"{self.route_reason}{plan.reason}") if self.route_reason else plan
         self.journal.tell(self.plan)
@@ -196,7 +221,7 @@ class Pipeline:
         if transformed is None:
             start = self.journal.now()
             call = DualCall(lambda: bound.transform(query), lambda: bound.atransform(query))
-            transformed = await self.attempt(call, self.before_searching())
+            transformed = await self.attempt(call, self.journal.deadline.before_searching())
         if not isinstance(transformed, Transformed):
             self.failed("transform", start, cause_of(transformed), "the query is searched unchanged")
             self.incomplete = "the query was not transformed"
@@ -205,44 +230,37 @@ class Pipeline:
         problem = self.incomplete = "; ".join(transformed.degraded)
         self.journal.span("transform", transformed.detail, start, len(transformed.variants), problem or None)
         self.query, self.spelling = transformed.query, transformed.spelling
-        self.variants = [variant for variant in transformed.variants if _is_sound(variant)]
+        self.variants = [variant for variant in transformed.variants if variant.is_sound]
         for variant in transformed.variants:
             if variant not in self.variants:
                 self.journal.degrade(f"transform: a variant that cannot be searched was left out: {variant!r:.200}")
 
-    def questions(self) -> list[Question]:
-        """The query and its variants, one question each."""
-        variants = [
-            Question(replace(self.query, text=variant.text), f"{variant.kind} {number}", variant, self.unembedded)
-            for number, variant in enumerate(self.variants, 1)
-        ]
-        return [Question(self.query, unembedded=self.unembedded), *variants]
-
     async def fuse(self) -> None:
-        """Fuse all lists into one ranking, and fetch the documents that the later stages need."""
-        start, recipe = self.journal.now(), self.recipe
+        """Fuse all lists into one ranking: those of all branches, and those of the query's variants."""
         if not self.answered:
             return
-        many = len(self.names) > 1
-        store_keys = await self._store_keys()
-        own = self._together(self.answered[0], self.query.text, store_keys[0]) if self.answered[0].results else None
-        beside = [
-            (question.label, question.variant, self._together(answer, question.variant.text, keys))
-            for question, answer, keys in zip(self.questions()[1:], self.answered[1:], store_keys[1:], strict=True)
-            if answer.results and question.variant is not None and self._is_related(question.variant, answer)
-        ]
+        start = self.journal.now()
+        own, beside = await self._together()
         self.has_variants = bool(beside)
         spread = self._spread()
-        self._note_raised(own)
-        self._note_unsearched_words()
+        self._note_what_was_searched(own)
         weights, detail = self._weigh(own, spread)
-        try:
-            results, fused = own, None
-            if beside:
-                results, fused = await self._with_variants(own, beside, spread, weights)
-        except Exception as error:  # noqa: BLE001  (reported in the answer)
-            self.failed("fuse", start, error, "variants of the query are left out")
-            results, fused = own, None
+        results, fused = own, None
+        if beside:
+            from pointsman.retrieval.variants import combined
+
+            try:
+                results, fused = await combined(
+                    own,
+                    beside,
+                    self.plan.strategy,
+                    spread,
+                    weights,
+                    self.mode,
+                    only_ranks=self.recipe.variants_by_rank,
+                )
+            except Exception as error:  # noqa: BLE001  (reported in the answer)
+                self.failed("fuse", start, error, "variants of the query are left out")
         if results is None:
             return
         try:
@@ -253,145 +271,54 @@ class Pipeline:
             raise RetrievalError("the results could not be fused", {"fuse": error}) from error
         self.journal.fused(results, fused)
         self.journal.span("fuse", f"{fused.scale}{detail}", start, len(fused.ranking))
-        start = self.journal.now()
-        top = fused.ranking[: recipe.depth_of(fused.scale)]
+        top = fused.ranking[: self.recipe.depth_of(fused.scale)]
         keys = [key for key, _ in top]
-        ways = provenance(results.pool, keys, fused.share)
+        self.first = Candidates(results, fused.scale, top, keys, provenance(results.pool, keys, fused.share))
+
+    async def fetch(self) -> None:
+        """Fetch the documents that the later stages need."""
+        if (first := self.first) is None:
+            return
+        start = self.journal.now()
         try:
-            versions = await self.mode.one(_in_thread(partial(fetch, results, keys, ways)))
+            first.versions = await self.mode.blocking(partial(fetch, first.results, first.keys, first.steps))
         except Exception as error:
             raise RetrievalError("the results could not be fetched", {"fetch": error}) from error
-        documents = {
-            key: version.document if isinstance(version, Hit) else version[1]
-            for key, version in zip(keys, versions, strict=True)
-            if version is not None
-        }
-        self.journal.span("fetch", "documents", start, len(documents))
-        if not documents and self.query.filters is not None and not self.answered[0].failed:
+        count = len(first.versions) - first.versions.count(None)
+        self.journal.span("fetch", "documents", start, count)
+        if not count and self.query.filters is not None and not self.answered[0].failed:
             from pointsman.retrieval.cutoff import unknown_keys
 
             self.journal.degrade(*unknown_keys(self.query.filters, self.answered[0].results.values()))
-        self._judge(results, documents, many=many)
-        best = self.verdict.best
-        hits = build_hits(results, top, versions, ways, None if best is None else self.verdict.relevance)
-        self.ranked = Ranked(tuple(hits), fused.scale)
-        if best is not None:
-            self.ranked = Ranked(self.ranked.hits, fused.scale, best=best.best, needed=best.minimum)
 
-    def _is_related(self, variant: Variant, answer: BranchAnswers) -> bool:
-        """Whether a variant has to do with the query; the answer says so if a language model wrote one that has not."""
-        if not variant.by_model or not self.answered[0].results:
-            return True
-        from pointsman.retrieval.variants import is_unrelated
-
-        if not is_unrelated(self.query.text, variant, self.answered[0].results, answer.results):
-            return True
-        self.incomplete = "what the language model wrote has nothing to do with the question"
-        self.journal.degrade(f"transform: {self.incomplete}, and is left out: {variant.text[:80]!r}")
-        return False
-
-    async def _store_keys(self) -> Sequence[Mapping[Any, Any]]:
-        """The stores' keys for what retrievers found of the datasets beside them; one mapping for each question."""
-        nothing: list[Mapping[Any, Any]] = [{} for _ in self.answered]
-        if len(self.recipe.sources) == len(self.readings):  # there are no retrievers
-            return nothing
-        try:
-            return await self.mode.one(
-                _in_thread(lambda: [keys_in_stores(answers.results) for answers in self.answered])
-            )
-        except Exception as error:  # noqa: BLE001  (reported in the answer)
-            self.failed("fuse", self.journal.now(), error, "what a retriever found too is another document")
-            return nothing
-
-    def _together(self, answers: BranchAnswers, text: str, store_keys: Mapping[Any, Any]) -> Results:
-        """The results of all branches for one text."""
-        many, raised = len(self.names) > 1, None
-        if many and self.plan.strategy == "hybrid":
-            try:
-                raised = raised_cosines(answers.results, text, self.recipe.calibrations)
-            except Exception as error:  # noqa: BLE001  (reported in the answer)
-                self.failed("fuse", self.journal.now(), error, "languages are not allowed for")
-        return together(answers.results, many=many, raised=raised, store_keys=store_keys)
-
-    def _note_raised(self, own: Results | None) -> None:
-        """Say in the plan which datasets are in another language than the query, if that makes a difference."""
-        raised = {} if own is None else own.pool.raised
-        added = [
-            f"{part.reading.name} +{raised[number]:.3f}"
-            for number, part in self.answered[0].results.items()
-            if number in raised and isinstance(part, StoreResults)
-        ]
-        if added:
-            reason = f"{self.plan.reason}; cosines across languages are raised: {', '.join(added)}"
-            self.plan = replace(self.plan, reason=reason)
-
-    def _note_unsearched_words(self) -> None:
-        """Say in the plan which datasets were searched without words of a script that is rare in them."""
-        names = [
-            part.reading.name
-            for part in self.answered[0].results.values()
-            if isinstance(part, StoreResults) and part.store_query.text not in {None, self.query.text}
-        ]
-        if names:
-            reason = f"words in a script that is rare in {', '.join(names)} are not searched there"
-            self.plan = replace(self.plan, reason=f"{self.plan.reason}; {reason}")
-
-    def _judge(self, results: Results, documents: Mapping[Any, Document], *, many: bool) -> None:
-        """Judge the relevance of every document that can be judged."""
-        start = self.journal.now()
+    def judge(self) -> None:
+        """Judge the relevance of every document that can be judged, and build the hits."""
+        if (first := self.first) is None:
+            return
+        documents = {
+            key: version.document if isinstance(version, Hit) else version[1]
+            for key, version in zip(first.keys, first.versions, strict=True)
+            if version is not None
+        }
         try:
             self.verdict = judge(
                 self.answered[0].results,
-                results,
+                first.results,
                 self.query,
                 documents,
                 self.recipe.calibrations,
                 self.recipe.fitted,
-                many=many,
+                many=len(self.names) > 1,
             )
         except Exception as error:  # noqa: BLE001  (reported in the answer)
-            self.failed("judge", start, error, "hits have no relevance")
-
-    async def _with_variants(
-        self, own: Results | None, beside: Beside, spread: CosineSpread | None, weights: Mapping[str, float]
-    ) -> tuple[Results, Fused[Any]]:
-        """The ranking with the evidence of the query's variants added."""
-        from pointsman.retrieval.variants import added_up, by_rank, can_add, keys_beside, with_first_kept
-
-        keys, method = keys_beside(own, beside), self.plan.strategy
-        if own is None:
-            return by_rank(own, own, beside, method, spread, weights)
-        if spread is None or self.recipe.variants_by_rank or not can_add(own, beside, method, spread):
-            [whole] = await complete([own], keys, self.mode)
-            results, fused = by_rank(own, whole, beside, method, spread, weights)
+            self.failed("judge", self.journal.now(), error, "hits have no relevance")
+        best = self.verdict.best
+        relevance = None if best is None else self.verdict.relevance
+        hits = tuple(build_hits(first.results, first.top, first.versions, first.steps, relevance))
+        if best is None:
+            self.ranked = Ranked(hits, first.scale)
         else:
-            whole, *others = await complete([own, *(results for _, _, results in beside)], keys, self.mode)
-            beside = [(label, variant, result) for (label, variant, _), result in zip(beside, others, strict=True)]
-            results, fused = added_up(whole, beside, spread, weights)
-        if not any(variant.by_model for _, variant, _ in beside):
-            return results, fused
-        return results, with_first_kept(fused, own.pool.fused(method, spread, weights))
-
-    def _spread(self) -> CosineSpread | None:
-        """One scale of cosines for all results."""
-        if self.plan.strategy != "hybrid":
-            return None
-        stores = [results for results in self.answered[0].results.values() if isinstance(results, StoreResults)]
-        embedders = {results.reading.embedder_name for results in stores} - {None}
-        if len(embedders) > 1:
-            names = ", ".join(sorted(map(str, embedders)))
-            self.journal.degrade(f"cosines of different embedders are compared without conversion: {names}")
-        return CosineSpread.shared([results.spread for results in stores])
-
-    def _weigh(self, own: Results | None, spread: CosineSpread | None) -> tuple[Mapping[str, float], str]:
-        """The weights that the policy gives the lists, and the reason; both go into the plan."""
-        policy = self.recipe.policy
-        weighable = self.plan.strategy == "hybrid" and own is not None and own.pool.scores.keys() >= SCALES.keys()
-        if not (self.recipe.weighs and weighable and policy is not None and own is not None and spread is not None):
-            return {}, ""
-        weights, reason = policy.weigh(own.pool.span(spread))
-        self.plan = replace(self.plan, weights=weights, reason=f"{self.plan.reason}; {reason}")
-        return weights, f": {reason}"
+            self.ranked = Ranked(hits, first.scale, best=best.best, needed=best.minimum)
 
     def refined(self, stage: str, start: float, refined: Any) -> None:
         """Adopt the ranking that a refiner returned; keep the previous one if it is invalid."""
@@ -404,135 +331,151 @@ class Pipeline:
 
     def answer(self) -> RetrievalContext:
         """The first hits, with everything noted during the search."""
-        hits, coverage = self.verdict.of(self.ranked.hits[: self.recipe.most]), None
-        if self.recipe.coverage is not None:
-            hits, coverage = self._covering(hits, self.recipe.coverage)
-        refused = self.ranked.refused
+        recipe, journal, coverage, refused = self.recipe, self.journal, None, self.ranked.refused
+        hits = self.verdict.of(self.ranked.hits[: self.over.most])
+        if recipe.coverage is not None:
+            from pointsman.retrieval.cutoff import covering
+
+            hits, coverage, decision = covering(
+                recipe.coverage, hits, recipe, self.names, self.asked, journal, refused=refused is not None
+            )
+            self.plan = replace(self.plan, decisions=(*self.plan.decisions, decision))
         if refused is not None and refused.near_misses:
-            refused = replace(refused, near_misses=self.verdict.of(refused.near_misses[: self.recipe.k]))
+            refused = replace(refused, near_misses=self.verdict.of(refused.near_misses[: recipe.k]))
         confidence = self.verdict.confidence(refused.near_misses if refused else hits)
-        if self.recipe.min_relevance is not None and refused is None:
-            hits, refused = self._relevant(hits, self.recipe.min_relevance)
-        plan = self._plan_of_what_was_done()
-        trace = self.journal.trace(hits)
+        if recipe.min_relevance is not None and refused is None:
+            from pointsman.retrieval.cutoff import relevant_enough
+
+            hits, refused = relevant_enough(recipe.min_relevance, hits, self.ranked, journal)
         context = RetrievalContext(
             self.query,
             hits,
-            plan,
-            trace,
+            self._plan_of_what_was_done() if recipe.strategy else self.plan,
+            journal.trace(hits),
             refused,
-            tuple(self.journal.degraded),
+            tuple(journal.degraded),
             self.asked,
             confidence,
             self.spelling,
             coverage,
         )
-        telemetry.export(context, self.recipe.k)
+        if telemetry.API in sys.modules:
+            telemetry.export(context, recipe.k)
         return context
+
+    # ── parts of stages ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def ask_for_variants(self) -> Sequence[Question]:
+        """Note the questions to search for: the query, and its variants."""
+        variants = [
+            Question(replace(self.query, text=variant.text), f"{variant.kind} {number}", variant, self.unembedded)
+            for number, variant in enumerate(self.variants, 1)
+        ]
+        self.questions = [Question(self.query, unembedded=self.unembedded), *variants]
+        return self.questions
+
+    async def _together(self) -> tuple[Results | None, list[tuple[str, Variant, Results]]]:
+        """The results of all branches for the query, and for each of its variants that has to do with it."""
+        store_keys: Sequence[Mapping[Any, Any]] = [{}] * len(self.answered)
+        if len(self.recipe.sources) > len(self.readings):  # retrievers may have found what stores have found
+            try:
+                store_keys = await self.mode.blocking(
+                    lambda: [keys_in_stores(answers.results) for answers in self.answered]
+                )
+            except Exception as error:  # noqa: BLE001  (reported in the answer)
+                self.failed("fuse", self.journal.now(), error, "what a retriever found too is another document")
+        own, *others = zip(self.questions, self.answered, store_keys, strict=True)
+        beside = [
+            (question.label, question.variant, self._of_branches(answers, question.variant.text, keys))
+            for question, answers, keys in others
+            if answers.results and question.variant is not None and self._is_related(question.variant, answers)
+        ]
+        return self._of_branches(own[1], self.query.text, own[2]) if own[1].results else None, beside
+
+    def _of_branches(self, answers: BranchAnswers, text: str, store_keys: Mapping[Any, Any]) -> Results:
+        """The results of all branches for one text."""
+        many, raised = len(self.names) > 1, None
+        if many and self.plan.strategy == "hybrid":
+            try:
+                raised = raised_cosines(answers.results, text, self.recipe.calibrations)
+            except Exception as error:  # noqa: BLE001  (reported in the answer)
+                self.failed("fuse", self.journal.now(), error, "languages are not allowed for")
+        return together(answers.results, many=many, raised=raised, store_keys=store_keys)
+
+    def _is_related(self, variant: Variant, answers: BranchAnswers) -> bool:
+        """Whether a variant has to do with the query; the answer says so if a language model wrote one that has not."""
+        if not variant.by_model or not self.answered[0].results:
+            return True
+        from pointsman.retrieval.variants import is_unrelated
+
+        if not is_unrelated(self.query.text, variant, self.answered[0].results, answers.results):
+            return True
+        self.incomplete = "what the language model wrote has nothing to do with the question"
+        self.journal.degrade(f"transform: {self.incomplete}, and is left out: {variant.text[:80]!r}")
+        return False
+
+    def _spread(self) -> CosineSpread | None:
+        """One scale of cosines for all results."""
+        if self.plan.strategy != "hybrid":
+            return None
+        stores = [results for results in self.answered[0].results.values() if isinstance(results, StoreResults)]
+        if len(stores) == 1:
+            return CosineSpread.shared([stores[0].spread])
+        embedders = {results.reading.embedder_name for results in stores} - {None}
+        if len(embedders) > 1:
+            names = ", ".join(sorted(map(str, embedders)))
+            self.journal.degrade(f"cosines of different embedders are compared without conversion: {names}")
+        return CosineSpread.shared([results.spread for results in stores])
+
+    def _note_what_was_searched(self, own: Results | None) -> None:
+        """Say in the plan which datasets are in another language, or were searched without words of a rare script."""
+        raised = {} if own is None else own.pool.raised
+        added, without = [], []
+        for number, results in self.answered[0].results.items():
+            if isinstance(results, StoreResults):
+                if number in raised:
+                    added.append(f"{results.reading.name} +{raised[number]:.3f}")
+                if results.store_query.text not in {None, self.query.text}:
+                    without.append(results.reading.name)
+        if added:
+            self._reason(f"cosines across languages are raised: {', '.join(added)}")
+        if without:
+            self._reason(f"words in a script that is rare in {', '.join(without)} are not searched there")
+
+    def _weigh(self, own: Results | None, spread: CosineSpread | None) -> tuple[Mapping[str, float], str]:
+        """The weights that the policy gives the lists, and the reason; both go into the plan."""
+        policy = self.recipe.policy
+        if policy is None or own is None or spread is None or not self.over.weighs:
+            return {}, ""
+        if not own.pool.scores.keys() >= SCALES.keys():
+            return {}, ""
+        weights, reason = policy.weigh(own.pool.span(spread))
+        self.plan = replace(self.plan, weights=weights, reason=f"{self.plan.reason}; {reason}")
+        return weights, f": {reason}"
+
+    def _reason(self, addition: str) -> None:
+        """Add to the reason of the plan."""
+        self.plan = replace(self.plan, reason=f"{self.plan.reason}; {addition}")
 
     def _plan_of_what_was_done(self) -> Plan:
         """The plan under the name of the strategy, unless the strategy could add nothing: then it was plain search."""
         plan, strategy = self.plan, self.recipe.strategy
-        if not strategy:
-            return plan
         if self.has_variants or not self.incomplete:
             return replace(plan, strategy=strategy)
         reason = f"{plan.reason}; {strategy!r} could add nothing, so this is plain search"
         return replace(plan, reason=reason, confidence=None)
 
-    def _covering(self, hits: tuple[Hit, ...], asked: float) -> tuple[tuple[Hit, ...], float | None]:
-        """The fewest hits that hold an answer with this probability, and the probability if it is promised.
-
-        Otherwise the first ``k`` hits and None; the plan and ``degraded`` say why.
-        """
-        from pointsman.retrieval.cutoff import hits_to_cover
-
-        start, k = self.journal.now(), self.recipe.k
-        is_refused, is_degraded = self.ranked.refused is not None, bool(self.journal.degraded)
-        promise = hits_to_cover(
-            asked, hits, self.recipe, self.names, self.asked, refused=is_refused, degraded=is_degraded
-        )
-        if isinstance(promise, str):
-            decision = Decision("coverage", "none", "calibration", promise)
-            self.journal.degrade(f"coverage: {promise}; the answer has at most {k} hits")
-        else:
-            detail = f"{promise} of {len(hits)} hits hold an answer with the probability {asked:g}"
-            decision = Decision("coverage", f"{asked:g}", "request", detail)
-        hits = hits[:k] if isinstance(promise, str) else hits[:promise]
-        self.plan = replace(self.plan, decisions=(*self.plan.decisions, decision))
-        self.journal.span("coverage", decision.reason, start, len(hits))
-        return hits, None if isinstance(promise, str) else asked
-
-    def _relevant(self, hits: tuple[Hit, ...], least: float) -> tuple[tuple[Hit, ...], Refusal | None]:
-        """The hits that reach ``least``, or a refusal if none does."""
-        from pointsman.retrieval.cutoff import too_irrelevant
-
-        start = self.journal.now()
-        if unjudged := sum(hit.relevance is None for hit in hits):
-            self.journal.degrade(
-                f"min_relevance: {unjudged} hits have no relevance and are kept: no calibration applies"
-            )
-        reasons, refusal = too_irrelevant(hits, least)
-        remaining = tuple(hit for hit in hits if hit.key not in reasons)
-        self.journal.ranked("min_relevance", replace(self.ranked, hits=remaining, dropped=reasons, degraded=()))
-        self.journal.span("min_relevance", f"{len(reasons)} of {len(hits)} are below {least:g}", start, len(remaining))
-        return remaining, refusal
-
-    @property
-    def routed(self) -> list[Reading]:
-        """The readings of the routed datasets."""
-        return [self.readings[name] for name in self.names if name in self.readings]
-
     def lacking_background(self) -> list[Reading]:
         """The datasets whose hits cannot be judged by their cosines before their background is measured."""
         embedders = {calibration.embedder for calibration in self.recipe.calibrations}
-        results = [part for answers in self.answered for part in answers.results.values()]
-        return list(
-            {
-                id(part.reading): part.reading
-                for part in results
-                if isinstance(part, StoreResults)
-                and part.reading.lacks_background
-                and part.store_query.vector is not None
-                and (
-                    (name := embedder_of(part)) in embedders
-                    or any(fitted.embedder == name for fitted in self._fitted_to(part.reading.name))
-                )
-            }.values()
-        )
-
-    def _fitted_to(self, dataset: str) -> Sequence[Relevance]:
-        calibration = self.recipe.fitted.get(dataset)
-        return () if calibration is None else calibration.relevance
-
-    # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def before_searching(self) -> float | None:
-        """Seconds for a stage before the search, so that the search has enough left.
-
-        All such stages together have ``_BEFORE`` of the time. Language models have half of it, and say so when they
-        exceed it; this limit is for everything else.
-        """
-        remaining = self.journal.deadline.left()
-        if remaining is None or self.seconds is None:
-            return remaining
-        return max(0.0, remaining - (1 - _BEFORE) * self.seconds)
-
-    def for_embedding(self) -> float | None:
-        """Seconds for embedding: three quarters of the branches' time, so that words can still be searched."""
-        remaining = self.for_branches()
-        return None if remaining is None else 0.75 * remaining
-
-    def for_branches(self) -> float | None:
-        """Seconds for the branches: all the remaining time, less a fifth if a later stage may need some."""
-        remaining = self.journal.deadline.left()
-        has_later_stages = any(not refiner.in_place for refiner in self.recipe.refiners)
-        return remaining if remaining is None or not has_later_stages else 0.8 * remaining
-
-    def for_measuring(self) -> float | None:
-        """Seconds for measuring what readings lack: half of the remaining time."""
-        remaining = self.journal.deadline.left()
-        return None if remaining is None else remaining / 2
+        lacking: dict[Reading, None] = {}
+        for results in [results for answers in self.answered for results in answers.results.values()]:
+            if isinstance(results, StoreResults) and results.reading.lacks_background:
+                fitted, embedder = self.recipe.fitted.get(results.reading.name), embedder_of(results)
+                own_embedders = set() if fitted is None else {relevance.embedder for relevance in fitted.relevance}
+                if results.store_query.vector is not None and embedder in embedders | own_embedders:
+                    lacking[results.reading] = None
+        return list(lacking)
 
     async def attempt(self, call: DualCall[T], budget: float | None) -> T | Exception:
         """The answer of a call, or its error."""
@@ -554,60 +497,17 @@ class Pipeline:
 
 async def open_readings(pipelines: Sequence[Pipeline]) -> None:
     """Open the routed datasets, and bind the recipes to them: all that a search reads before it waits for a model."""
-    readings = {id(reading): reading for pipeline in pipelines for reading in pipeline.routed}
+    names = dict.fromkeys(name for pipeline in pipelines for name in pipeline.names)
 
     def open_each() -> None:
-        telemetry.prepare()
-        for reading in readings.values():
-            reading.open()
+        readings = pipelines[0].readings
+        for name in names:
+            if name in readings:
+                readings[name].open()
         for pipeline in pipelines:
             pipeline.bind()
 
-    await pipelines[0].mode.one(_in_thread(open_each))
-
-
-async def measure(pipelines: Sequence[Pipeline]) -> None:
-    """Measure what the readings lack, under the deadline: the background of vectors that were imported.
-
-    What is late is measured to its end in its thread, and known to the next search. A dataset whose measurement is late
-    again and again is left out for a while.
-    """
-    first = pipelines[0]
-    lacking: dict[int, tuple[Reading, list[Pipeline]]] = {}
-    for pipeline in pipelines:
-        for reading in pipeline.lacking_background():
-            lacking.setdefault(id(reading), (reading, []))[1].append(pipeline)
-    if not lacking:
-        return
-    start, breaker = first.journal.now(), first.recipe.breaker
-    jobs = []
-    for reading, waiting_pipelines in lacking.values():
-        name = f"background of {reading.name}"
-        if (reason := breaker.why_not(name)) is not None:
-            _say_unmeasured(waiting_pipelines, name, f"it is {reason}")
-        else:
-            jobs.append((reading, waiting_pipelines, name))
-    limit = first.for_measuring()
-    outcomes = await first.mode.all([_in_thread(reading.measure) for reading, _, _ in jobs], limit) if jobs else []
-    for (reading, waiting_pipelines, name), outcome in zip(jobs, outcomes, strict=True):
-        error = None if not reading.lacks_background else outcome.error
-        breaker.record(name, error)
-        cause = None if error is None else describe(error)
-        for pipeline in waiting_pipelines:
-            pipeline.journal.add(Span("measure", name, outcome.milliseconds, None, cause, start))
-        if cause is not None:
-            _say_unmeasured(waiting_pipelines, name, cause)
-
-
-def _say_unmeasured(pipelines: Sequence[Pipeline], name: str, cause: str) -> None:
-    for pipeline in pipelines:
-        pipeline.journal.degrade(f"{name}: {cause}; until it is measured, its hits have no relevance by vectors")
-    log.warning("%s was not measured: %s", name, cause)
-
-
-def _in_thread(function: Callable[[], T]) -> DualCall[T]:
-    """A call that runs in place in synchronous code, and in a thread beside an event loop."""
-    return DualCall(function, partial(in_thread, function))
+    await pipelines[0].mode.blocking(open_each)
 
 
 async def embed(pipelines: Sequence[Pipeline]) -> None:
@@ -616,7 +516,8 @@ async def embed(pipelines: Sequence[Pipeline]) -> None:
     A query whose embedding fails or is late is searched by words only; several are retried one by one by the searches.
     An embedder that is late again and again is left out for a while.
     """
-    breaker, calls, requests = pipelines[0].recipe.breaker, [], []
+    first, calls, requests = pipelines[0], [], []
+    breaker = first.recipe.breaker
     for number, (source, missing) in _not_embedded(pipelines).items():
         name = f"embedder of {source.name}"
         if (reason := breaker.why_not(name)) is not None:
@@ -625,8 +526,10 @@ async def embed(pipelines: Sequence[Pipeline]) -> None:
         prepare = partial(source.query_vectors.prepare, missing)
         calls.append(DualCall(prepare, partial(in_thread, prepare)))
         requests.append((number, name, missing))
-    outcomes = await pipelines[0].mode.all(calls, pipelines[0].for_embedding()) if calls else []
-    for (number, name, missing), outcome in zip(requests, outcomes, strict=True):
+    if not calls:
+        return
+    limit = first.journal.deadline.for_embedding(has_later_stages=first.over.has_later_stages)
+    for (number, name, missing), outcome in zip(requests, await first.mode.all(calls, limit), strict=True):
         error = outcome.error
         late = isinstance(error, TimeoutError)
         breaker.record(name, error if late else None)
@@ -640,18 +543,14 @@ def _not_embedded(pipelines: Sequence[Pipeline]) -> dict[int, tuple[Source, list
     """The texts whose vectors are needed and not remembered, with a source of each embedder."""
     batches: dict[int, tuple[Source, dict[str, None]]] = {}
     for pipeline in pipelines:
-        for name, method in pipeline.over.methods.items():
-            reading = pipeline.readings[name]
-            source = reading.source
-            if reading.embeds and source.lists_for(method)[1]:
-                _, texts = batches.setdefault(id(source.query_vectors), (source, {}))
-                texts[pipeline.query.text] = None
-                texts.update(dict.fromkeys(variant.text for variant in pipeline.variants if not variant.as_passage))
-    missing = {
-        number: (source, [text for text in texts if text not in source.query_vectors])
-        for number, (source, texts) in batches.items()
-    }
-    return {number: batch for number, batch in missing.items() if batch[1]}
+        texts = [pipeline.query.text, *[variant.text for variant in pipeline.variants if not variant.as_passage]]
+        for name, (_, searches_vectors) in pipeline.over.lists.items():
+            if searches_vectors and pipeline.readings[name].embeds:
+                source = pipeline.readings[name].source
+                if missing := [text for text in texts if text not in source.query_vectors]:
+                    _, batch = batches.setdefault(id(source.query_vectors), (source, {}))
+                    batch.update(dict.fromkeys(missing))
+    return {number: (source, list(batch)) for number, (source, batch) in batches.items()}
 
 
 def _search_words(pipelines: Sequence[Pipeline], number: int, error: Exception) -> None:
@@ -669,25 +568,21 @@ async def retrieve(pipelines: Sequence[Pipeline]) -> None:
     for names, group in groups.items():
         if not names:
             continue
-        first, recipe = group[0], group[0].recipe
-        wider_search = first.over
-        question_groups = [pipeline.questions() for pipeline in group]
-        journals = [
-            pipeline.journal for pipeline, questions in zip(group, question_groups, strict=True) for _ in questions
-        ]
+        first, over = group[0], group[0].over
+        questions = [(pipeline, question) for pipeline in group for question in pipeline.ask_for_variants()]
         answers = await ask(
-            recipe.branches(names, wider_search, first.readings),
-            [question for questions in question_groups for question in questions],
-            max(recipe.depth, wider_search.depth),
+            first.recipe.branches(names, over, first.readings),
+            [question for _, question in questions],
+            over.depth,
             first.mode,
-            journals,
-            breaker=recipe.breaker,
-            budget=first.for_branches(),
+            [pipeline.journal for pipeline, _ in questions],
+            breaker=first.recipe.breaker,
+            budget=first.journal.deadline.for_branches(has_later_stages=over.has_later_stages),
         )
         start = 0
-        for pipeline, questions in zip(group, question_groups, strict=True):
-            pipeline.answered = answers[start : start + len(questions)]
-            start += len(questions)
+        for pipeline in group:
+            pipeline.answered = answers[start : start + len(pipeline.questions)]
+            start += len(pipeline.questions)
             if not any(answer.results for answer in pipeline.answered):
                 failures = {name: error for answer in pipeline.answered for name, error in answer.failed.items()}
                 errors.append(nothing_answered(failures))
@@ -697,6 +592,21 @@ async def retrieve(pipelines: Sequence[Pipeline]) -> None:
         raise errors[0]
     for error in errors:
         log.warning("a search failed, others answer: %s", describe(error))
+
+
+async def measure(pipelines: Sequence[Pipeline]) -> None:
+    """Measure what the readings lack, under the deadline: the background of vectors that were imported."""
+    if not any(reading.lacks_background for reading in pipelines[0].readings.values()):
+        return
+    first, lacking = pipelines[0], dict[Reading, list[Journal]]()
+    for pipeline in pipelines:
+        for reading in pipeline.lacking_background():
+            lacking.setdefault(reading, []).append(pipeline.journal)
+    if lacking:
+        from pointsman.retrieval.measuring import measure_backgrounds
+
+        limit = first.journal.deadline.for_measuring()
+        await measure_backgrounds(lacking, first.mode, first.recipe.breaker, limit, first.journal.now())
 
 
 async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
@@ -712,7 +622,7 @@ async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
     queries, rankings, k = (
         [pipeline.query for pipeline in pipelines],
         [pipeline.ranked for pipeline in pipelines],
-        pipelines[0].recipe.most,
+        pipelines[0].over.most,
     )
 
     def at_once() -> Any:
@@ -729,7 +639,7 @@ async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
 
 async def _refined(refiner: BaseRefiner, pipeline: Pipeline) -> Any:
     """The ranking that a refiner returns, or the error it raises."""
-    query, ranking, k = pipeline.query, pipeline.ranked, pipeline.recipe.most
+    query, ranking, k = pipeline.query, pipeline.ranked, pipeline.over.most
     if refiner.in_place:
         try:
             return refiner.refine(query, ranking, k)
@@ -739,51 +649,13 @@ async def _refined(refiner: BaseRefiner, pipeline: Pipeline) -> Any:
     return await pipeline.attempt(call, pipeline.journal.deadline.left(refiner.timeout))
 
 
-# ── what transformers may use ────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class RoutedLookup:
-    """The routed sources, for transformers that need to search first; a `Lookup`.
-
-    Such a search uses the breaker and the policy of the search it serves, but transforms and
-    refines nothing.
-    """
-
-    recipe: Recipe
-    names: Sequence[str]
-
-    @property
-    def sources(self) -> list[Any]:
-        """The routed sources."""
-        return [self.recipe.sources[name] for name in self.names]
-
-    def search(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
-        """Return the best hits for a query."""
-        return search_now(self._plain(k, seconds), [query])[0]
-
-    async def asearch(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
-        """Async version of `search`."""
-        return (await search([self._plain(k, seconds)], [query], Tasks()))[0]
-
-    def _plain(self, k: int, seconds: float | None) -> Recipe:
-        sources = {name: self.recipe.sources[name] for name in self.names}
-        timeout = self.recipe.timeout if seconds is None else seconds
-        return replace(
-            self.recipe, sources=sources, k=k, router=None, transformer=None, refiners=(), timeout=timeout, strategy=""
-        )
-
-
 def _spending(recipe: Recipe, questions: int, limit: float | None) -> Any:
     """A context in which every call of a language model counts against the recipe's budget for each question."""
-    budget = recipe.budget
-    if budget is None:
+    if recipe.budget is None:
         return nullcontext()
     from pointsman.retrieval.budget import spending
 
-    seconds = None if budget.seconds is None else questions * budget.seconds
-    shared_budget = replace(budget, calls=questions * budget.calls, tokens=questions * budget.tokens, seconds=seconds)
-    return spending(shared_budget, limit, recipe.breaker)
+    return spending(recipe.budget.for_questions(questions), limit, recipe.breaker)
 
 
 def cause_of(answer: Any) -> Exception:
@@ -791,29 +663,19 @@ def cause_of(answer: Any) -> Exception:
     return answer if isinstance(answer, Exception) else TypeError(f"it returned {type(answer).__name__}")
 
 
-def _is_sound(variant: Variant) -> bool:
-    """Whether the text, method and weight of a variant are valid."""
-    weight = variant.weight
-    return (
-        isinstance(variant.text, str)
-        and (variant.method is None or variant.method in LISTS)
-        and isinstance(weight, (int, float))
-        and math.isfinite(weight)
-        and weight >= 0
-    )
-
-
 def _unsound(ranked: Ranked) -> Exception | None:
     """What is wrong with a ranking that a refiner returned; None if nothing is."""
     hits: Any = ranked.hits
-    if not isinstance(hits, tuple | list) or not all(isinstance(hit, Hit) for hit in hits):
-        return TypeError("its ranking contains something other than hits")
-    if len({hit.key for hit in hits}) < len(hits):
+    for hit in hits if isinstance(hits, tuple | list) else [None]:
+        if not isinstance(hit, Hit):
+            return TypeError("its ranking contains something other than hits")
+    if len(set(keys_of(hits))) < len(hits):
         return ValueError("its ranking contains a hit more than once")
-    if not all(isinstance(hit.score, int | float) and math.isfinite(hit.score) for hit in hits):
-        return ValueError("its ranking contains scores that are not finite numbers")
+    for hit in hits:
+        if not isinstance(hit.score, int | float) or not math.isfinite(hit.score):
+            return ValueError("its ranking contains scores that are not finite numbers")
     if ranked.refused is not None and hits:
         return ValueError("its ranking is refused and has hits")
-    if not isinstance(ranked.dropped, Mapping) or not isinstance(ranked.degraded, tuple | list):
+    if not isinstance(ranked.dropped, dict | Mapping) or not isinstance(ranked.degraded, tuple | list):
         return TypeError("its ranking has a ``dropped`` that is not a mapping, or a ``degraded`` that is not a tuple")
     return None

@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pointsman.retrieval.branches import complete
 from pointsman.retrieval.candidates import Pool, Results, StoreResults, best_place, provenance
 from pointsman.retrieval.fusion import METHODS, OWN, RRF_K, SCALES, VARIANTS, Fused, fuse
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
     from pointsman.retrieval.candidates import Fetched, Place, Ranking
+    from pointsman.retrieval.dispatch import Mode
     from pointsman.retrieval.fusion import CosineSpread
     from pointsman.retrieval.transform.base import Variant
     from pointsman.types import HitKey
@@ -133,6 +135,42 @@ def _cosine_in_deviations(own: Results | None, results: Results) -> float | None
     if spread is None or query_vector is None or variant_vector is None or not spread.sigma > 0:
         return None
     return (float(query_vector @ variant_vector) - spread.mean) / spread.sigma
+
+
+async def combined(
+    own: Results | None,
+    beside: Beside,
+    method: str,
+    spread: CosineSpread | None,
+    weights: Mapping[str, float],
+    mode: Mode,
+    *,
+    only_ranks: bool,
+) -> tuple[Results, Fused[Any]]:
+    """Return the results of a query and its variants together, and their ranking; takes one round trip to each store.
+
+    Args:
+        own: the results of the query itself, if it was answered.
+        beside: the results of at least one variant.
+        method: how the lists of each are fused.
+        spread: the scale of cosines, if there is one.
+        weights: by list name.
+        mode: how to wait.
+        only_ranks: fuse by ranks even if evidence could be added up.
+    """
+    if own is None:
+        return by_rank(own, own, beside, method, spread, weights)
+    keys = keys_beside(own, beside)
+    if spread is None or only_ranks or not can_add(own, beside, method, spread):
+        [whole] = await complete([own], keys, mode)
+        results, fused = by_rank(own, whole, beside, method, spread, weights)
+    else:
+        whole, *others = await complete([own, *(results for _, _, results in beside)], keys, mode)
+        beside = [(label, variant, results) for (label, variant, _), results in zip(beside, others, strict=True)]
+        results, fused = added_up(whole, beside, spread, weights)
+    if not any(variant.by_model for _, variant, _ in beside):
+        return results, fused
+    return results, with_first_kept(fused, own.pool.fused(method, spread, weights))
 
 
 def with_first_kept(fused: Fused[Any], own: Fused[Any]) -> Fused[Any]:

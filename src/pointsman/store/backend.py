@@ -233,6 +233,7 @@ class LocalBackend(BaseBackend):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._datasets = f"{self.path}/{_DATASETS}"
         self._abouts: dict[str, tuple[object, DatasetRecord | None]] = {}  # with the stamp of the manifest, by name
         self._check()
 
@@ -357,8 +358,11 @@ class LocalBackend(BaseBackend):
 
     def names(self) -> list[str]:
         """Return the names of all datasets, sorted."""
-        folder = self.path / _DATASETS
-        return [name for name in _listed(folder) if not name.startswith(".") and _holds_dataset(f"{folder}/{name}")]
+        return [
+            name
+            for name in _listed(self._datasets)
+            if not name.startswith(".") and _holds_dataset(f"{self._datasets}/{name}")
+        ]
 
     def about(self, name: str) -> DatasetRecord | None:
         """Return the record of a dataset; None if no dataset has this name."""
@@ -366,10 +370,10 @@ class LocalBackend(BaseBackend):
 
         if name.startswith("."):  # a dataset that is being deleted
             return None
-        manifest = self.folder(name) / _OF_DATASET
+        manifest = f"{self._datasets}/{name}/{_OF_DATASET}"
         stamp = file_stamp(manifest)
         if stamp == "absent":
-            if _has_documents(manifest.parent) and not manifest.exists():  # not just created
+            if _has_documents(f"{self._datasets}/{name}") and not _exists(manifest):  # not just created
                 raise CorruptStoreError(
                     f"{manifest} is missing; 'pointsman verify --repair' makes a new one, or restore it from a backup"
                 )
@@ -432,19 +436,20 @@ class LocalBackend(BaseBackend):
             )
 
 
-def _listed(folder: Path) -> list[str]:
+def _listed(folder: str | Path) -> list[str]:
     """Return the names in a folder, sorted; none if it is missing. ``glob`` would hide that a folder is unreadable.
 
     Raises:
         StoreError: the folder cannot be read.
     """
-    from pointsman.store.local.files import translated
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208  (called by every search)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        from pointsman.store.local.files import store_error
 
-    with translated(folder):
-        try:
-            return sorted(os.listdir(folder))  # noqa: PTH208  (called by every search)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        raise store_error(Path(folder), error) from error
 
 
 def _holds_dataset(folder: str) -> bool:

@@ -45,6 +45,23 @@ def digest(text: str, metadata: str) -> bytes:
     return hashlib.blake2b(f"{len(text)}\n{text}{metadata}".encode(), digest_size=16).digest()
 
 
+def document_of(id_: str, text: str | None, metadata: str, content: bytes) -> Document:
+    """Return a document as it was stored, after comparing it with its fingerprint.
+
+    Args:
+        id_: its id.
+        text: its text; None if it was not read, and then nothing is compared.
+        metadata: as `prepare` serialised it.
+        content: its `digest`.
+
+    Raises:
+        ValueError: the content differs from what was stored, or the metadata is not JSON.
+    """
+    if text is not None and digest(text, metadata) != content:
+        raise ValueError("the content does not match its checksum")
+    return Document(id_, text or "", metadata_of(metadata))
+
+
 def prepare(document: Document) -> Prepared:
     """Check a document and return it in storable form.
 

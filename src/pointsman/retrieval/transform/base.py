@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pointsman._twins import Twins, in_thread, wait_for
 from pointsman.errors import InputError
+from pointsman.retrieval.fusion import LISTS
 from pointsman.text import fold
 from pointsman.types import Query
 
@@ -40,6 +42,17 @@ class Variant:
     method: str | None = None
     as_passage: bool = False
     by_model: bool = False
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether its text, method and weight are valid; a transformer of the user's may have set anything."""
+        return (
+            isinstance(self.text, str)
+            and (self.method is None or self.method in LISTS)
+            and isinstance(self.weight, int | float)
+            and math.isfinite(self.weight)
+            and self.weight >= 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +99,11 @@ class BaseTransformer(Twins, needs=("transform", "atransform")):
 
     If it cannot do its work, it returns the query unchanged and says so in ``degraded``.
 
+    Attributes:
+        only_computes: it never calls a language model, so a search with it needs no account of such calls.
     """
+
+    only_computes: bool = False
 
     def at_once(self, query: Query) -> Transformed | None:  # noqa: ARG002  (used by subclasses)
         """The result, if it takes only microseconds, so that no thread is needed; None if it takes longer."""

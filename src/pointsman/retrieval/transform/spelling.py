@@ -33,6 +33,8 @@ class Corrector(BaseTransformer):
             routed ones.
     """
 
+    only_computes = True
+
     def __init__(self, datasets: Sequence[Source] = ()) -> None:
         self.datasets = [source for source in datasets if source.lists_for("auto")[0] and source.can(Capability.TERMS)]
         self._vocabulary = Vocabulary(self.datasets)

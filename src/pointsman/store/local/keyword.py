@@ -184,16 +184,17 @@ class WordQuery:
         terms: the words, and how often each occurs in the query.
     """
 
-    __slots__ = ("_columns", "_constants", "_query", "_view", "terms")
+    __slots__ = ("_columns", "_constants", "_query", "_view", "_weights", "terms")
 
     def __init__(self, view: _View, text: str, columns: Columns | None, k1: float, b: float) -> None:
         self._view, self._columns, self.terms = view, columns, query_terms(text)
         self._constants = k1, b
         self._query = _any_of(view, self.terms) if any(map(view.learn, self.terms)) else None
+        self._weights = [count * view.idf(term) for term, count in self.terms.items()]
 
     def idf(self) -> float:
         """Return the sum of the idf of the words, counting repeated words again and including absent ones."""
-        return math.fsum(self._weights())
+        return math.fsum(self._weights)
 
     def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
         """See `KeywordIndex.search`."""
@@ -222,9 +223,6 @@ class WordQuery:
         scores = dict(self._best(hits, len(hits)))
         return [scores.get(key, 0.0) for key in keys]
 
-    def _weights(self) -> list[float]:
-        return [count * self._view.idf(term) for term, count in self.terms.items()]
-
     def _best(self, hits: Sequence[_Hit], k: int) -> list[tuple[int, float]]:
         """Return the best ``k`` hits, scored by the formula; those that cannot be among them are left out before."""
         if k < len(hits) and self._constants == (K1, B):
@@ -235,7 +233,7 @@ class WordQuery:
             bar = lower_bounds[k - 1] * (1 - _WEIGHTS_APART)
             hits = [hit for hit, ratio in zip(hits, ratios, strict=True) if hit.score * max(1.0, ratio) >= bar]
         formula = BM25(self._view.average_length, *self._constants)
-        scores = formula.scores(self._weights(), self._counts(hits), [hit.length for hit in hits])
+        scores = formula.scores(self._weights, self._counts(hits), [hit.length for hit in hits])
         ranking = sorted([(-score, hit.key) for hit, score in zip(hits, scores, strict=True)])
         return [(key, -score) for score, key in ranking[:k]]
 

@@ -24,7 +24,7 @@ from pointsman.store.local.files import (
     sync_directory,
     translated,
 )
-from pointsman.store.local.truth import ROW, Truth, document_of, schema_rows, value_of, vector_of
+from pointsman.store.local.truth import ROW, Truth, document_in, schema_rows, value_of, vector_of
 from pointsman.store.prepared import Prepared
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def _sound_rows(
         sql = f"SELECT {ROW} FROM documents WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608  (ours)
         for row in _between(connection, sql, start, end):
             try:
-                document = document_of(row)
+                document = document_in(row)
             except ValueError as error:
                 salvage.complaints.append(f"lost: {error}")
                 continue

@@ -31,13 +31,14 @@ from pointsman._batched import batched
 from pointsman._sqlite import SQLITE_ERRORS, damage, error_code
 from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
 from pointsman.store.local.files import full, make_private, room, steady, store_error, sync_directory
-from pointsman.store.prepared import UNREADABLE, digest, metadata_of, storable
-from pointsman.types import AddResult, Document
+from pointsman.store.prepared import UNREADABLE, document_of, storable
+from pointsman.types import AddResult
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pointsman.store.prepared import Prepared
+    from pointsman.types import Document
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ def value_of(name: str, raw: object, *, checked: bool) -> str:
     raise ValueError(f"the value of {name!r:.40} does not match its checksum")
 
 
-def document_of(row: Sequence[Any]) -> Document:
+def document_in(row: Sequence[Any]) -> Document:
     """Return the document in the columns of `ROW` after verifying its checksums.
 
     Raises:
@@ -135,9 +136,7 @@ def document_of(row: Sequence[Any]) -> Document:
         content, check = digests[:_DIGEST], digests[_DIGEST:]
         if check and check != _row_check(key, seq, id_, metadata, content):
             raise ValueError("the row does not match its checksum")
-        if text is not None and digest(text, metadata) != content:
-            raise ValueError("the content does not match its checksum")
-        return Document(id_, text or "", metadata_of(metadata))
+        return document_of(id_, text, metadata, content)
     except UNREADABLE as error:
         raise ValueError(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
 
@@ -703,7 +702,7 @@ class Truth:
     def _document(self, row: Sequence[Any]) -> Document:
         """Return the document in the columns of `ROW` after verifying its checksums."""
         try:
-            return document_of(row)
+            return document_in(row)
         except ValueError as error:
             raise self._damaged(str(error)) from error
 
