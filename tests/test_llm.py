@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -99,22 +98,23 @@ def test_a_call_that_hangs_is_abandoned() -> None:
     class Hangs:
         def complete(self, prompt: str) -> str:
             release.wait(60)
+            ended.append(prompt)
             return "late"
 
-    started = time.monotonic()
+    ended: list[str] = []
     with pytest.raises(ModelError, match=r"Hangs did not answer within 0.05 s"):
         ask(Hangs(), "a", timeout=0.05)
-    assert time.monotonic() - started < 30
+    assert not ended
     with pytest.raises(ModelError, match=r"did not answer within 0.05 s"):
         asyncio.run(aask(ScriptedLLM([Delay(60, "late")]), "a", timeout=0.05))
 
     async def threaded() -> None:
         with pytest.raises(ModelError, match="did not answer"):
             await aask(Hangs(), "a", timeout=0.05)
+        assert not ended
         release.set()
 
     asyncio.run(threaded())
-    assert time.monotonic() - started < 50
 
 
 def test_usage_sums() -> None:

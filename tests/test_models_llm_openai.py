@@ -142,10 +142,9 @@ def test_429_waits_as_long_as_it_is_told(server: Server, make: Make) -> None:
 
 def test_a_retry_after_of_an_hour_is_not_waited_for(server: Server, make: Make) -> None:
     server.answer = lambda request: failure(429, Retry_After="3600")
-    started = time.monotonic()
     with pytest.raises(ModelError, match="429"):
         make(max_retries=1).complete("hi")
-    assert time.monotonic() - started < 100
+    assert len(server.requests) == 1  # a second one would be made after the hour
 
 
 def test_what_may_succeed_later_is_sent_again_so_often(server: Server, make: Make) -> None:

@@ -249,19 +249,21 @@ def test_whatever_goes_wrong_the_order_before_stands(
 
 
 def test_a_coroutine_that_waits_for_ever_is_left() -> None:
+    ended = []
+
     class Waits(BaseReranker):
         async def ascore(self, query: str, texts: Sequence[str]) -> Sequence[float]:
             await asyncio.sleep(60)
+            ended.append(query)
             raise AssertionError
 
     reranker = Waits(timeout=0.1)
-    began = time.monotonic()
     for after in (
         reranker.refine(Query("q"), ranking("ab"), 2),
         asyncio.run(reranker.arefine(Query("q"), ranking("ab"), 2)),
     ):
         assert "did not answer within 0.1 s" in after.degraded[0]
-    assert time.monotonic() - began < 30
+    assert not ended
 
 
 def test_cancelling_is_no_fault() -> None:

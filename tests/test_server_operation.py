@@ -402,9 +402,9 @@ class TestRedaction:
 
     def test_it_takes_linear_time(self) -> None:
         for piece in ("a://", "token", "api_key", "Bearer ", "-", "a.", "ptm_", "sk-", "token=", '"'):
-            began = time.perf_counter()
+            began = time.process_time()
             redact("@" + piece * (200_000 // len(piece)))
-            assert time.perf_counter() - began < 20  # quadratic time would be minutes
+            assert time.process_time() - began < 20  # quadratic time would be minutes
 
 
 class TestLines:

@@ -221,11 +221,16 @@ def test_hyde_searches_the_passage_by_its_vector(dataset: Dataset) -> None:
 
 def test_hypotheses_are_written_at_once_and_share_one_weight(dataset: Dataset) -> None:
     numbers = iter(range(100))
-    llm = ScriptedLLM(lambda _: Delay(0.3, f"{PASSAGE_TEXT} It was in 19{next(numbers):02}."))
+    meeting = threading.Barrier(4)
+
+    def reply(_: str) -> str:
+        meeting.wait(60)  # asked one after the other, the first would never answer
+        return f"{PASSAGE_TEXT} It was in 19{next(numbers):02}."
+
+    llm = ScriptedLLM(reply)
     strategy = HyDEStrategy(dataset, llm=llm, num_hypotheses=4)
-    began = time.perf_counter()
     found = strategy.retrieve(QUESTION)
-    assert time.perf_counter() - began < 1.0  # one after the other takes 1.2
+    assert not found.degraded
     assert len(llm.calls) == 4
     for variant in transformed(strategy, QUESTION).variants:
         assert (variant.weight, variant.method, variant.as_passage) == (0.25, "vector", True)
@@ -303,12 +308,14 @@ def test_the_first_step_gets_no_more_than_its_time(dataset: Dataset) -> None:
     class SlowOnce(BaseRetriever):
         def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
             if Query.of(query).text != CHAIN:
-                time.sleep(5)
+                release.wait(60)
+                ended.append(query)
             return dataset.retriever().retrieve(query, top_k)
 
-    began = time.perf_counter()
+    release, ended = threading.Event(), list[str | Query]()
     found = DecompositionStrategy(SlowOnce(), timeout=1.0).retrieve(CHAIN)
-    assert time.perf_counter() - began < 3
+    assert not ended
+    release.set()
     assert found
     assert any("first step" in cause for cause in found.degraded)
 
@@ -676,10 +683,8 @@ def test_a_fault_leaves_the_plain_answer_marked(dataset: Dataset, name: str, fau
     reply = FAULTS[fault]
     llm = ScriptedLLM(reply) if callable(reply) else always(reply)
     strategy = MODELLED[name](dataset, llm=llm, budget=Budget(seconds=0.2))
-    began = time.perf_counter()
     found = strategy.retrieve(QUESTION, 5)
     awaited = asyncio.run(strategy.search(QUESTION, 5))
-    assert time.perf_counter() - began < 5
     plain = HybridStrategy(dataset).retrieve(QUESTION, 5)
     assert view(found) == view(awaited) == view(plain)
     assert found.degraded
@@ -765,9 +770,8 @@ def test_one_budget_for_strategies_in_one_another(dataset: Dataset) -> None:
 
 def test_a_model_leaves_time_for_the_search(dataset: Dataset) -> None:
     for llm in (always(Delay(30, "late")), always(Delay(30, QUERIES))):
-        began = time.perf_counter()
         found = HyDEStrategy(dataset, llm=llm, timeout=0.6).retrieve(QUESTION)
-        assert time.perf_counter() - began < 2
+        assert any("within" in cause for cause in found.degraded)  # its passage would have been searched, had it come
         assert ids(found) == ids(HybridStrategy(dataset).retrieve(QUESTION))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -166,7 +166,7 @@ def test_any_history_and_query(turns: list[tuple[str, str]], text: str) -> None:
 @pytest.mark.parametrize("piece", ["A b ", "«", "他的", "Ab и ", "the a of ", "(", "A_", "Что "])
 def test_time_is_bounded(piece: str) -> None:
     huge = piece * (1_000_000 // len(piece))
-    began = perf_counter()
+    began = process_time()  # not hurt by other programs
     for text in ("How old is he?", "And in Paris?", "它呢？", "А его столица?", "А в Москве?", huge):
         rules.transform(Query(text, history=(Message("user", huge), Message("assistant", huge))))
-    assert perf_counter() - began < 5  # quadratic or worse would take minutes
+    assert process_time() - began < 5  # quadratic or worse would take minutes

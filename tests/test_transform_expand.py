@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -170,10 +170,10 @@ def test_any_text(text: str) -> None:
 @pytest.mark.parametrize("piece", ["please ", "计算机", "car big data ", "请问", "а ", "(", "tell me "])
 def test_time_is_bounded(piece: str) -> None:
     huge = piece * (1_000_000 // len(piece))
-    began = perf_counter()
+    began = process_time()  # not hurt by other programs
     assert EXPANDER.transform(huge).variants == ()
     EXPANDER.transform((piece * 2000)[:2000])
-    assert perf_counter() - began < 5  # quadratic or worse would take minutes
+    assert process_time() - began < 5  # quadratic or worse would take minutes
 
 
 @pytest.mark.parametrize(

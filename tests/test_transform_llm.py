@@ -174,10 +174,10 @@ def test_any_generation(text: str, query: str, prompt: str) -> None:
 @pytest.mark.parametrize("piece", ["a ", "{", '["', "1. x\n", "~~~", "我", "<think>", "$a ", "[insert ", "sorry "])
 def test_time_is_bounded(piece: str) -> None:
     huge = piece * (1_000_000 // len(piece))
-    began = time.perf_counter()
+    began = time.process_time()  # not hurt by other programs
     usable(huge, "query", huge[:2000])
     strings(huge)
-    assert time.perf_counter() - began < 10  # quadratic or worse would take minutes
+    assert time.process_time() - began < 10  # quadratic or worse would take minutes
 
 
 MAKERS: tuple[Callable[[ScriptedLLM], BaseTransformer], ...] = (LLMDecomposer, LLMExpander, LLMDisambiguator)
@@ -202,10 +202,9 @@ def test_a_model_that_fails_degrades(fault: Exception) -> None:
 
 
 def test_a_slow_model_is_not_waited_for() -> None:
-    began = time.perf_counter()
     done = both_ways(lambda llm: LLMExpander(llm, timeout=0.05), [Delay(1.0, "late")], QUESTION)
     assert "within 0.05 s" in done.degraded[0]
-    assert time.perf_counter() - began < 2.5
+    assert not done.variants  # "late" would have been one
 
 
 def test_one_retry_and_no_more() -> None:

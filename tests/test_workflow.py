@@ -319,9 +319,9 @@ class TestR3PartialAnswers:
         json.dumps(context.to_dict(trace="lists"), allow_nan=False)
 
     def test_a_hanging_branch(self, search: Search, datasets: tuple[Dataset, Dataset]) -> None:
-        began = time.perf_counter()
-        context = search(RetrievalWorkflow(), "rail lamp", [Slow(30), datasets[0]], 5, timeout=0.3)
-        assert time.perf_counter() - began < 5
+        slow = Slow(30)
+        context = search(RetrievalWorkflow(), "rail lamp", [slow, datasets[0]], 5, timeout=0.3)
+        assert not slow.ended
         assert len(context) == 5
         assert [cause.split(" within")[0] for cause in context.degraded] == ["slow: TimeoutError: no answer"]
 
