@@ -424,7 +424,7 @@ class TestCost:
         built: Counter[str] = Counter()
         build = Hit.__init__
 
-        def counted(hit: Hit, document: Document, *values: Any, **named: Any) -> None:
+        def count_build(hit: Hit, document: Document, *values: Any, **named: Any) -> None:
             built[document.id] += 1
             build(hit, document, *values, **named)
 
@@ -434,7 +434,7 @@ class TestCost:
         assert profile.calls["Analyzer.query_tokens"] == 1
         assert profile.moves <= 150
         assert profile.calls.total() <= 700
-        monkeypatch.setattr(Hit, "__init__", counted)
+        monkeypatch.setattr(Hit, "__init__", count_build)
         answer = workspace.search(question, 4)
         assert {hit.id for hit in answer} <= set(built)
         assert max(built.values()) <= 2, built
@@ -445,11 +445,11 @@ class TestCost:
         for name in ("_row", "_rows"):
             original = getattr(Truth, name)
 
-            def counted(self: Truth, sql: str, *values: object, ask: Any = original) -> Any:
+            def count_statement(self: Truth, sql: str, *values: object, ask: Any = original) -> Any:
                 statements.append(sql)
                 return ask(self, sql, *values)
 
-            monkeypatch.setattr(Truth, name, counted)
+            monkeypatch.setattr(Truth, name, count_statement)
         self.search(workspace)
         assert len(statements) <= 4, statements
 

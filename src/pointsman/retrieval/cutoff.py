@@ -24,7 +24,7 @@ _NOTED: Final = 3
 """How many unknown keys of one filter are named; each is compared with every known key."""
 
 
-def covering(
+def cut_to_cover(
     coverage: float,
     hits: tuple[Hit, ...],
     recipe: Recipe,

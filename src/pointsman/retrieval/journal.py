@@ -44,14 +44,15 @@ class Journal:
 
     Args:
         timeout: seconds for the whole search; None: no limit.
+        notes: degradations that are known before it begins.
     """
 
-    def __init__(self, timeout: float | None = None) -> None:
+    def __init__(self, timeout: float | None = None, notes: Sequence[str] = ()) -> None:
         self.deadline = SearchDeadline(timeout)
         self.began = perf_counter()
         self.spans: list[Span] = []
         self.records: list[StageRecord] = []
-        self.degraded: list[str] = []
+        self.degraded: list[str] = list(dict.fromkeys(notes))
         self.heard: set[str] = set()
         """Names of the branches that have reported their own end."""
         self.listener = _listener.get()

@@ -110,7 +110,7 @@ def unanswered(recipe: Recipe, query: Query, why: str) -> RetrievalContext:
 
 
 @dataclass(slots=True)
-class Candidates:
+class FusedCandidates:
     """The first candidates of a fused ranking, and what is known of them.
 
     Attributes:
@@ -151,7 +151,7 @@ class Pipeline:
     unembedded: dict[int, Exception] = field(default_factory=dict)  # see `Question`
     questions: Sequence[Question] = ()  # the query, and its variants
     answered: Sequence[BranchAnswers] = ()  # to each of them
-    first: Candidates | None = None
+    first: FusedCandidates | None = None
     ranked: Ranked = field(default=Ranked((), "none"))
     verdict: Verdict = NOTHING
     spelling: Spelling | None = None
@@ -160,9 +160,8 @@ class Pipeline:
     """Why the transformer could not add what it should."""
 
     def __post_init__(self) -> None:
-        self.journal = Journal(self.seconds)
+        self.journal = Journal(self.seconds, self.recipe.notes)
         self.query, self.names = self.asked, list(self.recipe.sources)
-        self.journal.degrade(*self.recipe.notes)
 
     async def route(self) -> None:
         """Choose the sources; if the router fails, all are searched."""
@@ -226,7 +225,8 @@ class Pipeline:
             self.failed("transform", start, cause_of(transformed), "the query is searched unchanged")
             self.incomplete = "the query was not transformed"
             return
-        self.journal.degrade(*transformed.degraded)
+        if transformed.degraded:
+            self.journal.degrade(*transformed.degraded)
         problem = self.incomplete = "; ".join(transformed.degraded)
         self.journal.span("transform", transformed.detail, start, len(transformed.variants), problem or None)
         self.query, self.spelling = transformed.query, transformed.spelling
@@ -247,10 +247,10 @@ class Pipeline:
         weights, detail = self._weigh(own, spread)
         results, fused = own, None
         if beside:
-            from pointsman.retrieval.variants import combined
+            from pointsman.retrieval.variants import combine
 
             try:
-                results, fused = await combined(
+                results, fused = await combine(
                     own,
                     beside,
                     self.plan.strategy,
@@ -273,7 +273,7 @@ class Pipeline:
         self.journal.span("fuse", f"{fused.scale}{detail}", start, len(fused.ranking))
         top = fused.ranking[: self.recipe.depth_of(fused.scale)]
         keys = [key for key, _ in top]
-        self.first = Candidates(results, fused.scale, top, keys, provenance(results.pool, keys, fused.share))
+        self.first = FusedCandidates(results, fused.scale, top, keys, provenance(results.pool, keys, fused.share))
 
     async def fetch(self) -> None:
         """Fetch the documents that the later stages need."""
@@ -334,9 +334,9 @@ class Pipeline:
         recipe, journal, coverage, refused = self.recipe, self.journal, None, self.ranked.refused
         hits = self.verdict.of(self.ranked.hits[: self.over.most])
         if recipe.coverage is not None:
-            from pointsman.retrieval.cutoff import covering
+            from pointsman.retrieval.cutoff import cut_to_cover
 
-            hits, coverage, decision = covering(
+            hits, coverage, decision = cut_to_cover(
                 recipe.coverage, hits, recipe, self.names, self.asked, journal, refused=refused is not None
             )
             self.plan = replace(self.plan, decisions=(*self.plan.decisions, decision))

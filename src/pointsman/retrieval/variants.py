@@ -137,7 +137,7 @@ def _cosine_in_deviations(own: Results | None, results: Results) -> float | None
     return (float(query_vector @ variant_vector) - spread.mean) / spread.sigma
 
 
-async def combined(
+async def combine(
     own: Results | None,
     beside: Beside,
     method: str,
