@@ -7,17 +7,19 @@ takes one, limit the time, and translate every failure into `ModelError`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol, TypeGuard
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import anyio
 
 from pointsman._twins import Twins, in_thread, limited, wait_for
 from pointsman.errors import InputError, ModelError, PointsmanError
+
+T = TypeVar("T")
 
 Schema = Mapping[str, Any]
 """A JSON schema of the expected answer."""
@@ -201,9 +203,60 @@ async def _aask(llm: Any, prompt: str, schema: Schema | None, timeout: float | N
     return _completion(llm, answer)
 
 
+Talk: TypeAlias = Generator[str, "Completion | ModelError", T]
+"""A conversation: yields prompts, receives the answer or the error of each call, and returns its result."""
+
+
+def converse(llm: Any, talk: Talk[T], *, schema: Schema | None = None, timeout: float | None = None) -> T:
+    """Carry out a conversation with a model; for the arguments see `ask`."""
+    answer: Any = None
+    while True:
+        try:
+            prompt = talk.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        try:
+            answer = ask(llm, prompt, schema=schema, timeout=timeout)
+        except ModelError as error:
+            answer = error
+
+
+async def aconverse(
+    llm: Any,
+    talk: Talk[T],
+    *,
+    schema: Schema | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109  (the twin of converse)
+) -> T:
+    """Async version of `converse`; see `aask`."""
+    answer: Any = None
+    while True:
+        try:
+            prompt = talk.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        try:
+            answer = await aask(llm, prompt, schema=schema, timeout=timeout)
+        except ModelError as error:
+            answer = error
+
+
 def is_model(llm: Any) -> bool:
     """Whether an object can be called as a language model."""
     return any(callable(getattr(llm, name, None)) for name in ("complete", "acomplete"))
+
+
+def checked_model(llm: Any) -> Any:
+    """Return a language model.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not is_model(llm):
+        raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
+    return llm
 
 
 def takes_schema(llm: Any) -> bool:

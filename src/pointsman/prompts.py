@@ -11,10 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Template
-from typing import Any
+from typing import Any, TypeVar
 
 from pointsman.errors import InputError
-from pointsman.text import repair
+from pointsman.text import detect, repair
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,3 +197,18 @@ $query
         },
     ),
 }
+
+
+def templates(given: T | Mapping[str, T] | None, defaults: Mapping[str, T]) -> Mapping[str, T]:
+    """Return templates by language.
+
+    Args:
+        given: templates for all languages, or by language; other languages keep the default ones.
+        defaults: the built-in ones.
+    """
+    return {**defaults, **(given or {})} if given is None or isinstance(given, Mapping) else {"en": given}
+
+
+def for_language_of(text: str, by_language: Mapping[str, T]) -> T:
+    """Return the templates for the language of a text, or the English ones."""
+    return by_language.get(detect(text)) or by_language["en"]

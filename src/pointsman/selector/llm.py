@@ -9,11 +9,19 @@ from dataclasses import replace
 from typing import Any
 
 from pointsman.errors import InputError, ModelError
-from pointsman.llm import Completion, Schema, aask, ask
-from pointsman.prompts import SELECTION, SelectionPrompts, fenced, fill, option_lines, quoted
+from pointsman.llm import Completion, Schema, Talk, aconverse, converse
+from pointsman.prompts import (
+    SELECTION,
+    SelectionPrompts,
+    fenced,
+    fill,
+    for_language_of,
+    option_lines,
+    quoted,
+    templates,
+)
 from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorResult, SingleSelection, ToolMetadata
 from pointsman.selector.parsing import Parsed, parse_selection
-from pointsman.text import detect
 from pointsman.types import Query
 
 _log = logging.getLogger(__name__)
@@ -72,9 +80,7 @@ class LLMSelector(BaseSelector):
         self.allow_abstain = allow_abstain
         self.retries = retries
         self.timeout = timeout
-        self.prompts: Mapping[str, SelectionPrompts] = (
-            {"en": prompts} if isinstance(prompts, SelectionPrompts) else {**SELECTION, **(prompts or {})}
-        )
+        self.prompts = templates(prompts, SELECTION)
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:
         """Ask the model; see the class.
@@ -83,11 +89,7 @@ class LLMSelector(BaseSelector):
             ModelError: no answer was usable, and the fallback is ``"raise"``.
         """
         attempts = _SelectionAttempts(self, choices, query)
-        while attempts.open:
-            try:
-                attempts.hear(ask(self.llm, attempts.prompt, schema=attempts.schema, timeout=self.timeout))
-            except ModelError as error:
-                attempts.fail(error)
+        converse(self.llm, attempts.talk(), schema=attempts.schema, timeout=self.timeout)
         if attempts.result is None and isinstance(self.fallback, BaseSelector):
             return attempts.delegate(self.fallback.select(choices, query))
         return attempts.result or attempts.by_policy()
@@ -95,11 +97,7 @@ class LLMSelector(BaseSelector):
     async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
         """Async version of `select`; uses ``acomplete`` if the model has it."""
         attempts = _SelectionAttempts(self, choices, query)
-        while attempts.open:
-            try:
-                attempts.hear(await aask(self.llm, attempts.prompt, schema=attempts.schema, timeout=self.timeout))
-            except ModelError as error:
-                attempts.fail(error)
+        await aconverse(self.llm, attempts.talk(), schema=attempts.schema, timeout=self.timeout)
         if attempts.result is None and isinstance(self.fallback, BaseSelector):
             return attempts.delegate(await self.fallback.aselect(choices, query))
         return attempts.result or attempts.by_policy()
@@ -112,8 +110,7 @@ class _SelectionAttempts:
         self.selector = selector
         self.choices = [choice for choice in choices if isinstance(choice, ToolMetadata)]  # all of them: see the base
         text = Query.of(query).text
-        prompts = selector.prompts
-        self.prompts = prompts.get(detect(text)) or prompts["en"]
+        self.prompts = for_language_of(text, selector.prompts)
         self.first_prompt = self.prompt = self._first(text)
         self.schema = _schema(len(self.choices), selector)
         self.attempts_left = 1 + selector.retries
@@ -134,9 +131,14 @@ class _SelectionAttempts:
         )
         return f"{prompt}\n{self.prompts.none}" if selector.allow_abstain else prompt
 
-    @property
-    def open(self) -> bool:
-        return self.result is None and self.attempts_left > 0
+    def talk(self) -> Talk[None]:
+        while self.result is None and self.attempts_left > 0:
+            answer = yield self.prompt
+            if isinstance(answer, ModelError):
+                self.error = answer
+                self._ask_again("failed", str(answer))
+            else:
+                self.hear(answer)
 
     def hear(self, answer: Completion) -> None:
         text = answer.text or ("" if answer.data is None else json.dumps(answer.data))
@@ -155,10 +157,6 @@ class _SelectionAttempts:
         else:
             self.named = reading.named or self.named
             self._ask_again(reading.defect.value, f"{reading.defect.value}: {reading.detail}")
-
-    def fail(self, error: ModelError) -> None:
-        self.error = error
-        self._ask_again("failed", str(error))
 
     def _ask_again(self, problem: str, complaint: str) -> None:
         self.attempts_left -= 1

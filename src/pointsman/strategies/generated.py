@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pointsman.errors import InputError, ModelError
-from pointsman.llm import Completion, aask, ask
-from pointsman.prompts import fenced, fill, quoted
+from pointsman.llm import Talk, aconverse, converse
+from pointsman.prompts import fenced, fill, for_language_of, quoted
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
 from pointsman.retrieval.transform.generation import _answer as without_thinking
 from pointsman.retrieval.transform.generation import usable
@@ -16,7 +16,6 @@ from pointsman.retrieval.transform.llm import LLMExpander
 from pointsman.retrieval.transform.together import Together
 from pointsman.strategies.base import BaseRetrievalStrategy
 from pointsman.strategies.prompts import PASSAGE
-from pointsman.text import detect
 from pointsman.types import Query
 
 if TYPE_CHECKING:
@@ -47,31 +46,20 @@ class PassageWriter(BaseTransformer):
 
     def transform(self, query: str | Query) -> Transformed:
         """The query with the variants; without variants, and marked, if the model's answer is unusable."""
-        query = Query.of(query)
-        if (skip := _passed_over(query)) is not None:
-            return skip
-        template, prompt = _prompt(query)
-        answer: Completion | ModelError
-        try:
-            answer = ask(self.llm, prompt, timeout=self.timeout)
-        except ModelError as error:
-            answer = error
-        return self._read(query, answer, template)
+        return converse(self.llm, self._talk(Query.of(query)), timeout=self.timeout)
 
     async def atransform(self, query: str | Query) -> Transformed:
         """Async version of `transform`."""
-        query = Query.of(query)
-        if (skip := _passed_over(query)) is not None:
-            return skip
-        template, prompt = _prompt(query)
-        answer: Completion | ModelError
-        try:
-            answer = await aask(self.llm, prompt, timeout=self.timeout)
-        except ModelError as error:
-            answer = error
-        return self._read(query, answer, template)
+        return await aconverse(self.llm, self._talk(Query.of(query)), timeout=self.timeout)
 
-    def _read(self, query: Query, answer: Completion | ModelError, template: str) -> Transformed:
+    def _talk(self, query: Query) -> Talk[Transformed]:
+        if not query.text.strip():
+            return Transformed(query, detail="the query is empty")
+        if len(query.text) > _LONGEST_QUERY:
+            reason = f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
+            return Transformed(query, degraded=(reason,))
+        template = for_language_of(query.text, PASSAGE)
+        answer = yield fill(template, query=fenced(quoted(query.text)))
         if isinstance(answer, ModelError):
             problem: str | None = str(answer)
         else:
@@ -83,20 +71,6 @@ class PassageWriter(BaseTransformer):
         message = f"the model wrote no usable passage ({problem}); the query is searched unchanged"
         log.warning("%s", message)
         return Transformed(query, degraded=(message,))
-
-
-def _passed_over(query: Query) -> Transformed | None:
-    if not query.text.strip():
-        return Transformed(query, detail="the query is empty")
-    if len(query.text) > _LONGEST_QUERY:
-        reason = f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
-        return Transformed(query, degraded=(reason,))
-    return None
-
-
-def _prompt(query: Query) -> tuple[str, str]:
-    template = PASSAGE.get(detect(query.text)) or PASSAGE["en"]
-    return template, fill(template, query=fenced(quoted(query.text)))
 
 
 class HyDEStrategy(BaseRetrievalStrategy):

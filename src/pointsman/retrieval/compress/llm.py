@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
 
-from pointsman.errors import InputError, PointsmanError
-from pointsman.llm import Completion, Schema, aask, ask
-from pointsman.prompts import fenced, fill, quoted
+from pointsman.errors import InputError, ModelError
+from pointsman.llm import Completion, Schema, Talk, aconverse, checked_model, converse
+from pointsman.prompts import fenced, fill, for_language_of, quoted, templates
 from pointsman.retrieval.compress import answers
 from pointsman.retrieval.compress.answers import DefectError, References
 from pointsman.retrieval.compress.base import BaseCompressor, Compressed
@@ -23,7 +23,6 @@ from pointsman.retrieval.compress.extractive import ExtractiveCompressor, Senten
 from pointsman.retrieval.compress.prompts import COMPRESSION, NOTHING, CompressionPrompts
 from pointsman.retrieval.compress.spans import Unit, regions
 from pointsman.retrieval.compress.spans import fill as filled
-from pointsman.text import detect
 from pointsman.types import Excerpt, Hit, Query
 
 if TYPE_CHECKING:
@@ -89,18 +88,14 @@ class LLMCompressor(BaseCompressor):
         super().__init__(max_chars=max_chars, max_tokens=max_tokens, count_tokens=count_tokens)
         if mode not in ("extract", "summary"):
             raise InputError(f"mode is 'extract' or 'summary', not {mode!r:.80}")
-        if not any(callable(getattr(llm, name, None)) for name in ("complete", "acomplete")):
-            raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
         if retries < 0 or concurrency < 1:
             raise InputError(f"retries is at least 0 and concurrency at least 1, not {retries} and {concurrency}")
         if call_timeout is not None and not (math.isfinite(call_timeout) and call_timeout > 0):
             raise InputError(f"call_timeout is in seconds, above 0, or None for no limit, not {call_timeout!r}")
-        self.llm, self.mode, self.retries = llm, mode, retries
+        self.llm, self.mode, self.retries = checked_model(llm), mode, retries
         self.call_timeout, self.concurrency = call_timeout, concurrency
         self.fallback = fallback or ExtractiveCompressor()
-        self.prompts: Mapping[str, CompressionPrompts] = (
-            {"en": prompts} if isinstance(prompts, CompressionPrompts) else {**COMPRESSION, **(prompts or {})}
-        )
+        self.prompts = templates(prompts, COMPRESSION)
 
     def compress(self, query: str | Query, hits: Sequence[Hit]) -> Compressed:
         """Ask about each hit, at most ``concurrency`` at once."""
@@ -120,7 +115,7 @@ class LLMCompressor(BaseCompressor):
 
         async def converse(attempts: _Attempts) -> None:
             async with limiter:
-                await self._aconverse(attempts)
+                await aconverse(self.llm, attempts.talk(), schema=attempts.schema, timeout=self.call_timeout)
 
         async with anyio.create_task_group() as group:
             for attempts in task.open:
@@ -128,22 +123,7 @@ class LLMCompressor(BaseCompressor):
         return task.compressed()
 
     def _converse(self, attempts: _Attempts) -> None:
-        while attempts.left:
-            try:
-                answer = ask(self.llm, attempts.prompt, schema=attempts.schema, timeout=self.call_timeout)
-            except PointsmanError as error:
-                attempts.unusable("failed", str(error))
-            else:
-                attempts.hear(answer)
-
-    async def _aconverse(self, attempts: _Attempts) -> None:
-        while attempts.left:
-            try:
-                answer = await aask(self.llm, attempts.prompt, schema=attempts.schema, timeout=self.call_timeout)
-            except PointsmanError as error:
-                attempts.unusable("failed", str(error))
-            else:
-                attempts.hear(answer)
+        converse(self.llm, attempts.talk(), schema=attempts.schema, timeout=self.call_timeout)
 
     def _task(self, query: str | Query, hits: Sequence[Hit]) -> _Extraction | _Summary:
         query = Query.of(query)
@@ -165,6 +145,14 @@ class _Attempts:
         self.read, self.left, self.schema = read, tries, schema
         self.result: Any = None
         self.why = ""
+
+    def talk(self) -> Talk[None]:
+        while self.left:
+            answer = yield self.prompt
+            if isinstance(answer, ModelError):
+                self.unusable("failed", str(answer))
+            else:
+                self.hear(answer)
 
     def hear(self, answer: Completion) -> None:
         text = answer.text or ("" if answer.data is None else json.dumps(answer.data))
@@ -190,8 +178,7 @@ class _Task:
 
     def __init__(self, compressor: LLMCompressor, query: Query, hits: Sequence[Hit]) -> None:
         self.compressor, self.query, self.hits = compressor, query, hits
-        prompts = compressor.prompts
-        self.prompts = prompts.get(detect(query.text)) or prompts.get("en") or COMPRESSION["en"]
+        self.prompts = for_language_of(query.text, compressor.prompts)
         self.sentences = Sentences(query.text, hits)
         self.by_hit: list[list[int]] = [[] for _ in hits]
         for index, unit in enumerate(self.sentences.units):

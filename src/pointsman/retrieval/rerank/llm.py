@@ -13,14 +13,13 @@ import anyio
 
 from pointsman._twins import in_thread, wait_for
 from pointsman.errors import InputError, ModelError
-from pointsman.llm import Completion, Schema, aask, ask
-from pointsman.prompts import fenced, fill, quoted
+from pointsman.llm import Completion, Schema, aask, ask, checked_model
+from pointsman.prompts import fenced, fill, for_language_of, quoted, templates
 from pointsman.retrieval.rerank._answers import HIGHEST, OrderDefectError, read_grade, read_order
 from pointsman.retrieval.rerank._scores import PartialScores
 from pointsman.retrieval.rerank._shorten import shortened
 from pointsman.retrieval.rerank.base import BaseReranker, count_of
 from pointsman.retrieval.rerank.prompts import RERANK, RerankPrompts
-from pointsman.text import detect
 
 _log = logging.getLogger(__name__)
 
@@ -92,19 +91,15 @@ class LLMReranker(BaseReranker):
             raise InputError(f"mode is one of {', '.join(get_args(Mode))}, not {mode!r}")
         if call_timeout is not None and not (math.isfinite(call_timeout) and call_timeout > 0):
             raise InputError(f"call_timeout is in seconds, above 0, or None, not {call_timeout!r}")
-        if not any(callable(getattr(llm, method, None)) for method in ("complete", "acomplete")):
-            raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
         if count_of(window, "window") < 2:
             raise InputError("window is at least 2: one passage alone has no order")
-        self.llm, self.mode = llm, mode
+        self.llm, self.mode = checked_model(llm), mode
         self.independent = mode == "pointwise"
         self._window = window
         self._concurrency = count_of(concurrency, "concurrency")
         self._max_chars = count_of(max_chars, "max_chars")
         self._call_timeout = call_timeout
-        self._prompts: Mapping[str, RerankPrompts] = (
-            {"en": prompts} if isinstance(prompts, RerankPrompts) else {**RERANK, **(prompts or {})}
-        )
+        self._prompts = templates(prompts, RERANK)
         self._model = name or next(
             (value for key in ("name", "model") if isinstance(value := getattr(llm, key, None), str) and value),
             type(llm).__name__,
@@ -135,7 +130,7 @@ class LLMReranker(BaseReranker):
         return await in_thread(ask, self.llm, prompt, schema=schema, timeout=self._call_timeout)
 
     async def _score(self, query: str, texts: Sequence[str], ask_model: Ask) -> Sequence[float]:
-        prompts = self._prompts.get(detect(query)) or self._prompts["en"]
+        prompts = for_language_of(query, self._prompts)
         passages = [shortened(text, self._max_chars) for text in texts]
         if self.mode == "pointwise":
             return await self._grades(query, passages, prompts, ask_model)

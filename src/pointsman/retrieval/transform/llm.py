@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pointsman.errors import InputError, ModelError
-from pointsman.llm import Completion, Schema, aask, ask
-from pointsman.prompts import fenced, fill, quoted
+from pointsman.llm import Completion, Schema, Talk, aconverse, checked_model, converse
+from pointsman.prompts import fenced, fill, for_language_of, quoted, templates
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant, distinct, same
 from pointsman.retrieval.transform.generation import one, strings, usable
 from pointsman.retrieval.transform.prompts import TRANSFORM, TransformPrompts
-from pointsman.text import detect
 from pointsman.types import Message, Query
 
 _log = logging.getLogger(__name__)
@@ -42,9 +41,6 @@ _ONE_SCHEMA: Schema = {
     "additionalProperties": False,
 }
 
-_Talk = Generator[str, Completion | ModelError, Transformed]
-"""Yields prompts and receives answers; shared by the synchronous and the async version."""
-
 
 class _LLMTransformer(BaseTransformer):
     """Asks a model once, and once more if its answer is unusable and ``retries`` is 1."""
@@ -59,52 +55,22 @@ class _LLMTransformer(BaseTransformer):
         retries: int = 0,
         prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
     ) -> None:
-        if not any(callable(getattr(llm, name, None)) for name in ("complete", "acomplete")):
-            raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
         if retries not in {0, 1}:
             raise InputError(f"retries is 0 or 1, not {retries}")
-        self.llm = llm
+        self.llm = checked_model(llm)
         self.timeout = timeout
         self.retries = retries
-        self.prompts: Mapping[str, TransformPrompts] = (
-            dict.fromkeys(TRANSFORM, prompts)
-            if isinstance(prompts, TransformPrompts)
-            else {**TRANSFORM, **(prompts or {})}
-        )
+        self.prompts = templates(prompts, TRANSFORM)
 
     def transform(self, query: str | Query) -> Transformed:
         """Ask the model; unusable answers are reported in ``degraded``, and the query stays unchanged."""
-        talk = self._talk(Query.of(query))
-        try:
-            prompt = next(talk)
-            while True:
-                answer: Completion | ModelError
-                try:
-                    answer = ask(self.llm, prompt, schema=self._schema, timeout=self.timeout)
-                except ModelError as error:
-                    answer = error
-                prompt = talk.send(answer)
-        except StopIteration as end:
-            result: Transformed = end.value
-            return result
+        return converse(self.llm, self._talk(Query.of(query)), schema=self._schema, timeout=self.timeout)
 
     async def atransform(self, query: str | Query) -> Transformed:
         """Async version of `transform`; uses the model's ``acomplete`` if it has one."""
-        talk = self._talk(Query.of(query))
-        try:
-            prompt = next(talk)
-            while True:
-                answer: Completion | ModelError
-                try:
-                    answer = await aask(self.llm, prompt, schema=self._schema, timeout=self.timeout)
-                except ModelError as error:
-                    answer = error
-                prompt = talk.send(answer)
-        except StopIteration as end:
-            result: Transformed = end.value
-            return result
+        return await aconverse(self.llm, self._talk(Query.of(query)), schema=self._schema, timeout=self.timeout)
 
-    def _talk(self, query: Query) -> _Talk:
+    def _talk(self, query: Query) -> Talk[Transformed]:
         if (reason := self._needless(query)) is not None:
             return Transformed(query, detail=reason)
         if len(query.text) > _LONGEST_QUERY:
@@ -112,7 +78,7 @@ class _LLMTransformer(BaseTransformer):
                 f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
             )
             return Transformed(query, degraded=(complaint,))
-        prompts = self.prompts.get(detect(query.text)) or self.prompts["en"]
+        prompts = for_language_of(query.text, self.prompts)
         template, prompt = self._prompt(prompts, query)
         problem = ""
         for _ in range(1 + self.retries):
