@@ -52,12 +52,13 @@ Reply = Callable[[str], Any]
 
 
 def works(prompt: str) -> Any:
-    """A passage, or queries, in the language of the question."""
+    """A passage, or queries, on the words of the question and two others, in its language."""
     words = TOPICS[language(prompt)].split()
-    spoken = random.Random(prompt).sample(words, 6)
-    return (
-        {"queries": [" ".join(spoken[:3]), " ".join(spoken[3:])]} if '"queries"' in prompt else " ".join(spoken) + "."
-    )
+    asked = [word for word in words if word in prompt][:4]  # texts without them would be left out as unrelated
+    spoken = [*asked, *random.Random(prompt).sample([word for word in words if word not in asked], 6 - len(asked))]
+    if '"queries"' in prompt:
+        return {"queries": [" ".join([*asked, extra]) for extra in spoken[-2:]]}
+    return " ".join(spoken) + "."
 
 
 def language(prompt: str) -> str:
@@ -99,6 +100,7 @@ def main() -> int:
         hybrid = HybridStrategy(dataset)
         asked = questions(options.queries)
         plain = [view(hybrid.retrieve(text, 5)) for text in asked]
+        HyDEStrategy(dataset, llm=ScriptedLLM(works)).retrieve(asked[0], 5)  # modules load, beside no budget
         for name, make in STRATEGIES.items():
             for fault, reply in {"works": works, **FAULTS, "mixed": mixed()}.items():
                 strategy = make(dataset, llm=ScriptedLLM(reply), budget=Budget(seconds=SECONDS))
