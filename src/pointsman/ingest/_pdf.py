@@ -77,7 +77,7 @@ class _Scans:
         if self._count > self._max_scans or not _pictures.any_engine():
             return ""
         self._before_picture()
-        words, reason = _pictures.read_words(_pictures.open_image(picture))
+        words, reason = _pictures.read_words(_pictures.open_picture(picture))
         if reason:
             self._reasons.setdefault(reason, number)
         return words.text

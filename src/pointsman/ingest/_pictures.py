@@ -15,6 +15,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pointsman._images import open_image
 from pointsman._processes import NEUTRAL_FOLDER, bare_environment, find_program
 from pointsman.errors import InputError
 from pointsman.ingest.source import Block, ParsedDocument, Problem, clean, outline
@@ -23,13 +24,11 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 ENDINGS = frozenset({"png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"})
-_FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "DIB", "GIF")  # Pillow's names of these
 INSTALL = (
     "install an OCR engine to read it: pip install 'pointsman[ocr]', or the program tesseract with the data of its "
     "languages (on Debian: tesseract-ocr tesseract-ocr-rus tesseract-ocr-chi-sim)"
 )
 
-_MOST_PIXELS = 60_000_000  # a file of a few kilobytes can claim to be a picture of gigabytes
 _LONGEST_SIDE = 4000  # pixels; larger pictures are scaled down for the engines
 _LEAST_SIDE = 8  # pixels; smaller pictures are dots and lines without letters
 _SECONDS = 20
@@ -78,7 +77,7 @@ def picture(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
     Raises:
         InputError: The picture has no words, no engine is installed, or the data are not a picture.
     """
-    image = open_image(data)
+    image = open_picture(data)
     words, reason = read_words(image)
     if not words.text:
         raise InputError(reason or "a picture without words")
@@ -87,30 +86,13 @@ def picture(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
     yield outline(path, "picture", [Block(0, words.text)])
 
 
-def open_image(data: bytes) -> Image:
-    """Open a picture, turn it upright, and scale it to a size that the engines accept.
+def open_picture(data: bytes) -> Image:
+    """Open a picture as `open_image` does, of a size that the engines accept.
 
     Raises:
         InputError: It is damaged or too large, or Pillow is not installed.
     """
-    try:
-        from PIL import Image as images  # noqa: N813  (a module)
-        from PIL import ImageOps
-    except ImportError as error:
-        raise InputError(f"a picture; {INSTALL}") from error
-    try:
-        image: Image = images.open(io.BytesIO(data), formats=_FORMATS)  # others, such as EPS, start programs
-        if image.width * image.height > _MOST_PIXELS:
-            raise InputError(f"a picture of {image.width} × {image.height} pixels, more than {_MOST_PIXELS} in all")
-        image = ImageOps.exif_transpose(image)
-        if "A" in image.getbands() or "transparency" in image.info:  # engines take transparent pixels for black
-            image = image.convert("RGBA")
-            image = images.alpha_composite(images.new("RGBA", image.size, "white"), image)
-        image = image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, EOFError, images.DecompressionBombError) as error:
-        raise InputError(f"a damaged picture: {error}") from error
-    image.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
-    return image
+    return open_image(data, _LONGEST_SIDE, INSTALL)
 
 
 def read_words(image: Image) -> tuple[PictureWords, str | None]:

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import math
-import random
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from pointsman._batched import batched
-from pointsman._http import address, is_here, one_line, seconds_of
-from pointsman.errors import InputError, MissingDependencyError, ModelError
+from pointsman._http import address, one_line
+from pointsman._json_client import JSONClient, UnknownShapeError, UnusableAnswerError
+from pointsman.errors import InputError, ModelError
 from pointsman.retrieval.rerank._shorten import shortened
 from pointsman.retrieval.rerank.base import MAX_CANDIDATES, TIMEOUT, BaseReranker, count_of
 from pointsman.text import repair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import httpx
-
-_log = logging.getLogger(__name__)
 
 API = Literal["auto", "cohere", "jina", "tei"]
 
@@ -35,15 +28,8 @@ _PATHS: Final = {"cohere": "/v2/rerank", "jina": "/v1/rerank", "tei": "/rerank"}
 _BATCHES: Final = {"cohere": 100, "jina": 100, "tei": 32}
 """Documents per request; TEI accepts 32 by default."""
 
-_LARGEST: Final = 16 * 2**20
-"""The maximum size of an answer in bytes; one that repeats every document has some hundred kilobytes."""
-
-_LONGEST_PAUSE: Final = 30.0
 _WITHOUT_LIMIT: Final = 60.0
 """Seconds for all requests of one ranking if the caller has set no timeout."""
-
-_ANOTHER_SHAPE: Final = frozenset({400, 404, 405, 415, 422})
-"""The statuses with which servers reject an unknown path or field."""
 
 _RESULTS: Final = ("results", "data")
 _SCORES: Final = ("relevance_score", "score")
@@ -119,31 +105,14 @@ class HTTPReranker(BaseReranker):
         super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
         if api not in get_args(API):
             raise InputError(f"api is one of {', '.join(get_args(API))}, not {api!r}")
-        if not isinstance(retries, int) or retries < 0:
-            raise InputError(f"retries is an int from 0 up, not {retries!r}")
-        try:
-            import httpx
-        except ImportError as error:
-            raise MissingDependencyError("httpx", "http", "HTTPReranker") from error
-        self._httpx = httpx
         url_parts = address(url)
-        if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
-            raise InputError("api_key is one line of ASCII characters; look for a line break or a quote in it")
-        if api_key and url_parts.scheme == "http" and not is_here(url_parts) and not insecure:
-            raise InputError(
-                f"the key would be sent to {url_parts.hostname} without encryption; use https, "
-                "or set insecure=True if no one can read the traffic"
-            )
+        self._client = JSONClient(url_parts, api_key, insecure=insecure, retries=retries, needed_for="HTTPReranker")
         self._ways = _endpoints(url_parts, api)
-        self._model, self._key, self._retries = model, api_key or "", retries
+        self._model = model
         self._max_chars = None if max_chars is None else count_of(max_chars, "max_chars")
         self._max_tokens = None if max_tokens_per_doc is None else count_of(max_tokens_per_doc, "max_tokens_per_doc")
         self._batch_size = None if batch_size is None else count_of(batch_size, "batch_size")
         self._url = urlunsplit(url_parts._replace(query=""))
-        # This machine is reached directly, even if the environment names a proxy.
-        self._trust_env = not is_here(url_parts)
-        self._opened: httpx.Client | None = None
-        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"HTTPReranker({self._url!r}, model={self._model!r})"
@@ -156,10 +125,7 @@ class HTTPReranker(BaseReranker):
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
-        with self._lock:
-            client, self._opened = self._opened, None
-        if client is not None:
-            client.close()
+        self._client.close()
 
     def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """One score per text, on the server's scale.
@@ -180,38 +146,21 @@ class HTTPReranker(BaseReranker):
             scores: list[float] = []
             try:
                 for batch in batched(texts, self._batch_size or _BATCHES[endpoint.api]):
-                    scores += _read(self._answer(endpoint, query, batch, deadline), len(batch))
+                    scores += _read(
+                        self._client.post(endpoint.url, self._request(endpoint.api, query, batch), deadline), len(batch)
+                    )
                     self._ways = (endpoint,)
-            except _UnknownShapeError as error:
+            except UnknownShapeError as error:
                 refused.append(f"{urlsplit(endpoint.url).path} as {endpoint.api}: {error}")
                 if scores:
                     break  # it accepted other batches, so the fault is in this one
-            except _UnusableError as error:
-                raise ModelError(f"{self._url} returned no usable answer: {self._safe(str(error))}") from None
+            except UnusableAnswerError as error:
+                raise ModelError(
+                    f"{self._url} returned no usable answer: {self._client.without_key(str(error))}"
+                ) from None
             else:
                 return scores
-        raise ModelError(f"{self._url} rejects our requests: {self._safe('; '.join(refused))}")
-
-    def _answer(self, endpoint: _Endpoint, query: str, texts: list[str], deadline: float) -> Any:
-        """The server's answer as JSON.
-
-        Raises:
-            _UnknownShapeError: the server does not know the path or a field.
-            _UnusableError: the server failed, or its answer is not JSON.
-        """
-        body = json.dumps(self._request(endpoint.api, query, texts), ensure_ascii=False).encode()
-        for attempt in range(self._retries + 1):
-            try:
-                return self._exchange(endpoint.url, body, deadline)
-            except _LaterError as error:
-                pause = error.pause if error.pause is not None else 0.25 * 2**attempt * random.uniform(0.5, 1)  # noqa: S311
-                remaining = deadline - time.monotonic()
-                if attempt == self._retries or pause > min(remaining, _LONGEST_PAUSE):
-                    advice = f", and asks to wait {pause:.0f} s" if error.pause else ""
-                    raise _UnusableError(f"{error}{advice} (attempt {attempt + 1})") from None
-                _log.info("%s: %s; again in %.1f s", self._url, self._safe(str(error)), pause)
-                time.sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
+        raise ModelError(f"{self._url} rejects our requests: {self._client.without_key('; '.join(refused))}")
 
     def _request(self, api: str, query: str, texts: list[str]) -> dict[str, Any]:
         if api == "tei":
@@ -225,102 +174,34 @@ class HTTPReranker(BaseReranker):
             fields["max_tokens_per_doc"] = self._max_tokens
         return fields
 
-    def _exchange(self, url: str, body: bytes, deadline: float) -> Any:
-        """Sends one request."""
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            raise _UnusableError("no time was left for the request")
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        try:
-            with self._client().stream("POST", url, content=body, headers=headers, timeout=remaining) as response:
-                content = self._content(response, deadline)
-                status, retry_after = response.status_code, response.headers.get("Retry-After")
-        except self._httpx.TimeoutException as error:
-            raise _UnusableError(f"no answer in time ({type(error).__name__})") from None
-        except self._httpx.TransportError as error:
-            raise _LaterError(f"{type(error).__name__}: {error}") from None
-        except (self._httpx.HTTPError, self._httpx.InvalidURL, RuntimeError) as error:
-            raise _UnusableError(f"{type(error).__name__}: {error}") from None
-        if status == 200:
-            try:
-                return json.loads(content)
-            except (ValueError, RecursionError):
-                raise _UnusableError(f"the answer is not JSON: {one_line(content)}") from None
-        if 300 <= status < 400:
-            raise _UnusableError(
-                f"it redirects (status {status}), and redirects are not followed; use the final address"
-            )
-        message = f"status {status}: {one_line(content)}"
-        if status in {408, 429} or status >= 500:
-            raise _LaterError(message, seconds_of(retry_after))
-        raise (_UnknownShapeError if status in _ANOTHER_SHAPE else _UnusableError)(message)
-
-    def _content(self, response: httpx.Response, deadline: float) -> bytes:
-        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise _UnusableError("it is compressed, but no compression was requested")
-        content = bytearray()
-        for block in response.iter_raw():
-            content += block
-            if len(content) > _LARGEST:
-                raise _UnusableError(f"it is larger than {_LARGEST // 2**20} MB")
-            if time.monotonic() > deadline:
-                raise _UnusableError("it did not end in time")
-        return bytes(content)
-
-    def _client(self) -> httpx.Client:
-        with self._lock:
-            if self._opened is None:
-                self._opened = self._httpx.Client(follow_redirects=False, trust_env=self._trust_env)
-            return self._opened
-
-    def _safe(self, message: str) -> str:
-        """The message without the key, which a server may repeat in it."""
-        return message.replace(self._key, "[key]") if self._key else message
-
-
-class _UnusableError(Exception):
-    """There is no answer, or an unusable one."""
-
-
-class _UnknownShapeError(Exception):
-    """The server probably does not know the path or a field."""
-
-
-class _LaterError(Exception):
-    """The request may succeed later; ``pause`` is the number of seconds that the server asks to wait."""
-
-    def __init__(self, message: str, pause: float | None = None) -> None:
-        super().__init__(message)
-        self.pause = pause
-
 
 def _read(answer: Any, count: int) -> list[float]:
     """The scores by index.
 
     Raises:
-        _UnusableError: there is not exactly one finite number per document.
+        UnusableAnswerError: there is not exactly one finite number per document.
     """
     results = answer
     if isinstance(answer, dict):
         results = next((answer[key] for key in _RESULTS if key in answer), None)
     if not isinstance(results, list):
-        raise _UnusableError(f"it contains no list of results: {one_line(repr(answer))}")
+        raise UnusableAnswerError(f"it contains no list of results: {one_line(repr(answer))}")
     scores: dict[int, float] = {}
     for result in results:
         if not isinstance(result, dict):
-            raise _UnusableError(f"a result is not an object: {one_line(repr(result))}")
+            raise UnusableAnswerError(f"a result is not an object: {one_line(repr(result))}")
         index, score = result.get("index"), next((result[key] for key in _SCORES if key in result), None)
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < count:
-            raise _UnusableError(f"a result has the index {one_line(repr(index))}; it is from 0 to {count - 1}")
+            raise UnusableAnswerError(f"a result has the index {one_line(repr(index))}; it is from 0 to {count - 1}")
         if index in scores:
-            raise _UnusableError(f"two results have the index {index}")
+            raise UnusableAnswerError(f"two results have the index {index}")
         if not isinstance(score, int | float) or isinstance(score, bool) or not _finite(score):
-            raise _UnusableError(f"result {index} has the score {one_line(repr(score))}; a score is a finite number")
+            raise UnusableAnswerError(
+                f"result {index} has the score {one_line(repr(score))}; a score is a finite number"
+            )
         scores[index] = float(score)
     if len(scores) != count:
-        raise _UnusableError(f"it has {len(scores)} results for {count} documents")
+        raise UnusableAnswerError(f"it has {len(scores)} results for {count} documents")
     return [scores[index] for index in range(count)]
 
 
