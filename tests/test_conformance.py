@@ -54,7 +54,7 @@ from pointsman import (
 )
 from pointsman.dataset import DatasetRetriever
 from pointsman.errors import InputError
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.models.scripted import ColourEmbedder, HashingEmbedder
 from pointsman.retrieval.compress import ExtractiveCompressor, LLMCompressor, LostInTheMiddle
 from pointsman.retrieval.diversity import Diversifier
 from pointsman.retrieval.refine import BaseRefiner
@@ -76,6 +76,7 @@ from pointsman.testing import (
     FILTERS,
     EmbedderConformance,
     LLMConformance,
+    MultimodalEmbedderConformance,
     RefinerConformance,
     RerankerConformance,
     RetrieverConformance,
@@ -522,6 +523,11 @@ class GoodEmbedder(EmbedderConformance):
         return HashingEmbedder()
 
 
+class GoodMultimodalEmbedder(MultimodalEmbedderConformance):
+    def make(self) -> Any:
+        return ColourEmbedder()
+
+
 class GoodLLM(LLMConformance):
     def make(self) -> Any:
         return ScriptedLLM(lambda _: "red")
@@ -898,12 +904,33 @@ def tells_nothing_of_odd(method: Any, vector: Any, k: int, filters: Filter | Non
     return method(vector, k, filters) if np.isfinite(vector).all() else [(0, math.nan)]
 
 
+def mixes_the_batch(method: Any, images: Any) -> Any:
+    rows = method(images) + np.float32(0.01 * len(images))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def all_the_same(rows: Any) -> Any:
+    return np.full_like(rows, 0.5)
+
+
+def embeds_anything(method: Any, images: Any) -> Any:
+    try:
+        return method(images)
+    except InputError:
+        return np.full((len(images), 4), 0.5, np.float32)
+
+
 TOP = "test_answers_are_sound"
-R, F, K, S, O, T, E, L, D, W, V = (  # noqa: E741  (a table is read by its columns)
+R, F, K, S, O, T, E, L, D, W, V, M = (  # noqa: E741  (a table is read by its columns)
     *(GoodRetriever, GoodRefiner, GoodReranker, GoodSelector, GoodRouter, GoodTransformer),
-    *(GoodEmbedder, GoodLLM, GoodDocumentStore, GoodKeywordIndex, GoodVectorIndex),
+    *(GoodEmbedder, GoodLLM, GoodDocumentStore, GoodKeywordIndex, GoodVectorIndex, GoodMultimodalEmbedder),
 )
 SPECIAL = [
+    Mutant(M, "embed_images", after(lambda rows: rows[:1]), "test_several_images"),
+    Mutant(M, "embed_images", after(lambda rows: rows * 2), "test_several_images"),
+    Mutant(M, "embed_images", instead(mixes_the_batch), "test_an_image_does_not_depend_on_its_batch"),
+    Mutant(M, "embed_images", after(all_the_same), "test_different_images_have_different_vectors"),
+    Mutant(M, "embed_images", instead(embeds_anything), "test_what_is_no_image_is_refused"),
     Mutant(R, "retrieve", after(tuple), TOP),
     Mutant(R, "retrieve", after(lambda hits: [hit.document for hit in hits]), TOP),
     Mutant(R, "retrieve", after(lambda hits: hits[::-1]), TOP),
@@ -1194,7 +1221,7 @@ def test_what_breaks_a_promise_fails_the_test_of_that_promise(mutant: Mutant) ->
     assert len(str(caught.value)) > 20  # it tells
 
 
-GOOD = (R, F, K, S, O, T, E, L, D, W, V)
+GOOD = (R, F, K, S, O, T, E, L, D, W, V, M)
 
 
 def promises_of(suite: Any) -> list[str]:

@@ -18,8 +18,8 @@ from pointsman.retrieval.retrievers.router import (
     MultiIndexQueryEngine,
     MultiModalRetriever,
     RouterRetriever,
-    image_cue,
 )
+from pointsman.retrieval.routing.router import image_cue
 from pointsman.selector.base import BaseSelector, Choices, SelectorResult, SingleSelection, ToolMetadata
 
 

@@ -87,7 +87,7 @@ SEEDS = [
     ("What does the iPhone 15 cost?", "", "and its battery?", "iPhone 15's battery?"),
     ("Tell me about green tea", "", "And coffee?", "Tell me about coffee?"),
     ("How much does the premium plan cost?", "", "What about the basic plan?", "How much does the basic plan cost?"),
-    ("Сколько стоит премиум-тариф?", "", "А базовый?", "Сколько стоит базовый?"),
+    ("Сколько стоит премиум-тариф?", "", "А базовый?", "Сколько стоит базовый тариф?"),
     ("绿茶是什么", "", "怎么冲泡它？", "怎么冲泡绿茶？"),
     ("Who wrote Emma?", "Jane Austen", "Is it raining?", "Is it raining?"),
     ("Is the weather fine?", "", "Can it be that the server is down?", "Can it be that the server is down?"),

@@ -21,7 +21,9 @@ from .filters import Filter as Filter, parse_filter as parse_filter
 from .llm import BaseLLM as BaseLLM, Completion as Completion
 from .models import (
     CachedEmbedder as CachedEmbedder,
+    ClipEmbedder as ClipEmbedder,
     DashScopeLLM as DashScopeLLM,
+    HTTPMultimodalEmbedder as HTTPMultimodalEmbedder,
     OpenAILLM as OpenAILLM,
     ScriptedLLM as ScriptedLLM,
     default_embedder as default_embedder,
@@ -67,6 +69,7 @@ from .retrieval.routing.recommend import recommend as recommend
 from .retrieval.routing.router import (
     BaseRouter as BaseRouter,
     ContentRouter as ContentRouter,
+    ImageRouter as ImageRouter,
     LLMRouter as LLMRouter,
     RouteDecision as RouteDecision,
     SelectorRouter as SelectorRouter,

@@ -31,7 +31,7 @@ def open_image(data: bytes, longest_side: int, install: str = "pip install 'poin
     """
     try:
         from PIL import Image as images  # noqa: N813  (a module)
-        from PIL import ImageOps
+        from PIL import ImageOps, UnidentifiedImageError
     except ImportError as error:
         raise InputError(f"a picture; {install}") from error
     try:
@@ -43,6 +43,8 @@ def open_image(data: bytes, longest_side: int, install: str = "pip install 'poin
             image = image.convert("RGBA")
             image = images.alpha_composite(images.new("RGBA", image.size, "white"), image)
         image = image.convert("RGB")
+    except UnidentifiedImageError:
+        raise InputError("no picture in PNG, JPEG, TIFF, WebP, BMP or GIF, or a damaged one") from None
     except (OSError, SyntaxError, ValueError, EOFError, images.DecompressionBombError) as error:
         raise InputError(f"a damaged picture: {error}") from error
     image.thumbnail((longest_side, longest_side))

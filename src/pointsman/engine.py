@@ -271,7 +271,7 @@ class Engine:
         recipe = Recipe(
             _selection(by_name(sources), request.datasets),
             request.k,
-            router=stages.router,
+            router=stages.router or _image_router(request, sources),
             transformer=self._rewriter(request),
             refiners=stages.refiners,
             depth=stages.depth,
@@ -636,6 +636,15 @@ _UNMEASURED: Final = f"the reranker of the settings was not measured here; {_REM
 
 _deciding: Final = attrgetter(*[option.name for option in fields(SearchRequest) if option.name != "queries"])
 """The options that a recipe depends on, besides the sources; the question counts only if its wording decides."""
+
+
+def _image_router(request: SearchRequest, sources: Sequence[Any]) -> BaseRouter | None:
+    """The router that keeps texts and pictures apart, where a search names no datasets and there are both."""
+    if request.datasets is not None or len({getattr(source, "holds_images", False) for source in sources}) < 2:
+        return None
+    from pointsman.retrieval.routing.router import ImageRouter
+
+    return ImageRouter()
 
 
 def _identity(option: Any) -> Any:

@@ -19,15 +19,24 @@ from pointsman.dataset import PATIENCE, SOON
 from pointsman.errors import InputError, MissingDependencyError, ModelError
 from pointsman.ingest import FileLimits, FileReader, FoundFile, Problem, ReadResult, Sync, find_files
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
+from pointsman.ingest.convert import PICTURES
+from pointsman.models.base import image_embedder_of
 from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from watchfiles import Change
 
     from pointsman.dataset import Dataset
 
 _WORDS_BATCH = 1000
 """Passages committed together in a dataset that searches words."""
+
+_IMAGES_BATCH = 16
+"""Pictures embedded and committed together."""
+
+_NO_PICTURE = "not a picture, and the dataset holds pictures; index it into another dataset"
 
 _SECONDS = 1.0
 """Seconds after which passages are committed even if there are few."""
@@ -130,7 +139,7 @@ def index_paths(
     run = _Run(
         dataset, roots, list(find_files(roots, hidden=hidden)), stored_documents, on_progress or (lambda _: None)
     )
-    with FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
+    with FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits, images=dataset.holds_images) as reader:
         run.index(reader)
     run.embed()
     return run.report()
@@ -205,7 +214,10 @@ def watch_paths(
             items, stored_documents = [*files, *_explaining(items, deleted_ids)], _stored_of(dataset, sources, roots)
         old_ids = new_ids
         run = _Run(dataset, roots, items, stored_documents, on_progress or (lambda _: None))
-        with dataset.writing(PATIENCE), FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
+        with (
+            dataset.writing(PATIENCE),
+            FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits, images=dataset.holds_images) as reader,
+        ):
             run.index(reader)
         yield run.report()
 
@@ -275,9 +287,14 @@ class _Run:
         for problem in self._problems:
             self._sync.changed_documents(ReadResult(problem.path, problems=(problem,)))  # keeps its stored passages
         self._files = [item for item in items if isinstance(item, FoundFile)]
+        if dataset.holds_images:
+            self._files = self._pictures()
         self._bytes = sum(file.size for file in self._files)
         self._batch = SOON if dataset.indexing_technique == "vector" else _WORDS_BATCH
+        if dataset.holds_images:
+            self._batch = _IMAGES_BATCH
         self._waiting: list[Document] = []
+        self._images: list[bytes] = []  # of the waiting documents, in a dataset of pictures
         self._commit_time = monotonic()
         self._passages = AddResult()
         self._deleted = self._count = self._read = self._vectors = self.vectors_due = 0
@@ -343,7 +360,15 @@ class _Run:
         """Return the results so far."""
         return IndexReport(self._read, self._passages, self._deleted, tuple(self._problems), self.vectors_due)
 
+    def _pictures(self) -> list[FoundFile]:
+        """Return the files whose names are those of pictures, and report the others."""
+        files = [file for file in self._files if file.path.suffix[1:].lower() in PICTURES]
+        self._problems += [Problem(file.id, _NO_PICTURE) for file in self._files if file not in set(files)]
+        return files
+
     def _take(self, part: ReadResult, root: str) -> None:
+        if self._dataset.holds_images and part.documents and not part.image:  # another format under a picture's name
+            part = replace(part, documents=(), problems=(*part.problems, Problem(part.path, _NO_PICTURE)))
         self._problems += part.problems
         result = replace(part, documents=tuple(_with_root(document, root) for document in part.documents))
         fresh = self._sync.changed_documents(result)
@@ -351,17 +376,36 @@ class _Run:
         self._passages += AddResult(unchanged=count_unchanged)
         self._count += count_unchanged
         self._waiting += fresh
+        self._images += [part.image for _ in fresh if part.image]
         while len(self._waiting) >= self._batch or (self._waiting and monotonic() - self._commit_time > _SECONDS):
             self._commit()
 
     def _commit(self) -> None:
         batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
+        images, self._images = self._images[: self._batch], self._images[self._batch :]
         if batch:
+            vectors = self._vectors_of(images) if images else None
             with self._dataset.writing(PATIENCE):
-                self._passages += self._dataset.add(batch, embed="later")
+                self._passages += self._dataset.add(batch, vectors=vectors, embed="later")
             self._count += len(batch)
             self._commit_time = monotonic()
             self._tell()
+
+    def _vectors_of(self, images: list[bytes]) -> NDArray[np.float32]:
+        """Embed pictures.
+
+        Raises:
+            ModelError: the embedder failed; pictures are stored only with their vectors.
+        """
+        embedder = image_embedder_of(self._dataset.embedder)
+        assert embedder is not None, "a dataset of pictures has such an embedder"
+        try:
+            return embedder.embed_images(images)
+        except ModelError as error:
+            left_out = len(images) + len(self._waiting)
+            subject = "1 picture is" if left_out == 1 else f"{left_out:,} pictures are"
+            error.args = (f"{error}; {subject} not stored; index again to embed the rest", *error.args[1:])
+            raise
 
     def _tell(self) -> None:
         bytes_read = self._bytes_done + self._bytes_of_file

@@ -25,6 +25,7 @@ def open_workspace(
     path: str | Path | Backend,
     *,
     embedder: Embedder | None = None,
+    image_embedder: Embedder | None = None,
     workflow: Stages | None = None,
     llm: LLM | Mapping[str, LLM] | None = None,
     settings: Settings | None = None,
@@ -37,6 +38,7 @@ def open_workspace(
             the key comes from the environment variable ``POINTSMAN_API_KEY``, and the service's models and settings
             apply. Use a `pointsman.store.backend.Backend` to pass your own client or connection pool.
         embedder: see `Workspace`, as for the other arguments.
+        image_embedder: of datasets of pictures.
         workflow: your own stages.
         llm: the language model for strategies that need one.
         settings: defaults for options that a search does not give, the embedder and the language models.
@@ -50,7 +52,9 @@ def open_workspace(
 
         client: Any = Client(str(path), os.environ.get(KEY_VARIABLE))
         return cast("Workspace", client)  # the same methods, as far as a service supports them
-    return Workspace(path, embedder=embedder, workflow=workflow, llm=llm, settings=settings)
+    return Workspace(
+        path, embedder=embedder, image_embedder=image_embedder, workflow=workflow, llm=llm, settings=settings
+    )
 
 
 open = open_workspace  # noqa: A001  (`pointsman.open` reads well)

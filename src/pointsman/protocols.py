@@ -43,6 +43,19 @@ class Embedder(Protocol):
         ...
 
 
+@runtime_checkable
+class MultimodalEmbedder(Embedder, Protocol):
+    """Turns texts and pictures into vectors of one space, so that a text finds the pictures that show it."""
+
+    def embed_images(self, images: Sequence[bytes]) -> NDArray[np.float32]:
+        """Return vectors of shape ``(len(images), dimensions)``, float32, L2-normalised.
+
+        Args:
+            images: the contents of picture files, such as PNG or JPEG.
+        """
+        ...
+
+
 class DocumentStore(Protocol[Key_contra]):
     """Fetches documents by key."""
 

@@ -53,6 +53,7 @@ RERANKER: Final = re.compile(
     r"onnx:(?P<folder>.+)|(?:(?P<api>cohere|jina|tei):)?(?:(?P<model>\S+)@)?(?P<url>https?://\S+)"
 )
 """The pattern of a setting that names a reranker."""
+_IMAGE_EMBEDDER = re.compile(r"colours|clip:.+|(?:jina|infinity|vllm):\S+@https?://\S+")
 _USER_INFO = re.compile(r"://[^\s/]*@")  # an address that holds a user's name and perhaps a password
 
 
@@ -177,6 +178,16 @@ def _reranker(value: str) -> str:
     return value
 
 
+def _image_embedder(value: str) -> str:
+    if "?" in value or "#" in value:
+        raise _HiddenError("an embedder of pictures without '?' and '#'; keep keys in the environment")
+    if not _IMAGE_EMBEDDER.fullmatch(value):
+        raise ValueError(
+            "clip:DIRECTORY, or [jina|infinity|vllm]:MODEL@URL, such as infinity:clip@http://localhost:7997"
+        )
+    return value
+
+
 def _variants(value: Any) -> tuple[str, ...]:
     expected = f"a list of different names out of {', '.join(VARIANTS)}"
     names = tuple(value) if isinstance(value, (list, tuple)) else ()
@@ -275,6 +286,15 @@ class Settings:
         ".pointsman", _location, "folder of datasets, or URL of a server", shown=False, reaches=True
     )
     embedder: str = _setting("default", _text, "default, onnx:DIR, openai:MODEL@URL …", reaches=True)
+    image_embedder: str = _setting(
+        "",
+        _or_empty(_image_embedder),
+        "of datasets of pictures: clip:DIRECTORY, or jina:MODEL@URL, infinity: or vllm:",
+        reaches=True,
+    )
+    image_embedder_api_key_env: str = _setting(
+        "", _or_empty(_variable), "environment variable with its key; empty: no key needed", reaches=True
+    )
     timeout: float = _setting(30.0, _seconds, "time limit in seconds for a whole search")
     policy: str = _setting(
         "auto",

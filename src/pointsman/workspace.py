@@ -18,6 +18,7 @@ from pointsman._forms import form_of
 from pointsman._open_datasets import OpenDatasets
 from pointsman._twins import async_twin, in_thread
 from pointsman.dataset import Dataset, check_name
+from pointsman.dataset.lifecycle import no_image_embedder
 from pointsman.engine import Engine, Stages
 from pointsman.errors import (
     CorruptStoreError,
@@ -30,7 +31,7 @@ from pointsman.errors import (
     UnknownNameError,
     UnmetNeedError,
 )
-from pointsman.models.base import as_embedder
+from pointsman.models.base import as_embedder, image_embedder_of
 from pointsman.models.queries import QueryVectors
 from pointsman.request import SearchRequest, WorkspaceOptions
 from pointsman.retrieval.background import DRAWN, LIKELY
@@ -42,7 +43,7 @@ from pointsman.retrieval.dataset_calibration import (
 )
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.policy import POLICY, Policy, measured, read_policy
-from pointsman.retrieval.routing.router import ContentRouter
+from pointsman.retrieval.routing.router import ContentRouter, ImageRouter
 from pointsman.retrieval.source import TECHNIQUES
 from pointsman.selector.heuristic import router_select
 from pointsman.settings import Settings
@@ -81,7 +82,9 @@ class Workspace:
         path: a folder, created on the first write; or a URL such as ``postgresql://user@host/database?schema=rails``
             (see `pointsman.store.backend.open_backend`); or a `pointsman.store.backend.Backend`, such as one with your
             own client.
-        embedder: for every dataset; by default the one that ``settings`` name, or the default embedder.
+        embedder: for every dataset of texts; by default the one that ``settings`` name, or the default embedder.
+        image_embedder: for every dataset of pictures; by default the one that ``settings`` name, or ``embedder`` if it
+            embeds pictures.
         workflow: your own stages: router, reranker, further refiners, time limit. Unless it has its own, searches
             refuse by the default calibration, and decide by the policy fitted to the workspace, or the measured one.
         llm: for the strategies that need a language model; one for all, or by the strategy's name, with ``"general"``
@@ -100,6 +103,7 @@ class Workspace:
         path: str | Path | Backend,
         *,
         embedder: Embedder | None = None,
+        image_embedder: Embedder | None = None,
         workflow: Stages | None = None,
         llm: LLM | Mapping[str, LLM] | None = None,
         settings: Settings | None = None,
@@ -120,7 +124,9 @@ class Workspace:
         self.llm = llm
         self._engine = Engine(self.settings, self.workflow, llm)
         self._embedder = None if embedder is None else as_embedder(embedder)
+        self._image_embedder = None if image_embedder is None else as_embedder(image_embedder)
         self._query_vectors = QueryVectors(self._loaded_embedder)
+        self._image_query_vectors = QueryVectors(self._loaded_image_embedder)
         self._datasets: dict[str, Dataset] = {}
         self._open_datasets = OpenDatasets()
         self._opening = threading.RLock()
@@ -150,6 +156,7 @@ class Workspace:
         *,
         description: str | None = None,
         indexing_technique: IndexingTechnique | None = None,
+        images: bool | None = None,
         create: bool = True,
     ) -> Dataset:
         """Return the dataset of this name; if it does not exist, its first write creates it.
@@ -158,11 +165,14 @@ class Workspace:
             name: see `Dataset`.
             description: set, or changed if it differs.
             indexing_technique: of a new dataset, by default ``"hybrid"``; an existing one keeps its own.
+            images: whether a new dataset is for pictures, which ``image_embedder`` of the settings embeds by what they
+                show; an existing one keeps its own.
             create: with False, an unknown name is an error.
 
         Raises:
             UnknownNameError: there is no such dataset and ``create`` is False.
             InputError: the name is invalid, or the dataset was created with another ``indexing_technique``.
+            UnmetNeedError: it is for pictures, and nothing is configured that embeds them.
         """
         check_name(name)
         with self._opening:
@@ -180,24 +190,15 @@ class Workspace:
                     f"dataset {name!r} was made for {record.indexing_technique!r} search; delete it to index it for "
                     f"{indexing_technique!r}"
                 )
+            holds_images = self._holds_images(name, record, images)
             dataset = self._datasets.get(name)
             if dataset is not None and record is None and dataset.opened:
                 self._datasets.pop(name).close()  # another process has deleted it
                 dataset = None
             if dataset is None:
-                dataset = self._datasets[name] = Dataset(
-                    name,
-                    (description or "") if record is None else record.description,
-                    (indexing_technique or "hybrid") if record is None else _technique(record),
-                    backend=self.backend,
-                    embedder=self._embedder,
-                    bm25_k1=self.settings.bm25_k1,
-                    bm25_b=self.settings.bm25_b,
-                    query_vectors=self._query_vectors,
-                    engine=lambda: self.engine,
-                    on_make=self._forget_records,
-                    on_open=self._open_datasets.opened,
-                )
+                technique = (indexing_technique or "hybrid") if record is None else _technique(record)
+                known_description = (description or "") if record is None else record.description
+                dataset = self._datasets[name] = self._new_dataset(name, known_description, technique, holds_images)
             elif record is not None:
                 dataset.follow(record)
             elif indexing_technique is not None:
@@ -209,6 +210,40 @@ class Workspace:
         return dataset
 
     adataset = async_twin(dataset)
+
+    def _holds_images(self, name: str, record: DatasetRecord | None, images: bool | None) -> bool:
+        """Return whether a dataset is for pictures; a new one is if ``images`` says so.
+
+        Raises:
+            UnmetNeedError: an existing dataset is for the other kind, or nothing embeds the pictures of a new one.
+        """
+        if record is None:
+            if images:
+                self._loaded_image_embedder(name)
+            return bool(images)
+        holds_images = bool(record.settings.get("images"))
+        if images is not None and images != holds_images:
+            kind = "pictures" if holds_images else "texts"
+            raise UnmetNeedError(f"dataset {name!r} was made for {kind}; use another name, or delete it")
+        return holds_images
+
+    def _new_dataset(self, name: str, description: str, technique: IndexingTechnique, holds_images: bool) -> Dataset:
+        """Return a dataset that has not been opened in this process."""
+        return Dataset(
+            name,
+            description,
+            technique,
+            backend=self.backend,
+            embedder=None if holds_images else self._embedder,
+            images=holds_images,
+            load_embedder=partial(self._loaded_image_embedder, name) if holds_images else None,
+            bm25_k1=self.settings.bm25_k1,
+            bm25_b=self.settings.bm25_b,
+            query_vectors=self._image_query_vectors if holds_images else self._query_vectors,
+            engine=lambda: self.engine,
+            on_make=self._forget_records,
+            on_open=self._open_datasets.opened,
+        )
 
     def _record(self, name: str) -> DatasetRecord | None:
         """Return the record of a dataset: the current one in a folder, a recent one in a server."""
@@ -597,6 +632,8 @@ class Workspace:
         """
         question = Query.of(query)
         choices = self._choices(self.names() if datasets is None else datasets)
+        if datasets is None and choices:
+            choices = list(ImageRouter().decide(question, choices).datasets)
         decision = self._router.decide(question, choices) if choices else None
         return Routing(question.text, router_select(question.text), self.plan(choices, strategy, question), decision)
 
@@ -771,6 +808,21 @@ class Workspace:
 
             return default_embedder()
         return self._embedder
+
+    def _loaded_image_embedder(self, name: str = "pictures") -> Embedder:
+        """Return the embedder of pictures, loading it on first use.
+
+        Raises:
+            UnmetNeedError: none is configured.
+        """
+        if self._image_embedder is None:
+            from pointsman.models.chosen import image_embedder_for
+
+            self._image_embedder = image_embedder_for(self.settings) or self._embedder
+        if image_embedder_of(self._image_embedder) is None:
+            raise no_image_embedder(name)
+        assert self._image_embedder is not None
+        return self._image_embedder
 
     def __enter__(self) -> Self:
         return self

@@ -81,6 +81,9 @@ def index(
     hidden: Annotated[bool, typer.Option("--hidden", help="Also read hidden files and folders.")] = False,
     max_tokens: Annotated[int, typer.Option(metavar="N", help="Maximum tokens per passage, 16 to 480.")] = 256,
     overlap: Annotated[int, typer.Option(metavar="N", help="Tokens shared by neighbouring passages.")] = 32,
+    images: Annotated[
+        bool, typer.Option("--images", help="A dataset of pictures, found by what they show; see image_embedder.")
+    ] = False,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
@@ -96,9 +99,11 @@ def index(
     """
     from pointsman.indexing import IndexingInterrupted, index_paths, watch_paths
 
-    with workspace_at(workspace, embedder, create=True) as target_workspace:
+    service = "embed pictures" if images else None
+    with workspace_at(workspace, embedder, create=True, service=service) as target_workspace:
         kind = cast("IndexingTechnique | None", technique)  # checked there
-        target = target_workspace.dataset(dataset, description=description, indexing_technique=kind)
+        pictures = {"images": True} if images else {}  # an existing dataset keeps its kind
+        target = target_workspace.dataset(dataset, description=description, indexing_technique=kind, **pictures)
         was_interrupted = False
         try:
             with output.indexing_progress() as on_progress:

@@ -58,6 +58,9 @@ class Dataset(EditableDataset):
         store: the store with its documents, instead of a directory.
         backend: opens or creates the store of this name, instead of either.
         embedder: anything with ``embed(text)``; by default the default embedder.
+        images: whether its documents are pictures: ``embedder`` is then a `MultimodalEmbedder`, and a search that names
+            no datasets includes it only if the question asks for pictures.
+        load_embedder: returns the embedder on first use, if none is given.
         bm25_k1: term frequency saturation of BM25; if this is 1.2, a stored dataset keeps its own.
         bm25_b: length normalisation of BM25; if this is 0.75, a stored dataset keeps its own.
         query_vectors: embeds queries with the same embedder; datasets that are searched together share one, so that a
@@ -67,6 +70,7 @@ class Dataset(EditableDataset):
 
     Raises:
         InputError: name, technique or embedder is invalid.
+        UnmetNeedError: it is for pictures, and the embedder embeds only texts.
     """
 
     def retriever(self, method: str = "auto") -> DatasetRetriever:

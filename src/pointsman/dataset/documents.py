@@ -67,11 +67,12 @@ class EditableDataset(EmbeddedDataset):
             on_commit: called after each commit with the counts so far; documents are committed in order.
 
         Raises:
-            InputError: a document or the vectors cannot be used, or an id exists and ``existing`` is ``"refuse"``; its
-                batch and those after it are not written.
+            InputError: a document or the vectors cannot be used, an id exists and ``existing`` is ``"refuse"``, or the
+                dataset holds pictures and no vectors are given; its batch and those after it are not written.
             LockedError: another process is writing to the dataset.
         """
         _check_choices(existing, embed)
+        self._check_vectors(given=vectors is not None)
         report = on_progress or (lambda _: None)
         total, position = AddResult(), 0
         most = (BATCH if vectors is None else 20 * BATCH) if batch_size is None else batch_size
@@ -103,10 +104,23 @@ class EditableDataset(EmbeddedDataset):
                     on_commit(total)
             if vectors is not None and len(vectors) != position:
                 raise InputError(f"{len(vectors)} vectors for {position} documents; give one row for each")
-        self._measure_spread(store, embed=bool(embed) and vectors is None)
+        # Beside pictures, titles are embedded as stand-ins for questions: cosines between pictures are higher.
+        self._measure_spread(store, embed=self.holds_images or (bool(embed) and vectors is None))
         return total
 
     aadd = async_twin(add)
+
+    def _check_vectors(self, *, given: bool) -> None:
+        """Check that documents of a dataset of pictures are added with the vectors of pictures.
+
+        Raises:
+            InputError: they are not.
+        """
+        if self.holds_images and not given:
+            raise InputError(
+                f"dataset {self.name!r} holds pictures, whose vectors are not those of texts; index their files, or "
+                "give vectors=dataset.embedder.embed_images([data, …])"
+            )
 
     def _add_batch(
         self,
@@ -215,7 +229,8 @@ class EditableDataset(EmbeddedDataset):
             replace: whether to remove all other metadata of these documents.
 
         Raises:
-            InputError: an id is unknown, or the metadata cannot be stored; nothing is changed.
+            InputError: an id is unknown, the metadata cannot be stored, or the title of a picture would change; nothing
+                is changed.
             LockedError: another process is writing to the dataset.
             ConflictError: others keep changing the texts of documents that get a new title.
         """
@@ -230,6 +245,12 @@ class EditableDataset(EmbeddedDataset):
             changes = {id_: changes[id_] for id_ in result.remaining}
             if not changes:
                 break
+            if self.holds_images:
+                ids = ", ".join(sorted(changes)[:5])
+                raise InputError(
+                    f"{ids!r:.200} are pictures, and a new title would be embedded in their place; add the documents "
+                    "with their title and vectors=dataset.get_vectors(ids)"
+                )
             self._check_embedder(store)  # embedded while others may write: a vector is used only for the text it is of
             rows = self._document_embedder.embed_documents(list(result.texts))
             vectors.update(zip(result.texts, rows, strict=True))

@@ -65,8 +65,8 @@ class EmbeddedDataset(StoredDataset):
             ModelError: the embedder failed.
         """
         store, total, stuck = self.store, 0, set[str]()
-        if self.indexing_technique == "keyword" or not store.info.can(Capability.LATER):
-            return 0
+        if self.indexing_technique == "keyword" or self.holds_images or not store.info.can(Capability.LATER):
+            return 0  # pictures are stored only with their vectors
         while (limit is None or total < limit) and (documents := store.bare(BATCH)):
             self._check_embedder(store)
             random.shuffle(documents)

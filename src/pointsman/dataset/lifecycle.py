@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from pointsman._twins import async_twin
 from pointsman.engine import Engine
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
-from pointsman.models.base import as_embedder
+from pointsman.models.base import as_embedder, image_embedder_of
 from pointsman.models.queries import QueryVectors
 from pointsman.retrieval.source import TECHNIQUES, IndexingTechnique, Source
 from pointsman.store.base import SCALES_OF, EmptyStore
@@ -48,6 +48,8 @@ class StoredDataset(Source):
         store: Store | None = None,
         backend: Backend | None = None,
         embedder: Embedder | None = None,
+        images: bool = False,
+        load_embedder: Callable[[], Embedder] | None = None,
         bm25_k1: float = 1.2,
         bm25_b: float = 0.75,
         query_vectors: QueryVectors | None = None,
@@ -63,6 +65,11 @@ class StoredDataset(Source):
         self._path = Path(path) if path is not None else None
         self._backend = backend
         self._embedder = None if embedder is None else as_embedder(embedder)
+        self._load_embedder, self.holds_images = load_embedder, images
+        if images and indexing_technique == "keyword":
+            raise InputError(f"dataset {name!r} is for pictures, which are found by vectors; use 'hybrid' or 'vector'")
+        if images and load_embedder is None and image_embedder_of(self._embedder) is None:
+            raise no_image_embedder(name)
         self._bm25 = {"k1": bm25_k1, "b": bm25_b}
         # A stored dataset keeps its constants; only values other than the defaults replace them.
         self._bm25_changed = {name: value for name, value in self._bm25.items() if value != _BM25[name]}
@@ -78,6 +85,8 @@ class StoredDataset(Source):
     @property
     def embedder(self) -> Embedder:
         """Return the embedder of this dataset, loading it on first use."""
+        if self._embedder is None and self._load_embedder is not None:
+            self._embedder = self._load_embedder()
         if self._embedder is None:
             from pointsman.models import default_embedder
 
@@ -118,6 +127,7 @@ class StoredDataset(Source):
                     "name": self.name,
                     "description": self.description,
                     "indexing_technique": self.indexing_technique,
+                    **({"images": True} if self.holds_images else {}),
                 }
                 if self._backend is not None:
                     bm25 = {f"bm25_{name}": value for name, value in self._bm25.items()}
@@ -222,6 +232,7 @@ class StoredDataset(Source):
             about["indexing_technique"],
             path=folder,
             embedder=embedder,
+            images=bool(about.get("images", False)),
             bm25_k1=float(bm25.get("k1", 1.2)),
             bm25_b=float(bm25.get("b", 0.75)),
         )
@@ -320,6 +331,14 @@ def _references_of_a_variable() -> int:
 
 
 _REFERENCES: Final = _references_of_a_variable()
+
+
+def no_image_embedder(name: str) -> UnmetNeedError:
+    """Return the error of a dataset of pictures without anything that embeds them."""
+    return UnmetNeedError(
+        f"dataset {name!r} is for pictures, and no embedder of pictures is configured; set image_embedder to "
+        "clip:DIRECTORY or infinity:MODEL@URL (POINTSMAN_IMAGE_EMBEDDER), or give an embedder with embed_images"
+    )
 
 
 @cache

@@ -215,16 +215,36 @@ _SAID_OF_BOTH = late(
 )
 
 
-_RU_AGAINST = late(
-    rf"^(?P<a>(?:[^\W\d_]+\s)?(?-i:{_UP_RU})\S*) против (?P<b>(?:[^\W\d_]+\s)?(?-i:{_UP_RU})\S*)$", re.IGNORECASE
-)
-"""Two names: «лекарство против гриппа» is no comparison."""
+_TWO_SIDES = {
+    "en": (
+        late(
+            r"^(?:the )?(?:dis)?(?:advantages?|benefits?)\s+of\s+(?P<a>[^,?]{1,60}?)\s+over\s+(?P<b>[^,?]{1,60})$",
+            re.IGNORECASE,
+        ),
+    ),
+    "ru": (
+        # Two names: «лекарство против гриппа» is no comparison.
+        late(
+            rf"^(?P<a>(?:[^\W\d_]+\s)?(?-i:{_UP_RU})\S*) против (?P<b>(?:[^\W\d_]+\s)?(?-i:{_UP_RU})\S*)$",
+            re.IGNORECASE,
+        ),
+        late(r"^чем\s+(?P<a>[^,?]{1,40}?)\s+(?:лучше|хуже|\w{3,}ее|\w{3,}ше)\s+(?P<b>[^,?]{1,40})$", re.IGNORECASE),
+    ),
+    "zh": (
+        late("^(?P<a>[^，。？]{1,15}?)(?P<rest>[\u4e00-\u9fff]{1,2})[，,]?还是(?P<b>[^，。？]{1,15}?)(?P=rest)$"),
+        late(
+            "^(?P<a>[^，。？比]{1,15})比(?![较赛例如重喻])(?P<b>[^，。？]{1,15}?)"
+            "(?P<rest>[更好贵快慢强差][^，。？]{0,4}[哪吗多几么][^，。？]{0,3})$"
+        ),
+    ),
+}
+"""Forms that name two sides, and nothing or the same of both: «A против B», «租房好还是买房好»."""
 
 
 def _by_form(text: str, language: str) -> list[str]:
     """«Who is older, X or Y», «Are X and Y both …», «X和Y哪个更 …»."""
-    if language == "ru" and (contrast := _RU_AGAINST.match(text)):
-        return [contrast["a"], contrast["b"]]
+    if named := next(filter(None, (pattern.match(text) for pattern in _TWO_SIDES[language])), None):
+        return [named[side] + (named.groupdict().get("rest") or "") for side in ("a", "b")]
     for pattern in _EITHER[language]:
         if not (match := pattern.match(text)):
             continue

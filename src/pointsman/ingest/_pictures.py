@@ -11,11 +11,12 @@ import io
 import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pointsman._images import open_image
+from pointsman._images import as_jpeg, open_image
 from pointsman._processes import NEUTRAL_FOLDER, bare_environment, find_program
 from pointsman.errors import InputError
 from pointsman.ingest.source import Block, ParsedDocument, Problem, clean, outline
@@ -30,6 +31,7 @@ INSTALL = (
 )
 
 _LONGEST_SIDE = 4000  # pixels; larger pictures are scaled down for the engines
+_EMBEDDED_SIDE = 1024  # pixels; models of pictures take 224 to 1024
 _LEAST_SIDE = 8  # pixels; smaller pictures are dots and lines without letters
 _SECONDS = 20
 _LANGUAGES = ("eng", "rus", "chi_sim")
@@ -71,19 +73,28 @@ class PictureWords(tuple[PictureLine, ...]):
         return self.letters > max(10, 0.85 * sum(map(str.isalnum, self.text)))
 
 
-def picture(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
+def picture(path: str, data: bytes, *, images: bool = False) -> Iterator[ParsedDocument | Problem]:
     """Read the words in a picture.
+
+    Args:
+        path: Its path.
+        data: The content of the file.
+        images: Whether the picture itself is wanted, too; then it need not have words that can be read.
 
     Raises:
         InputError: The picture has no words, no engine is installed, or the data are not a picture.
     """
     image = open_picture(data)
-    words, reason = read_words(image)
-    if not words.text:
+    words, reason = read_words(image) if any_engine() or not images else (PictureWords(), None)
+    if not words.text and not images:
         raise InputError(reason or "a picture without words")
     if reason:
         yield Problem(path, reason)
-    yield outline(path, "picture", [Block(0, words.text)])
+    source = outline(path, "picture", [Block(0, words.text)])
+    if images:
+        image.thumbnail((_EMBEDDED_SIDE, _EMBEDDED_SIDE))
+        source = replace(source, image=as_jpeg(image))
+    yield source
 
 
 def open_picture(data: bytes) -> Image:

@@ -117,6 +117,9 @@ def chunk(
 def passages(source: ParsedDocument, max_tokens: int = MAX_TOKENS, overlap: int = OVERLAP) -> Iterator[Document]:
     """Yield the passages of `chunk` one by one, so that the first is ready before a long text is cut completely."""
     check_sizes(max_tokens, overlap)
+    if source.image:
+        yield _Writer(source).document(_Cut(0, (), 0, len(source.text)), 0, None)
+        return
     cuts = _cuts(source, max_tokens, overlap)
     first = list(zip(cuts, range(2), strict=False)) if source.record_name is not None else []
     own_id = source.record_name if len(first) == 1 else None

@@ -22,6 +22,9 @@ CODE_ENDINGS = frozenset(
 )
 """Extensions (and whole names) of files that are split at definitions."""
 
+PICTURES = _pictures.ENDINGS
+"""Extensions of pictures."""
+
 RECORD_KINDS = frozenset({"json", "jsonl", "csv", "tsv"})
 """Formats in which each record is a document."""
 
@@ -65,7 +68,12 @@ _ALIASES = {
 
 
 def convert(
-    path: str, data: bytes, limits: FileLimits | None = None, before_picture: Callable[[], None] = lambda: None
+    path: str,
+    data: bytes,
+    limits: FileLimits | None = None,
+    before_picture: Callable[[], None] = lambda: None,
+    *,
+    images: bool = False,
 ) -> Converted:
     """Extract the text of a file in this process; `FileReader` does it in a process that can be terminated.
 
@@ -75,6 +83,7 @@ def convert(
         limits: Limits of pages and characters, beyond which a problem is reported; time and memory are not limited
             here.
         before_picture: Called before each picture is read, which takes seconds.
+        images: Whether the source of a picture file carries the picture, too; then it need not have words.
 
     Yields:
         One source for a document, one for each record of a file of records, and a problem for each part that
@@ -85,7 +94,12 @@ def convert(
     """
     limits = limits or FileLimits()
     digest, offset = sha256(data).hexdigest(), 0
-    for item in _convert(path, data, limits, before_picture):
+    if images and format_of(path, data) in _pictures.ENDINGS:
+        before_picture()
+        items = _pictures.picture(path, data, images=True)
+    else:
+        items = _convert(path, data, limits, before_picture)
+    for item in items:
         if isinstance(item, Problem):
             yield item
             continue

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,13 +33,15 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thre
 class ReadResult:
     """Content of one file; a large file yields several of these, an empty file one without content.
 
-    ``stopped`` means that the file was not read to its end, because of a limit or a crash of its converter.
+    ``stopped`` means that the file was not read to its end, because of a limit or a crash of its converter. If pictures
+    were wanted, ``image`` is the picture that the only document is, as JPEG of at most 1024 by 1024 pixels.
     """
 
     path: str
     documents: tuple[Document, ...] = ()
     problems: tuple[Problem, ...] = ()
     is_stopped: bool = False
+    image: bytes = b""
 
 
 class FileReader:
@@ -54,16 +57,22 @@ class FileReader:
         max_tokens: Largest size of a passage, in estimated tokens.
         overlap: Estimated tokens that neighbouring passages share.
         limits: Limits of reading one file.
+        images: Whether results of picture files carry the picture, too; then it need not have words.
 
     Raises:
         InputError: A size is out of range.
     """
 
     def __init__(
-        self, *, max_tokens: int = MAX_TOKENS, overlap: int = OVERLAP, limits: FileLimits | None = None
+        self,
+        *,
+        max_tokens: int = MAX_TOKENS,
+        overlap: int = OVERLAP,
+        limits: FileLimits | None = None,
+        images: bool = False,
     ) -> None:
         check_sizes(max_tokens, overlap)
-        self._sizes = {"max_tokens": max_tokens, "overlap": overlap}
+        self._options = {"max_tokens": max_tokens, "overlap": overlap, "images": images}
         self._limits = limits or FileLimits()
         self._worker: _ConverterWorker | None = None
 
@@ -82,12 +91,13 @@ class FileReader:
     def read(self, file: FoundFile) -> Iterator[ReadResult]:
         """Yield the passages of a file, in parts; a file that cannot be read is a problem, never an exception."""
         any_part = False
-        for answer in self._ask(file.path, file.id, wanted="passages", alone=file.is_single, **self._sizes):
+        for answer in self._ask(file.path, file.id, wanted="passages", alone=file.is_single, **self._options):
             documents = tuple(Document(*fields) for fields in answer.get("documents", ()))
             problems = tuple(Problem(*fields) for fields in answer.get("problems", ()))
             if documents or problems or (answer.get("end") and not any_part):
                 any_part = True
-                yield ReadResult(file.id, documents, problems, answer.get("stopped", False))
+                image = b64decode(answer.get("image", ""))
+                yield ReadResult(file.id, documents, problems, answer.get("stopped", False), image)
 
     def text(self, path: str | Path) -> str:
         """Return the text of a file, to which its passages' ``start`` and ``end`` refer; see `text_of`.

@@ -121,6 +121,7 @@ class ParsedDocument:
         is_code: Whether its units are lines instead of sentences.
         offset: Where ``text`` begins in the text of the whole file; see `text_of`.
         sha256: Digest of the file's bytes, in hexadecimal; empty if it does not come from a file.
+        image: The picture that it is, as JPEG, if pictures are wanted; then it is one passage.
     """
 
     path: str
@@ -136,6 +137,7 @@ class ParsedDocument:
     offset: int = 0
     sha256: str = ""
     record_digest: str = ""
+    image: bytes = b""
 
     @property
     def record_name(self) -> str | None:

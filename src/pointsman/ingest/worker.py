@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 _BATCH = 200  # passages in one line
 
 Answer = dict[str, Any]
-"""``documents`` ([id, text, metadata]), ``problems`` ([path, reason]) or ``text``; ``end`` in a file's last one;
-empty ones mean that work is in progress."""
+"""``documents`` ([id, text, metadata]), ``problems`` ([path, reason]) or ``text``; ``image``, the picture that its last
+document is, as JPEG in base64; ``end`` in a file's last one; empty ones mean that work is in progress."""
 
 
 def main() -> None:
@@ -73,7 +74,8 @@ def _answers(request: dict[str, Any], limits: FileLimits, before_picture: Callab
         if request["wanted"] == "text":
             yield {"text": text_of_bytes(path, data, limits, before_picture)}
         else:
-            yield from _passages(request, convert(path, data, limits, before_picture))
+            images = bool(request.get("images"))
+            yield from _passages(request, convert(path, data, limits, before_picture, images=images))
         reason = None
     except InputError as error:
         reason = str(error)
@@ -107,6 +109,9 @@ def _passages(request: dict[str, Any], items: Converted) -> Iterator[Answer]:
                 request["overlap"],
             ):
                 documents.append([document.id, document.text, dict(document.metadata)])
+                if item.image:
+                    yield {"documents": documents, "problems": problems, "image": b64encode(item.image).decode()}
+                    documents, problems = [], []
                 if len(documents) == _BATCH:
                     yield {"documents": documents, "problems": problems}
                     documents, problems = [], []

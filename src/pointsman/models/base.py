@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import io
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -18,7 +19,7 @@ from pointsman.errors import InputError, ModelError, PointsmanError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pointsman.protocols import Embedder
+    from pointsman.protocols import Embedder, MultimodalEmbedder
 
 Progress = Callable[[int], None]
 """Called during embedding with the number of texts newly done."""
@@ -171,13 +172,15 @@ class EmbedFunction(BaseEmbedder):
             on_progress(len(rows))
         return rows
 
-    def _rows(self, method: str, texts: list[str], *, takes_list: bool) -> NDArray[np.float32]:
-        if not texts:
+    def _rows(
+        self, method: str, inputs: Sequence[str] | Sequence[bytes] | Sequence[io.BytesIO], *, takes_list: bool
+    ) -> NDArray[np.float32]:
+        if not inputs:
             return np.empty((0, self.dimensions), np.float32)
         name = type(self._source).__name__
         call = getattr(self._source, method)
         try:
-            vectors = _result(call(texts)) if takes_list else [_result(call(text)) for text in texts]
+            vectors = _result(call(inputs)) if takes_list else [_result(call(item)) for item in inputs]
         except PointsmanError:
             raise
         except Exception as error:
@@ -186,9 +189,9 @@ class EmbedFunction(BaseEmbedder):
             rows = np.asarray(vectors, np.float64)
         except (TypeError, ValueError) as error:
             raise ModelError(f"{name} gave vectors that are not numbers or differ in length: {error}") from error
-        if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
+        if rows.ndim != 2 or len(rows) != len(inputs) or not rows.shape[1]:
             raise ModelError(
-                f"{name} gave an array of shape {rows.shape} for {len(texts)} texts; expected one vector per text"
+                f"{name} gave an array of shape {rows.shape} for {len(inputs)} inputs; expected one vector for each"
             )
         if not np.isfinite(rows).all():
             raise ModelError(f"{name} gave a vector with a non-finite number")
@@ -200,6 +203,28 @@ class EmbedFunction(BaseEmbedder):
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit
+
+
+class MultimodalEmbedFunction(EmbedFunction):
+    """A `MultimodalEmbedder` around an object that embeds texts and pictures; see `as_embedder`."""
+
+    def embed_images(self, images: Sequence[bytes]) -> NDArray[np.float32]:
+        """Return vectors of shape ``(len(images), dimensions)``, float32, L2-normalised; zero vectors stay zero.
+
+        Raises:
+            ModelError: the object failed, or did not return one finite vector per picture, as long as those of texts.
+        """
+        pictures = image_list(images)
+        if _can(self._source, "embed_images"):
+            return self._rows("embed_images", pictures, takes_list=True)
+        return self._rows("get_image_embedding_batch", [io.BytesIO(data) for data in pictures], takes_list=True)
+
+
+def image_embedder_of(embedder: Embedder | None) -> MultimodalEmbedder | None:
+    """Return what embeds pictures into the space of an embedder's texts; None if nothing does."""
+    embedder = getattr(embedder, "embedder", embedder)  # a cache embeds only texts
+    multimodal: Any = embedder
+    return multimodal if _can(embedder, "embed_images") else None
 
 
 def _result(answer: Any) -> Any:
@@ -239,7 +264,9 @@ def as_embedder(source: Any) -> Embedder:
     Args:
         source: an `Embedder`, which is returned unchanged; an object with ``embed(text)``, which returns one vector;
             one with ``embed_queries`` and ``embed_documents``, which return one vector per text; or an embedding model
-            of LangChain (``embed_query``) or LlamaIndex (``get_query_embedding``). Methods may be asynchronous.
+            of LangChain (``embed_query``) or LlamaIndex (``get_query_embedding``). Methods may be asynchronous. One
+            that also embeds the bytes of pictures (``embed_images``, or LlamaIndex's ``get_image_embedding_batch``)
+            becomes a `MultimodalEmbedder`.
 
     Raises:
         InputError: it is none of these.
@@ -259,7 +286,8 @@ def as_embedder(source: Any) -> Embedder:
     ):
         embedder: Embedder = source
         return embedder
-    return EmbedFunction(source)
+    is_multimodal = any(_can(source, name) for name in ("embed_images", "get_image_embedding_batch"))
+    return MultimodalEmbedFunction(source) if is_multimodal else EmbedFunction(source)
 
 
 def _has(source: object, name: str) -> bool:
@@ -329,6 +357,24 @@ def text_list(texts: Sequence[str]) -> list[str]:
         if not isinstance(text, str):
             raise InputError(f"text {position} is a {type(text).__name__}, not a str: {text!r:.80}")
     return texts
+
+
+def image_list(images: Sequence[bytes]) -> list[bytes]:
+    """Return the contents of picture files as a list.
+
+    Raises:
+        InputError: A single one was given, or an item is not bytes; paths are not opened.
+    """
+    if isinstance(images, bytes | str):
+        raise InputError("expected a list of pictures, not a single one; write [data]")
+    images = list(images)
+    for position, data in enumerate(images):
+        if not isinstance(data, bytes):
+            raise InputError(
+                f"image {position} is a {type(data).__name__}, not bytes; give the content of the file: "
+                "Path(name).read_bytes()"
+            )
+    return images
 
 
 def unit_rows(matrix: NDArray[np.floating], source: str) -> NDArray[np.float32]:

@@ -66,6 +66,11 @@ class CachedEmbedder(BaseEmbedder):
         self.cosine_spread = getattr(embedder, "cosine_spread", None)
 
     @property
+    def embedder(self) -> Embedder:
+        """The embedder that computes the vectors."""
+        return self._embedder
+
+    @property
     def name(self) -> str:
         """Name of the wrapped embedder: the vectors are the same."""
         return self._embedder.name

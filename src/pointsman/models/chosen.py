@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError, PointsmanError, UnknownNameError
@@ -12,7 +13,7 @@ from pointsman.settings import TASKS
 
 if TYPE_CHECKING:
     from pointsman.models.base import BaseEmbedder
-    from pointsman.protocols import LLM, Embedder
+    from pointsman.protocols import LLM, Embedder, MultimodalEmbedder
     from pointsman.settings import Settings
 
 _SPECS = (
@@ -22,6 +23,11 @@ _SPECS = (
     "onnx:DIRECTORY",
     "openai:MODEL[@BASE_URL]",
     "sentence-transformers:NAME",
+    "colours",
+    "clip:DIRECTORY",
+    "jina:MODEL@URL",
+    "infinity:MODEL@URL",
+    "vllm:MODEL@URL",
 )
 
 
@@ -115,6 +121,31 @@ def embedder_for(settings: Settings, name: str = "default") -> Embedder | None:
     return load_embedder(name)
 
 
+def image_embedder_for(settings: Settings, environ: Mapping[str, str] | None = None) -> MultimodalEmbedder | None:
+    """Return the embedder of pictures that the settings name, opened once per process; None if they name none.
+
+    Raises:
+        InputError: it cannot be used, or its key is missing; see `pointsman.models.load_embedder` for other errors.
+    """
+    if not settings.image_embedder:
+        return None
+    environ = os.environ if environ is None else environ
+    variable = settings.image_embedder_api_key_env
+    key = environ.get(variable) if variable else None
+    if variable and not key:
+        raise InputError(f"the embedder {settings.image_embedder!r} has no key; set the variable {variable}")
+    return _open_image_embedder(settings.image_embedder, key)
+
+
+@lru_cache(maxsize=2)
+def _open_image_embedder(spec: str, api_key: str | None) -> MultimodalEmbedder:
+    from pointsman.models.base import image_embedder_of
+
+    embedder = image_embedder_of(load_embedder(spec, api_key=api_key))
+    assert embedder is not None, "the settings name only such embedders"
+    return embedder
+
+
 def model_for(models: LLM | Mapping[str, LLM] | None, task: str) -> ChosenLLM:
     """Return the model for a task, or the reason why none is available.
 
@@ -129,12 +160,15 @@ def model_for(models: LLM | Mapping[str, LLM] | None, task: str) -> ChosenLLM:
     return ChosenLLM(models, "given" if models is not None else "no language model was given; pass llm=…")
 
 
-def load_embedder(spec: str) -> BaseEmbedder:
+def load_embedder(spec: str, *, api_key: str | None = None) -> BaseEmbedder:
     """Return the embedder for a specification from a setting or a command line option.
 
     Args:
         spec: ``default`` or ``e5-small``, ``hashing``, ``onnx:DIRECTORY``, ``sentence-transformers:NAME``, or
-            ``openai:MODEL@BASE_URL`` (without ``@BASE_URL``: OpenAI's own server, or ``OPENAI_BASE_URL``).
+            ``openai:MODEL@BASE_URL`` (without ``@BASE_URL``: OpenAI's own server, or ``OPENAI_BASE_URL``); for texts
+            and pictures, ``clip:DIRECTORY``, ``jina:MODEL@URL``, ``infinity:MODEL@URL``, ``vllm:MODEL@URL``, or, for
+            tests, ``colours``.
+        api_key: for a server that embeds pictures.
 
     Raises:
         UnknownNameError: The name is unknown.
@@ -152,7 +186,16 @@ def load_embedder(spec: str) -> BaseEmbedder:
             from pointsman.models.scripted import HashingEmbedder
 
             embedder = HashingEmbedder()
-        case (("onnx" | "openai" | "sentence-transformers"), _):
+        case "colours", "":
+            from pointsman.models.scripted import ColourEmbedder
+
+            embedder = ColourEmbedder()
+        case (("jina" | "infinity" | "vllm"), ":"):
+            from pointsman.models.http_multimodal import HTTPMultimodalEmbedder
+
+            model, _, url = argument.rpartition("@")
+            embedder = HTTPMultimodalEmbedder(url, model, kind, api_key=api_key)
+        case (("onnx" | "openai" | "sentence-transformers" | "clip"), _):
             embedder = _load_with_argument(kind, argument)
         case _:
             raise UnknownNameError("embedder", spec, _SPECS)
@@ -166,6 +209,10 @@ def _load_with_argument(kind: str, argument: str) -> BaseEmbedder:
         from pointsman.models.onnx_directory import OnnxEmbedder
 
         return OnnxEmbedder(argument)
+    if kind == "clip":
+        from pointsman.models.clip import ClipEmbedder
+
+        return ClipEmbedder(argument)
     if kind == "sentence-transformers":
         from pointsman.models.sentence_transformers import SentenceTransformersEmbedder
 

@@ -33,13 +33,14 @@ class OnnxTextModel:
         outputs: the model's outputs, with ``name`` and ``shape``.
     """
 
-    def __init__(self, directory: str | Path, threads: int | None, needed_for: str) -> None:
+    def __init__(self, directory: str | Path, threads: int | None, needed_for: str, file: str = "model.onnx") -> None:
         """Open the files.
 
         Args:
-            directory: the folder; ``model.onnx`` and ``tokenizer.json`` are in it or in its ``onnx/``.
+            directory: the folder; the model and ``tokenizer.json`` are in it or in its ``onnx/``.
             threads: cores a run may use; None lets onnxruntime choose.
             needed_for: the feature to name if a package is missing.
+            file: the name of the model's file.
 
         Raises:
             InputError: a file is absent.
@@ -47,31 +48,22 @@ class OnnxTextModel:
             ModelError: a file has an invalid format.
         """
         self.folder = Path(directory)
-        path = _existing(self.folder, "model.onnx", "onnx/model.onnx")
-        tokens_path = _existing(self.folder, "tokenizer.json", "onnx/tokenizer.json")
+        path = existing_file(self.folder, file, f"onnx/{file}")
+        tokens_path = existing_file(self.folder, "tokenizer.json", "onnx/tokenizer.json")
         try:
             import tokenizers
         except ImportError as error:
             raise MissingDependencyError("tokenizers", "onnx", needed_for) from error
-        onnxruntime = load_onnxruntime()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or 0
-        options.log_severity_level = 3
+        self._session = onnx_session(path, threads)
         try:
             self.tokenizer = tokenizers.Tokenizer.from_file(str(tokens_path))
-            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # neither package has a common base error
+        except Exception as error:  # the package has no common base error
             raise ModelError(f"the model in {self.folder} cannot be opened: {error}") from error
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
         self._inputs = {item.name: item.type for item in self._session.get_inputs()}
         self.outputs: Sequence[Any] = self._session.get_outputs()
-        digest = hashlib.sha256()
-        for file in (path, tokens_path):
-            with file.open("rb") as content:
-                while block := content.read(1 << 20):
-                    digest.update(block)
-        self.name = f"onnx:{self.folder.name}|{digest.hexdigest()[:16]}"
+        self.name = f"onnx:{self.folder.name}|{digest_of(path, tokens_path)}"
 
     def run(self, output: str, ids: list[list[int]], types: list[list[int]] | None = None) -> NDArray[np.float32]:
         """Return one output for texts with the same number of tokens; the model gets the inputs that it declares.
@@ -171,7 +163,38 @@ class OnnxEmbedder(PrefixedEmbedder):
         return output
 
 
-def _existing(folder: Path, *names: str) -> Path:
+def onnx_session(path: Path, threads: int | None) -> Any:
+    """Open a model of onnxruntime on the CPU.
+
+    Raises:
+        ModelError: the file has an invalid format.
+    """
+    onnxruntime = load_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or 0
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the package has no common base error
+        raise ModelError(f"the model in {path.parent} cannot be opened: {error}") from error
+
+
+def digest_of(*paths: Path) -> str:
+    """Return 16 hexadecimal digits of the SHA-256 of files one after the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as content:
+            while block := content.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:16]
+
+
+def existing_file(folder: Path, *names: str) -> Path:
+    """Return the path of the first of these files that a folder holds.
+
+    Raises:
+        InputError: it holds none.
+    """
     for name in names:
         if (folder / name).is_file():
             return folder / name

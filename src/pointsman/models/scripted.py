@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xxhash
 
+from pointsman._images import open_image
 from pointsman.errors import InputError
-from pointsman.models.base import BaseEmbedder, Progress, text_list, unit_rows
+from pointsman.models.base import BaseEmbedder, Progress, image_list, text_list, unit_rows
 from pointsman.models.scripted_llm import Call, Delay, ScriptedLLM
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Call", "Delay", "HashingEmbedder", "ScriptedLLM"]
+__all__ = ["Call", "ColourEmbedder", "Delay", "HashingEmbedder", "ScriptedLLM"]
 
 
 class HashingEmbedder(BaseEmbedder):
@@ -74,3 +75,67 @@ def _features(text: str) -> Iterator[str]:
         token = f"<{word}>"
         for start in range(len(token) - 2):
             yield token[start : start + 3]
+
+
+_COLOURS = {
+    (255, 0, 0): ("red", "красн", "红"),
+    (0, 160, 0): ("green", "зелён", "зелен", "绿"),
+    (0, 0, 255): ("blue", "син", "蓝"),
+    (255, 255, 0): ("yellow", "жёлт", "желт", "黄"),
+    (0, 0, 0): ("black", "чёрн", "черн", "黑"),
+    (255, 255, 255): ("white", "бел", "白"),
+}
+
+
+class ColourEmbedder(BaseEmbedder):
+    """A fake multimodal embedder for tests and examples: a text is close to pictures of the colours that it names.
+
+    A picture's vector is its mean colour; a text's, the mean of the colours named in it, in English, Chinese or
+    Russian, or grey if it names none. It opens pictures within the same limits as real models do.
+
+    Example:
+        >>> red, sky = ColourEmbedder().embed(["a red bus", "蓝色的天空"])
+        >>> bool(red @ red > red @ sky)
+        True
+    """
+
+    @property
+    def name(self) -> str:
+        """``colours``."""
+        return "colours"
+
+    @property
+    def dimensions(self) -> int:
+        """Four: red, green, blue, and a constant, so that black has a direction."""
+        return 4
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return vectors of shape ``(len(texts), 4)``."""
+        lowered = [text.lower() for text in text_list(texts)]
+        named = [
+            [colour for colour, words in _COLOURS.items() if any(word in text for word in words)] or [(128, 128, 128)]
+            for text in lowered
+        ]
+        return _of_colours([np.mean(colours, axis=0) for colours in named])
+
+    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
+        """Like ``embed_queries``."""
+        vectors = self.embed_queries(texts)
+        if on_progress is not None:
+            on_progress(len(vectors))
+        return vectors
+
+    def embed_images(self, images: Sequence[bytes]) -> NDArray[np.float32]:
+        """Return vectors of shape ``(len(images), 4)``.
+
+        Raises:
+            InputError: one is no picture.
+        """
+        return _of_colours(
+            [np.asarray(open_image(data, 64)).reshape(-1, 3).mean(axis=0) for data in image_list(images)]
+        )
+
+
+def _of_colours(colours: Sequence[NDArray[np.floating]]) -> NDArray[np.float32]:
+    values = np.array([[*colour, 64.0] for colour in colours], np.float64).reshape(-1, 4)
+    return unit_rows(values - [128, 128, 128, 0], "colours")

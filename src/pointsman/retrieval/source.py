@@ -45,6 +45,8 @@ class Source(ABC):
     query_vectors: QueryVectors
     remembered_background: tuple[str, Background] | None = None
     """The background as last measured or read, and the state of the dataset that it belongs to; see `Reading`."""
+    holds_images: bool = False
+    """Whether its documents are pictures, embedded by what they show."""
     measuring: Lock | None = None
     """Held while the background is measured."""
 

@@ -9,7 +9,6 @@ your implementation, and run pytest::
         def make(self):
             return MyRetriever(...)
 
-========================== ============================================================================================
 RetrieverConformance       anything with ``retrieve`` and ``aretrieve``
 RefinerConformance         subclasses of `BaseRefiner`: refusing, diversifying, expanding, compressing
 RerankerConformance        subclasses of `BaseReranker`; includes everything of the suite above
@@ -21,6 +20,20 @@ StoreConformance           subclasses of `BaseStore`: where the documents of a d
 LLMConformance             anything with ``complete`` or ``acomplete``
 WorkspaceConformance       anything that behaves like a `Workspace`, local or remote
 ========================== ============================================================================================
+=======
+============================== =========================================================================================
+RetrieverConformance           anything with ``retrieve`` and ``aretrieve``
+RefinerConformance             subclasses of `BaseRefiner`: refusing, diversifying, expanding, compressing
+RerankerConformance            subclasses of `BaseReranker`; includes everything of the suite above
+SelectorConformance            anything with ``select`` and ``aselect``
+RouterConformance              subclasses of `BaseRouter`
+TransformerConformance         subclasses of `BaseTransformer`
+EmbedderConformance            anything that implements the protocol `Embedder`
+MultimodalEmbedderConformance  the pictures of anything that implements the protocol `MultimodalEmbedder`
+StoreConformance               subclasses of `BaseStore`: where the documents of a dataset are stored
+LLMConformance                 anything with ``complete`` or ``acomplete``
+WorkspaceConformance           anything that behaves like a `Workspace`, local or remote
+============================== =========================================================================================
 
 ``make`` (for stores, ``make_store``) is called in every test; if creation is expensive, create one object and return it
 each time. The other methods without ``test_`` are hooks: override those whose default does not fit. Pointsman's own
@@ -29,7 +42,7 @@ not apply raises `unittest.SkipTest`, which pytest shows as skipped.
 """
 
 from pointsman.testing._shared import DOCUMENTS, FILTERS, ODD_TEXTS
-from pointsman.testing.embedders import EmbedderConformance
+from pointsman.testing.embedders import EmbedderConformance, MultimodalEmbedderConformance
 from pointsman.testing.llms import LLMConformance
 from pointsman.testing.refiners import RefinerConformance, RerankerConformance
 from pointsman.testing.retrievers import RetrieverConformance
@@ -46,6 +59,7 @@ __all__ = [
     "ODD_TEXTS",
     "EmbedderConformance",
     "LLMConformance",
+    "MultimodalEmbedderConformance",
     "RefinerConformance",
     "RerankerConformance",
     "RetrieverConformance",

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pointsman.errors import InputError
 from pointsman.testing._shared import QUERY, TextConformance, answering, is_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pointsman.protocols import Embedder
+    from pointsman.protocols import Embedder, MultimodalEmbedder
+
+
+def sound_rows(subject: Any, rows: Any, count: int) -> None:
+    """Check the vectors of so many inputs."""
+    assert isinstance(rows, np.ndarray), f"vectors are a NumPy array, not {type(rows).__name__}"
+    shape = (count, subject.dimensions)
+    assert rows.shape == shape, f"{count} inputs have vectors of shape {shape}, not {rows.shape}"
+    assert rows.dtype == np.float32, f"vectors are float32, not {rows.dtype}"
+    assert np.isfinite(rows).all(), "numbers of a vector are finite"
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+    assert np.allclose(lengths, 1, atol=1e-3), f"vectors are L2-normalised, and these are {lengths[:5]} long"
 
 
 class EmbedderConformance(TextConformance):
@@ -42,17 +55,8 @@ class EmbedderConformance(TextConformance):
         return np.asarray(answer).tolist()
 
     def _sound(self, subject: Any, answer: Any, text: str) -> None:
-        self._sound_rows(subject, answer, 1)
-        self._sound_rows(subject, subject.embed_documents([text]), 1)
-
-    def _sound_rows(self, subject: Any, rows: Any, count: int) -> None:
-        assert isinstance(rows, np.ndarray), f"vectors are a NumPy array, not {type(rows).__name__}"
-        shape = (count, subject.dimensions)
-        assert rows.shape == shape, f"{count} texts have vectors of shape {shape}, not {rows.shape}"
-        assert rows.dtype == np.float32, f"vectors are float32, not {rows.dtype}"
-        assert np.isfinite(rows).all(), "numbers of a vector are finite"
-        lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
-        assert np.allclose(lengths, 1, atol=1e-3), f"vectors are L2-normalised, and these are {lengths[:5]} long"
+        sound_rows(subject, answer, 1)
+        sound_rows(subject, subject.embed_documents([text]), 1)
 
     def _ways(self, subject: Any) -> Mapping[str, Callable[[Sequence[str]], NDArray[np.float32]]]:
         return {"embed_queries": subject.embed_queries, "embed_documents": subject.embed_documents}
@@ -62,14 +66,14 @@ class EmbedderConformance(TextConformance):
         subject, texts = self.make(), list(self.texts())
         for name, embed in self._ways(subject).items():
             with answering(name):
-                self._sound_rows(subject, embed(texts), len(texts))
+                sound_rows(subject, embed(texts), len(texts))
 
     def test_no_texts(self) -> None:
         """No rows, but the same dimensions."""
         subject = self.make()
         for name, embed in self._ways(subject).items():
             with answering(f"{name}([])"):
-                self._sound_rows(subject, embed([]), 0)
+                sound_rows(subject, embed([]), 0)
 
     def test_a_text_does_not_depend_on_its_batch(self) -> None:
         """A text has the same vector in its row alone, among others, and in another order."""
@@ -125,3 +129,67 @@ class EmbedderConformance(TextConformance):
         assert is_name(original[0]), f"name is a name, not {original[0]!r}"
         assert isinstance(original[1], int), f"dimensions is an int, not {original[1]!r}"
         assert (subject.name, subject.dimensions) == original, f"name and dimensions were {original} and have changed"
+
+
+class MultimodalEmbedderConformance:
+    """For the pictures of anything that implements the protocol `pointsman.protocols.MultimodalEmbedder`.
+
+    `EmbedderConformance` is for its texts. Promised: one float32 row of length 1 per picture, of as many dimensions as
+    those of texts; a picture's vector depends only on the picture; what is no picture is an `InputError`. The suite
+    needs Pillow.
+
+    Attributes:
+        tolerance: the allowed difference between a picture's vectors when it is embedded among other pictures.
+    """
+
+    tolerance: float = 1e-5
+
+    def make(self) -> MultimodalEmbedder:
+        """Return an instance of your implementation."""
+        raise NotImplementedError(f"{type(self).__name__} overrides make() and returns an embedder of pictures, too")
+
+    def images(self) -> Sequence[bytes]:
+        """Return the contents of different picture files, which yours can tell apart."""
+        return [picture_file("red"), picture_file("blue", "JPEG", (300, 20)), picture_file("white", "GIF", (9, 200))]
+
+    def test_several_images(self) -> None:
+        """One row per picture, none for none."""
+        subject, images = self.make(), list(self.images())
+        for count in (len(images), 0):
+            with answering("embed_images"):
+                sound_rows(subject, subject.embed_images(images[:count]), count)
+
+    def test_an_image_does_not_depend_on_its_batch(self) -> None:
+        """A picture has the same vector alone, among others, and in another order."""
+        subject, images = self.make(), list(self.images())
+        with answering("embed_images"):
+            batch = np.asarray(subject.embed_images(images))
+            single = np.concatenate([np.asarray(subject.embed_images([image])) for image in images])
+            backward = np.asarray(subject.embed_images(images[::-1]))[::-1]
+        difference = float(max(np.abs(batch - single).max(), np.abs(batch - backward).max()))
+        assert difference <= self.tolerance, f"a picture alone has another vector, by {difference:.2g}"
+
+    def test_different_images_have_different_vectors(self) -> None:
+        """A constant vector would not distinguish pictures."""
+        with answering("embed_images"):
+            rows = np.asarray(self.make().embed_images(list(self.images())), np.float64)
+        assert (rows @ rows.T - 2 * np.eye(len(rows))).max() < 1 - 1e-6, "different pictures have the same vector"
+
+    def test_what_is_no_image_is_refused(self) -> None:
+        """Empty, damaged or other files, beside a good one, are errors that name the reason."""
+        subject = self.make()
+        for data in (b"", b"not a picture", picture_file("red")[:40], b"%!PS-Adobe-3.0 EPSF-3.0\n"):
+            try:
+                subject.embed_images([picture_file("red"), data])
+            except InputError:
+                continue
+            raise AssertionError(f"{data[:20]!r} is no picture, and it was embedded")
+
+
+def picture_file(colour: str, form: str = "PNG", size: tuple[int, int] = (40, 30)) -> bytes:
+    """Return the content of a picture file of one colour."""
+    from PIL import Image
+
+    data = io.BytesIO()
+    Image.new("RGB", size, colour).save(data, form)
+    return data.getvalue()

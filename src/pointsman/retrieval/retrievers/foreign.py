@@ -194,6 +194,8 @@ def _interface_of(retriever: Any) -> tuple[_Interface, bool]:
             "these are documents, not a retriever; put them into a dataset, Dataset('name').add(documents), and give "
             "its retriever()"
         )
+    if callable(getattr(retriever, "retriever", None)):
+        raise InputError(f"{retriever!r:.80} is searched, but is no retriever; give its retriever()")
     raise InputError(
         f"{retriever!r:.80} cannot be called as a retriever; it needs retrieve(query, top_k) or retrieve(query), as a "
         "subclass of BaseRetriever has it, invoke(query), run(query=…), or similarity_search(query, k)"

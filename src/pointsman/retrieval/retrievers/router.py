@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
-from pointsman.grammar import IMAGE as IMAGE_WORDS
-from pointsman.grammar import plain
 from pointsman.retrieval.candidates import RetrieverResults, hits_of, together
 from pointsman.retrieval.dispatch import Deadline, DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.retrievers.foreign import as_retriever
 from pointsman.retrieval.retrievers.hybrid import TIMEOUT
+from pointsman.retrieval.routing.router import image_cue
 from pointsman.selector.base import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
 from pointsman.types import Hit, Hits, Query, Span, Trace, check_top_k
 
@@ -314,13 +313,3 @@ class ImageCueSelector(BaseSelector):
             return SelectorResult([SingleSelection(names.index(IMAGE.name), f"asks for an image: {cue}")])
         text_index = next(index for index, name in enumerate(names) if name != IMAGE.name)
         return SelectorResult([SingleSelection(text_index, "nothing asks for an image")])
-
-
-def image_cue(text: str) -> str | None:
-    """The word with which a text asks for an image, or None.
-
-    >>> image_cue("show me photos of Mars"), image_cue("图书馆几点开门"), image_cue("покажи рисунок кота")
-    ('photos', None, 'рисунок')
-    """
-    match = IMAGE_WORDS.first(plain(text))
-    return text[match.start : match.end] if match else None

@@ -4,6 +4,7 @@
 SelectorRouter any selector reads names and descriptions
 LLMRouter      a language model reads them, as numbered tools
 ContentRouter  needs no descriptions: the datasets' own words and vectors are matched against the query
+ImageRouter    datasets of pictures for a query that asks for pictures, the others for all other queries
 ============== ========================================================================================================
 
 To write one, subclass `BaseRouter` and implement one of ``route``, ``aroute``, ``decide`` and ``adecide``; the base
@@ -23,6 +24,8 @@ import numpy as np
 from pointsman._forms import form_of
 from pointsman._twins import Twins, in_thread, wait_for
 from pointsman.errors import InputError, StoreError
+from pointsman.grammar import IMAGE as IMAGE_WORDS
+from pointsman.grammar import plain
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.routing.sketch import Sketch
 from pointsman.selector.base import BaseSelector, Fallback, SelectorResult, ToolMetadata
@@ -234,6 +237,35 @@ def _followed(result: SelectorResult, datasets: Sequence[Source]) -> RouteDecisi
         reason = "the selector found none that fits"
     reason = "; ".join([reason, *result.notes])
     return RouteDecision(targets, reason, scores, result.confidence, result.fallback)
+
+
+class ImageRouter(BaseRouter):
+    """Routes a query that asks for pictures to the datasets of pictures, and any other to the rest.
+
+    Cosines between texts and pictures say nothing beside those between texts, and a picture has no relevance, so
+    pictures among the answers to every question would be noise.
+    """
+
+    def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
+        """Return the datasets of one kind; all if there is only one kind."""
+        cue = image_cue(Query.of(query).text)
+        chosen_datasets = tuple(dataset for dataset in datasets if dataset.holds_images is (cue is not None))
+        if len(chosen_datasets) in {0, len(datasets)}:
+            return RouteDecision(tuple(datasets), "all datasets are of one kind")
+        if cue is not None:
+            return RouteDecision(chosen_datasets, f"asks for a picture: {cue}")
+        names = ", ".join(dataset.name for dataset in datasets if dataset.holds_images)
+        return RouteDecision(chosen_datasets, f"nothing asks for a picture; to search {names} too, name the datasets")
+
+
+def image_cue(text: str) -> str | None:
+    """Return the word with which a text asks for an image, or None.
+
+    >>> image_cue("show me photos of Mars"), image_cue("图书馆几点开门"), image_cue("покажи рисунок кота")
+    ('photos', None, 'рисунок')
+    """
+    match = IMAGE_WORDS.first(plain(text))
+    return text[match.start : match.end] if match else None
 
 
 class ContentRouter(BaseRouter):

@@ -113,6 +113,7 @@ _NO_NAMES_TEXT = """i i'm i'll ok okay yes no please thanks sure hello hi tell c
     опишите назови перечисли добавьте установите используйте запустите нажмите откройте создайте подскажи
     подскажите скажи скажите привет здравствуйте"""
 _NO_NAMES = frozenset(_NO_NAMES_TEXT.split()) | ENGLISH | RUSSIAN
+_NUMBER_WORDS = frozenset({"one", "two", "three", "four", "five", "один", "два", "две", "три", "четыре", "пять"})
 _OF_PLACES_TEXT = """river tower university mountain mount lake city street company inc corporation museum
     bridge island ocean sea republic states kingdom club team award prize church castle street park war act
     theory река башня университет гора озеро город улица компания музей мост остров океан море республика премия
@@ -149,7 +150,7 @@ def _names(text: str) -> list[_Name]:
             start += len(words[0]) + 1
             words, opens = words[1:], False
         name = re.sub(r"['’]s?$", "", " ".join(words))
-        if len(name) > 1 or (name and not opens):
+        if fold(name) not in _NUMBER_WORDS and (len(name) > 1 or (name and not opens)):
             names.append(_Name(name, start, opens and len(words) == 1))
     return sorted(names, key=lambda name: name.start)
 
@@ -274,6 +275,8 @@ def _english(text: str, past: _Past) -> str | None:
     if pronoun is not None:
         return _english_pronoun(text, pronoun, past)
     about_match = _EN_ABOUT.match(text)
+    if about_match and (numbered := _with_other_number(about_match["rest"], past.question)):
+        return numbered
     if about_match and past.question and len(about_match["rest"].split()) <= 6 and not _asks(about_match["rest"]):
         return _substituted(about_match["rest"], past.question, _EN_PREPOSITION, detached=_english_attribute)
     return None
@@ -416,6 +419,17 @@ def _capitalised(text: str) -> str:
 # --- ellipsis, English and Russian -----------------------------------------------------------------------------------
 
 
+_NUMBER = late(r"(?:(?:the|in|on|в)\s+)?(?P<number>\d[\d.]*)(?:\s+(?:one|году))?", re.IGNORECASE)
+
+
+def _with_other_number(rest: str, question: str) -> str | None:
+    """The question with another number in place of its only one: «Who won in 2016? And in 2020?»."""
+    new, old = _NUMBER.fullmatch(rest.strip()), list(re.finditer(r"(?<![\w.])\d[\d.]*(?<!\.)(?!\w)", question))
+    if new is None or len(old) != 1:
+        return None
+    return question[: old[0].start()] + new["number"].rstrip(".") + question[old[0].end() :]
+
+
 def _substituted(
     rest: str, question: str, prepositions: re.Pattern[str], *, detached: Callable[[str, str], str]
 ) -> str:
@@ -511,7 +525,9 @@ _RU_ABOUT = late(
     re.IGNORECASE,
 )
 _RU_VERB = late(
-    r"(?<!\w)(?:можно|нужно|надо|есть|был[аои]?|будет|\w{3,}(?:ть|ться|ет|ёт|ют|ут|ит|ат|ят|ется|ются|ится|ался|илась))(?!\w)",
+    r"(?<!\w)(?!(?:билет|планшет|пакет|кабинет|бюджет|предмет|совет|ответ|интернет|кредит|лимит|визит|аудит|депозит"
+    r"|сертификат|аппарат|результат|формат|аттестат|салат|маршрут|институт|\w+ость)(?!\w))"
+    r"(?:можно|нужно|надо|есть|был[аои]?|будет|\w{3,}(?:ть|ться|ет|ёт|ют|ут|ит|ат|ят|ется|ются|ится|ался|илась))(?!\w)",
     re.IGNORECASE,
 )
 _RU_PREPOSITION = late(r"^(во?|на|для|со?|из|от|до|у|к|по|при|без|под|о|об|за|после|перед|во время)\s+", re.IGNORECASE)
@@ -530,8 +546,12 @@ def _russian(text: str, past: _Past) -> str | None:
     if pronoun is not None:
         return _russian_pronoun(text, pronoun, past)
     if (verb := _RU_OTHER_VERB.match(text)) and past.question:
-        return _with_other_verb(verb["verb"], verb["end"], past.question)
+        changed = _with_other_verb(verb["verb"], verb["end"], past.question)
+        if changed or _RU_VERB.search(verb["verb"]):
+            return changed
     match = _RU_ABOUT.match(text)
+    if match and (changed := _russian_part(match["rest"], past.question)):
+        return changed
     if (
         match
         and past.question
@@ -541,6 +561,49 @@ def _russian(text: str, past: _Past) -> str | None:
     ):
         return _substituted(match["rest"], past.question, _RU_PREPOSITION, detached=_russian_attribute)
     return None
+
+
+_RU_ADJECTIVE = late(r"\w{3,}(?P<end>ый|ий|ой|ая|яя|ое|ее|ые|ие)")
+_RU_OBJECT = late(
+    r"(?P<ask>.*?\w(?:ть|ти)(?:ся)?\s+)(?P<noun>[а-яё-]+)(?=\s+(?:к|ко|в|на|от|до|для|с|у|из)\s)", re.IGNORECASE
+)
+_SAME_ENDS = {end: ends for ends in ("ый|ий|ой", "ая|яя", "ое|ее", "ые|ие") for end in ends.split("|")}
+_RU_WHICH = late(
+    r"(?P<ask>\W*как(?:ой|ая|ое|ие)\s+)(?P<noun>[а-яё-]+)(?=\s+(?:у|в|на|для|от|к|за|по|с)\s)", re.IGNORECASE
+)
+
+
+def _russian_part(rest: str, question: str) -> str | None:
+    """The question with another number, adjective («А детский?») or noun («Какой телефон у склада? А адрес?»)."""
+    if numbered := _with_other_number(rest, question):
+        return numbered
+    word = rest.strip()
+    if not re.fullmatch(r"[а-яё-]+", word) or fold(word) in RUSSIAN or _asks(word):
+        return None
+    body = question.rstrip(" ?.!")
+    if adjective := _RU_ADJECTIVE.fullmatch(word):
+        return _with_adjective(word, adjective["end"], body)
+    old_noun = _RU_WHICH.match(body) or _RU_OBJECT.match(body)
+    if old_noun is None or _ru_ending(old_noun["noun"]) != _ru_ending(word):
+        return None  # «срок для возврата», «обмена»: of another case
+    return f"{old_noun['ask']}{word}{body[old_noun.end() :]}?"
+
+
+def _with_adjective(word: str, end: str, body: str) -> str | None:
+    """The question with an adjective in place of one of the same form, or before its last noun."""
+    same_form = rf"(?<!\w)\w{{3,}}(?:{_SAME_ENDS.get(end, end)})(?=\s+[а-яё])"
+    old = [match for match in re.finditer(same_form, body) if fold(match[0]) not in RUSSIAN]
+    if old:
+        return f"{body[: old[-1].start()]}{word}{body[old[-1].end() :]}?"
+    last = re.search(r"(?<!\w)[а-яё-]+$", body)
+    if last is None or _RU_VERB.fullmatch(last[0]):
+        return None
+    return f"{body[: last.start()]}{word} {last[0].rpartition('-')[2]}?"  # «премиум-тариф», «базовый тариф»
+
+
+def _ru_ending(word: str) -> str:
+    """The last letter; one for all consonants."""
+    return word[-1] if word[-1] in "аяоеёиыуюьй" else "т"
 
 
 _RU_VERB_END = "(?:ться|ть|ется|ится|ются|ятся|ет|ит|ют|ят)"
@@ -596,15 +659,26 @@ def _russian_entity(pronoun: re.Match[str], past: _Past, *, of_person: bool) -> 
         person = answer or _choose(past, lambda name: _is_person(name) and agrees(name))
         if person := person or _role(past, _RU_ROLE):
             return person
-    return _choose(past, agrees) or _russian_noun(past.question)
+    return _choose(past, agrees) or _russian_noun(past.question, feminine=feminine)
 
 
-def _russian_noun(question: str) -> str | None:
-    """The topic of a question without names: its first content words, up to a preposition or stop."""
+def _russian_noun(question: str, *, feminine: bool = False) -> str | None:
+    """The topic of a question without names: its first content words, up to a preposition or stop.
+
+    For *она*, the words after the preposition, if only they can be feminine: «Какой срок у визы?».
+    """
+    first, _, second = re.sub(r"(?<!\w)(?:у|в|на|для)(?!\w)", "\0", question, count=1).partition("\0")
+    if feminine and second and not re.search(r"[аяьуюыией]\W*$", first) and re.search(r"[аяьуюыией]\W*$", second):
+        question = second
     words: list[str] = []
     for word in re.findall(r"[\w-]+|[,.:;—]", question):
         key = fold(word)
-        if key in RUSSIAN or key in _RU_ASKS or not re.match(r"\w", word) or re.search("(?:ть|ться|ешь|ете|ите)$", key):
+        if (
+            key in RUSSIAN
+            or key in _RU_ASKS
+            or not re.match(r"\w", word)
+            or re.search("(?:[аиоуыя]ть|(?<!с)еть|ться|ешь|ете|ите)$", key)
+        ):
             if words:
                 break
             continue
@@ -638,7 +712,8 @@ _ZH_VERB = (
     "|推出|开发|属于|位于|拥有|流经|支持|包括|[写拍画唱演建住死赢输得买卖当做说打造教译](?=[了过着出到于什哪谁多几])"
 )
 _ZH_SUBJECT_END = late(
-    f"的|在|是|由|有|被|能|可以|会|要|用|吗|呢|什么|多少|哪|谁|怎|如何|为何|何时|几|多[长高大远重深久]|{_ZH_VERB}"
+    "的|在(?!线)|是|由|有(?!限|效)|被|能(?![源量力])|可以|会(?![议员计话场馆长])|要(?![求点素])|使用|(?<![作信费公专])用"
+    f"|吗|呢|什么|多少|哪|谁|怎|如何|为何|何时|几|多[长高大远重深久]|{_ZH_VERB}"
     "|[，。？！?!、：:；（(]|(?<=[\u4e00-\u9fff])\\s|\\s(?=[\u4e00-\u9fff])"
 )
 _ZH_ELLIPSIS = late(
@@ -746,12 +821,40 @@ _ZH_CONTACT = late("电话号码|手机号|电话|手机|邮箱|邮件|地址|�
 def _chinese_attribute(rest: str, question: str, subject: str) -> str | None:
     """The question about another attribute, another means of contact, or another time of the same subject."""
     if _ZH_WHEN.fullmatch(rest):
-        return rest + question
+        time = _ZH_WHEN.search(question)
+        return question[: time.start()] + rest + question[time.end() :] if time else rest + question
     if _ZH_ATTRIBUTE.fullmatch(rest):
         return f"{subject}的{rest}"
     owner = f"{subject}的"
     contact = _ZH_CONTACT.match(question, len(owner)) if question.startswith(owner) else None
     return owner + rest + question[contact.end() :] if contact and _ZH_CONTACT.fullmatch(rest) else None
+
+
+_ZH_ASKING = late("[怎什么多少几哪谁是吗]")
+_ZH_DIRECTION = late("[到去给跟](?=[\u4e00-\u9fff])")
+_ZH_OWNER = late("(?:^|在|的|是)(?P<owner>[^在的是，。？]{1,6})的(?=[^，。？]{1,6}(?:在|是|有|多|怎|什|几|哪))")
+
+
+def _chinese_part(rest: str, question: str) -> str | None:
+    """The question with another direction («到杭州»), owner («广州的») or kind («支付密码») in place of its own."""
+    direction = _ZH_DIRECTION.match(rest)
+    if direction and (old := re.search(f"{direction[0]}[^的要怎多有能吗呢么是什几，。？]{{1,8}}", question)):
+        # «给手机充电», «给电脑»: a verb follows the object
+        end = old.end() if len(old[0]) <= len(rest) + 1 else old.start() + len(rest)
+        return question[: old.start()] + rest + question[end:]
+    if rest.endswith("的") and len(rest) > 1 and (owner := _ZH_OWNER.search(question)):
+        return question[: owner.start("owner")] + rest + question[owner.end("owner") + 1 :]
+    for size in range(len(rest) - 1, 1, -1):
+        place = question.find(rest[-size:])
+        if place == 0:
+            return rest + question[size:]  # «会员价格», «非会员»
+        if place >= len(rest) - size and not _ZH_ASKING.search(
+            question[place - len(rest) + size : place]
+        ):  # «登录密码», «支付密码»: another word before the same noun
+            return question[: place - len(rest) + size] + rest + question[place + size :]
+    if len(rest) == 2 and question[1:2] == rest[1] and re.fullmatch("[\u4e00-\u9fff]{2}", rest):
+        return rest + question[2:]  # «退货», «换货»
+    return None
 
 
 def _chinese_ellipsis(rest: str, question: str) -> str | None:
@@ -769,8 +872,9 @@ def _chinese_ellipsis(rest: str, question: str) -> str | None:
         return prefix + rest + question[end:]
     subject = _ZH_BOOK.search(question)
     old_subject = subject[0] if subject else _chinese_subject(question, person=False)
-    if old_subject and (question_with_attribute := _chinese_attribute(rest, question, old_subject)):
-        return question_with_attribute
+    changed = _chinese_part(rest, question) or (old_subject and _chinese_attribute(rest, question, old_subject))
+    if changed:
+        return changed
     if _ZH_CONTACT.fullmatch(rest) and question.startswith(("怎么", "怎样", "如何")):
         return None  # «怎么联系客服？那邮箱呢»: a question of its own
     if old_subject and (index := question.find(old_subject)) >= 0:
