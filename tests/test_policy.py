@@ -79,7 +79,7 @@ class TestWeights:
         assert found.span(SPREAD) == pytest.approx(span)
         weights, why = measured().weigh(found.span(SPREAD))
         assert weights == {"vector": pytest.approx(weight)}
-        assert f"{span:.1f} σ above chance" in why
+        assert f"{span:.1f} σ above the mean of random documents" in why
 
     def test_without_vectors(self) -> None:
         assert Pool({"bm25": [("a", 1.0)]}, {"bm25": {"a": 1.0}}).span(SPREAD) == 0
@@ -92,7 +92,7 @@ class TestWeights:
 
     def test_the_plan_tells(self, dataset: Dataset) -> None:
         context = dataset.search("rail lamp", 3)
-        assert "σ above chance" in context.plan.reason
+        assert "σ above the mean of random documents" in context.plan.reason
         fused = next(span for span in context.trace.spans if span.stage == "fuse")
         assert fused.detail.startswith("calibrated: ")
         assert "σ" not in dataset.search("rail lamp", 3, strategy="hybrid").plan.reason

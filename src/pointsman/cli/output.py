@@ -564,11 +564,16 @@ def _step_text(step: Provenance) -> str:
 
 
 _BAR = 24  # characters
+_WITHOUT_DETAIL = {"transform": "the question is searched as it is"}
 
 
 def _print_trace(terminal: Console, context: RetrievalContext) -> None:
     """Print every stage with its decision and timing: parallel branches are shown as overlapping bars."""
     terminal.print()
+    if context.hits:
+        terminal.print(
+            "after ←: list or stage #rank there (score there, what it adds to the fused score)", markup=False
+        )
     terminal.print(f"why {context.plan.strategy}: {printable(context.plan.reason)}", markup=False)
     duration = context.trace.milliseconds or 1.0
     rows = []
@@ -576,7 +581,8 @@ def _print_trace(terminal: Console, context: RetrievalContext) -> None:
         begin = int(_BAR * span.started / duration)
         length = max(1, round(_BAR * span.milliseconds / duration))
         bar = " " * min(begin, _BAR - 1) + ("▒" if span.error else "█") * min(length, _BAR - min(begin, _BAR - 1))
-        text = span.detail if span.error is None else f"{span.detail}: {span.error}"
+        text = span.detail or _WITHOUT_DETAIL.get(span.stage, "")
+        text = text if span.error is None else f"{text}: {span.error}"
         count = "" if span.count is None else span.count
         rows.append([span.stage, text, count, f"{span.milliseconds:.2f} ms", f"{bar:{_BAR}}"])
     table(["stage", "what", "count", "time", ""], rows, right=(2, 3))

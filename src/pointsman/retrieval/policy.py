@@ -118,7 +118,8 @@ class Policy:
         factor = min(max(span / self.span_from, self.span_least), self.span_most)
         weight = self.vector_weight * factor
         tuned = f", {self.vector_weight:g} by your labels" if self.vector_weight != 1 else ""
-        return {"vector": weight}, f"vectors count {weight:.2f}: the best lies {span:.1f} σ above chance{tuned}"
+        reason = f"the best cosine is {span:.1f} σ above the mean of random documents{tuned}"
+        return {"vector": weight}, f"vectors have weight {weight:.2f}: {reason}"
 
     def to_json(self) -> str:
         """Return the policy as JSON for `from_json`."""
