@@ -12,7 +12,8 @@ from urllib.parse import quote, urlencode
 from pointsman._http import one_line
 from pointsman._values import plain
 from pointsman.errors import FilterError, InputError
-from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_optional
+from pointsman.filters import And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_optional
+from pointsman.filters.conditions import MAX_LENGTH
 from pointsman.request import OPTIONS, SearchRequest
 from pointsman.types import TRACE_DETAILS, Query
 
