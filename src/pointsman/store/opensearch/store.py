@@ -17,6 +17,7 @@ from pointsman.models.base import mixed_embedders
 from pointsman.store.backend import settings_of
 from pointsman.store.base import (
     NEAR,
+    SCALES_OF,
     WORDS,
     WORDS_FIRST,
     BaseStore,
@@ -24,7 +25,6 @@ from pointsman.store.base import (
     Lists,
     MetadataResult,
     Page,
-    Scale,
     Scores,
     Statistics,
     StoreInfo,
@@ -71,11 +71,6 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter
     from pointsman.store.opensearch.cluster import Cluster
 
-SCALES: Final[Mapping[str, Mapping[str, Scale]]] = {
-    "hybrid": {WORDS: Scale.BM25, NEAR: Scale.COSINE},
-    "keyword": {WORDS: Scale.BM25},
-    "vector": {NEAR: Scale.COSINE},
-}
 _CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 _SAME_LENGTH: Final = 0.001  # relative change of the mean length up to which a search is not repeated
@@ -131,7 +126,7 @@ class OpenSearchStore(BaseStore):
                 f"{FORMAT}; open it with the version that wrote it"
             )
         self._cluster, self._alias, self._catalogue, self._record = cluster, alias, catalogue, record
-        self._identity, self._scales, self._factors = about["identity"], SCALES[about["technique"]], factors
+        self._identity, self._scales, self._factors = about["identity"], SCALES_OF[about["technique"]], factors
         self._embedder: str | None = about.get("embedder")
         self._dimensions: int | None = about.get("dimensions")
         self._statistics: tuple[float, Statistics] | None = None

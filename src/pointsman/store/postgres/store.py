@@ -21,6 +21,7 @@ from pointsman.errors import FormatVersionError, InputError, ReplacedError, Stor
 from pointsman.models.base import mixed_embedders
 from pointsman.store.base import (
     NEAR,
+    SCALES_OF,
     WORDS,
     WORDS_FIRST,
     BaseStore,
@@ -28,7 +29,6 @@ from pointsman.store.base import (
     Lists,
     MetadataResult,
     Page,
-    Scale,
     Scores,
     Statistics,
     StoreInfo,
@@ -73,11 +73,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SCALES: Final[Mapping[str, Mapping[str, Scale]]] = {
-    "hybrid": {WORDS: Scale.BM25, NEAR: Scale.COSINE},
-    "keyword": {WORDS: Scale.BM25},
-    "vector": {NEAR: Scale.COSINE},
-}
 _CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 _TOGETHER: Final = 5_000  # documents deleted, or given new postings, in one transaction
@@ -126,7 +121,7 @@ class PostgresStore(BaseStore):
             )
         self._connections, self._about = connections, about
         self._tables = Tables(schema, about.number, vectors)
-        self._scales = SCALES[about.technique]
+        self._scales = SCALES_OF[about.technique]
         self._embedder, self._dimensions = about.embedder, about.dimensions
         self._documents = about.documents  # the last known number, which only affects speed
         self._statistics: tuple[float, Statistics] | None = None
