@@ -183,10 +183,10 @@ def png_of(width: int, height: int) -> bytes:
     [
         (png_of(8000, 8000), "a picture of 8000 × 8000 pixels, more than 60000000 in all"),
         (png_of(200_000, 200_000), "pixels"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "no picture in PNG, JPEG"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "no picture in PNG, JPEG"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "none in PNG, JPEG"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "none in PNG, JPEG"),
         (picture_file("red", "PNG", (300, 300))[:200], "damaged picture"),
-        (b"", "no picture"),
+        (b"", "a damaged picture"),
     ],
 )
 @pytest.mark.parametrize("kind", ["clip", "server", "colours"])

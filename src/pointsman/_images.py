@@ -44,7 +44,7 @@ def open_image(data: bytes, longest_side: int, install: str = "pip install 'poin
             image = images.alpha_composite(images.new("RGBA", image.size, "white"), image)
         image = image.convert("RGB")
     except UnidentifiedImageError:
-        raise InputError("no picture in PNG, JPEG, TIFF, WebP, BMP or GIF, or a damaged one") from None
+        raise InputError("a damaged picture, or none in PNG, JPEG, TIFF, WebP, BMP or GIF") from None
     except (OSError, SyntaxError, ValueError, EOFError, images.DecompressionBombError) as error:
         raise InputError(f"a damaged picture: {error}") from error
     image.thumbnail((longest_side, longest_side))
