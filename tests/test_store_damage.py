@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -334,3 +335,17 @@ def test_what_others_have_added_to_the_tables_is_refused_and_repaired(tmp_path: 
         notes = workspace.dataset("notes")
         assert notes.delete(["a"]) == 1
         assert notes.ids() == ["b"]
+
+
+@pytest.mark.parametrize("name", ["columns.bin", "vectors.bin", "keyword/meta.json", "keyword/checksums.json"])
+def test_a_pipe_in_place_of_a_derived_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("notes").add([Document("a", "signal"), Document("b", "switches")])
+    path = tmp_path / "w" / "datasets" / "notes" / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+        notes = workspace.dataset("notes")
+        assert [hit.id for hit in notes.search("signal", strategy="bm25", refuse=False).hits] == ["a"]
+        notes.add(Document("c", "lamp"))
+        assert notes.ids() == ["a", "b", "c"]

@@ -16,7 +16,7 @@ import numpy as np
 import xxhash
 
 from pointsman.store.local.columns import Scan, Table
-from pointsman.store.local.files import remove_leftovers, replacing
+from pointsman.store.local.files import open_regular, remove_leftovers, replacing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +93,7 @@ def check_table(path: Path) -> None:
 def saved_state(path: Path, identity: str) -> tuple[int, int]:
     """Return the sequence number and the number of rows of a file by its header alone; zeros without a usable one."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             beginning = file.read(16)
             header = beginning + file.read(_header_length(np.frombuffer(beginning, np.uint8)))
         _, about = _header(header, identity)

@@ -13,7 +13,7 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pointsman.store.local.files import file_stamp
+from pointsman.store.local.files import file_stamp, open_regular, read_regular
 from pointsman.store.prepared import UNREADABLE
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _damaged_files(directory: Path) -> list[Path]:
     if checksums.get(_signature(directory), crc := _meta_crc(directory)) != crc:
         wrong.append(directory / "meta.json")
     for path in live:
-        content = path.read_bytes()
+        content = read_regular(path)
         if not _sound(content) or checksums.get(path.name, _crc(content)) != _crc(content):
             wrong.append(path)
     names, present = {_segment(path.name) for path in live}, {path.name for path in live}
@@ -69,7 +69,7 @@ def segments(directory: Path) -> list[Any]:
         OSError: it cannot be read.
     """
     try:
-        segment_list = json.loads((directory / "meta.json").read_bytes())["segments"]
+        segment_list = json.loads(read_regular(directory / "meta.json"))["segments"]
         for segment in segment_list:
             if not isinstance(segment["segment_id"], str) or not isinstance(segment["deletes"], dict | None):
                 raise TypeError(f"a segment is {segment!r:.80}")
@@ -85,7 +85,7 @@ def _signature(directory: Path) -> str:
 
 
 def _meta_crc(directory: Path) -> int:
-    return zlib.crc32((directory / "meta.json").read_bytes())
+    return zlib.crc32(read_regular(directory / "meta.json"))
 
 
 def _live(directory: Path) -> list[Path]:
@@ -106,7 +106,7 @@ def note_checksums(directory: Path) -> None:
             if path.name in old_checksums:  # files are written once, under names that are never reused
                 checksums[path.name] = old_checksums[path.name]
                 continue
-            with suppress(FileNotFoundError), path.open("rb") as file:  # it was just merged away
+            with suppress(FileNotFoundError), open_regular(path) as file:  # it was just merged away
                 file.seek(-min(256, path.stat().st_size), os.SEEK_END)
                 checksums[path.name] = _crc(file.read())
         checksums[_signature(directory)] = _meta_crc(directory)
@@ -119,7 +119,7 @@ def note_checksums(directory: Path) -> None:
 
 def _noted_checksums(directory: Path) -> dict[str, int]:
     try:
-        checksums = json.loads((directory / _CHECKSUMS).read_bytes())
+        checksums = json.loads(read_regular(directory / _CHECKSUMS))
         return {str(name): int(crc) for name, crc in checksums.items()}
     except FileNotFoundError:
         return {}

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import xxhash
 
-from pointsman.store.local.files import file_stamp, remove_leftovers, replacing, translated
+from pointsman.store.local.files import file_stamp, open_regular, remove_leftovers, replacing, translated
 from pointsman.store.prepared import UNREADABLE, direction
 
 if TYPE_CHECKING:
@@ -605,7 +605,7 @@ def _read_codes(path: Path, checksum: bytes, rows: int) -> Any:
 def _belongs_to(path: Path, checksum: bytes) -> bool:
     """Whether a file of codes is made from the base file with this checksum, by its end alone."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(-32, os.SEEK_END)
             return file.read(16) == checksum
     except OSError:  # missing or too short
