@@ -776,3 +776,18 @@ def test_x1_a_store_with_similarity_search_is_searched(search: Search, store: Si
 def test_x1_a_store_with_similarity_search_cannot_filter() -> None:
     with EnhancedRetrievalService(None, Similar()) as service, pytest.raises(InputError, match="takes no filters"):
         service.search_sync("trains", filters="year > 2020")
+
+
+def test_the_form_of_a_question_chooses_among_the_strategies_of_the_datasets_it_names(tmp_path: Path) -> None:
+    settings, llm = Settings(policy="heuristic"), ScriptedLLM(lambda _: "A railway switch guides trains.")
+    question = "How do I brew green tea, and at which temperature?"
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder(), settings=settings, llm=llm) as workspace:
+        for name, technique in (("rails", "hybrid"), ("words", "keyword")):
+            workspace.dataset(name, indexing_technique=technique).add([Document("tea", "Green tea is brewed.")])  # type: ignore[arg-type]
+        with EnhancedRetrievalService(settings, workspace, llms={"general": llm}) as service:
+            hits = service.search_sync(question, 2, datasets=["words"], refuse=False)
+        wanted = workspace.search(question, 2, datasets=["words"], refuse=False)
+    assert hits.strategy == wanted.plan.strategy
+    assert hits.recommendation is not None
+    assert hits.recommendation.strategy == wanted.plan.strategy
+    assert [hit.id for hit in hits] == [hit.id for hit in wanted]

@@ -314,7 +314,7 @@ class Engine:
             self.check_name(name)
             return name, Decision("strategy", name, "settings", "the default_retrieval_strategy of the settings"), None
         if self.looks_decide(request) and len(request.queries) == 1:
-            recommendation = self.recommend(request.queries[0], sources)
+            recommendation = self.recommend(request.queries[0], sources_named(request, sources))
             name = recommendation.strategy
             return name, Decision("strategy", name, "settings", recommendation.reason), recommendation
         if not settings.enable_strategy_auto_selection:
@@ -702,6 +702,11 @@ def _batches(positions: Sequence[int], queries: Sequence[Query]) -> Iterator[lis
         batch, size = [*batch, position], size + length
     if batch:
         yield batch
+
+
+def sources_named(request: SearchRequest, sources: Sequence[Any]) -> list[Any]:
+    """The sources that a request names; all if it names none, and none for a name that does not exist."""
+    return [source for source in sources if request.datasets is None or getattr(source, "name", "") in request.datasets]
 
 
 def _selection(sources: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:

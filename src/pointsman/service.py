@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pointsman._twins import async_twin, in_thread
-from pointsman.engine import Engine, Stages
+from pointsman.engine import Engine, Stages, sources_named
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.models.base import as_embedder, names_for_people
 from pointsman.models.chosen import ChosenLLM, SettingsModels, model_for
@@ -194,7 +194,9 @@ class EnhancedRetrievalService:
 
     def _recommendation(self, request: SearchRequest, sources: Sequence[Any]) -> Recommendation | None:
         """Return why the strategy was chosen, if the form of the query decided."""
-        return self.engine.recommend(request.query, sources) if self.engine.looks_decide(request) else None
+        if not self.engine.looks_decide(request):
+            return None
+        return self.engine.recommend(request.query, sources_named(request, sources))
 
     def _strategy(self, name: str) -> Any:
         sources = self._sources(name)
