@@ -231,8 +231,8 @@ def test_what_cannot_be_read_lets_nobody_in(tmp_path: Path) -> None:
 
 def test_a_newer_format_lets_nobody_in(keys: KeyStore, path: Path) -> None:
     made = keys.create("a")
-    path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 2'))
-    with pytest.raises(FormatVersionError, match=r"keys\.json is in format 2"):
+    path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 3'))
+    with pytest.raises(FormatVersionError, match=r"keys\.json is in format 3"):
         keys.check(made.text)
 
 

@@ -1,9 +1,10 @@
 """Backs up a whole workspace while it is searched and written to, verifies backups and restores them.
 
 A backup is a folder that holds every dataset's documents with their vectors (by SQLite's online backup, one consistent
-moment of each), the fitted policy, the keys' hashes, saved evaluations, where attached collections are, and
-``backup.json`` with the size and SHA-256 of each file. Indexes are not part of it; they are derived from the documents
-when it is restored. Attached collections themselves are not part of it either.
+moment of each), the fitted policy, the keys' hashes, whether access is on and whose tokens are trusted, saved
+evaluations, where attached collections are, and ``backup.json`` with the size and SHA-256 of each file. Indexes are not
+part of it; they are derived from the documents when it is restored. Attached collections themselves are not part of it
+either.
 
 Both directions write to a temporary folder and rename it at the end, so the requested folder is complete or absent.
 What a killed process leaves has no ``backup.json`` and cannot be restored. A backup is untrusted until it is checked:
@@ -62,7 +63,7 @@ MANIFEST: Final = "backup.json"
 Progress = Callable[[int, int, str], None]
 """Called with the amount done, the total, and what comes next."""
 
-_SINGLE: Final = ("workspace.json", "policy.json", "calibration.json", "keys.json")
+_SINGLE: Final = ("workspace.json", "policy.json", "calibration.json", "keys.json", "access.json", "tokens.json")
 _FOLDERS: Final = ("evaluations", "attached")
 _OF_DATASET: Final = ("documents.sqlite", "manifest.json")
 _PART: Final = re.compile(r"(?!\.)[\w.\-+ %]{1,255}", re.UNICODE)

@@ -19,8 +19,10 @@ import numpy as np
 from pointsman.errors import InputError, StoreError, UnknownNameError
 from pointsman.retrieval.dataset_calibration import change_calibrations, stored_calibrations
 from pointsman.retrieval.policy import POLICY
+from pointsman.store.backend import LocalBackend
 from pointsman.store.base import NEAR, StoreQuery
 from pointsman.store.prepared import prepare
+from pointsman.views import ACCESS_RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,7 +82,7 @@ def copy(
     Raises:
         UnknownNameError: a name is unknown.
         InputError: the target has a dataset of the same name that is not a copy, or has changed since it was copied; or
-            the target is the source.
+            the target is the source; or access is on in the source only.
         StoreError: the copy differs from the source, or the source is written to without a pause.
     """
     records = {record.name: record for record in source.datasets()}
@@ -88,12 +90,30 @@ def copy(
     for name in selection:
         if name not in records:
             raise UnknownNameError("dataset", name, tuple(records))
+    _check_access(source, target)
     reports = [_copy_dataset(source, target, records[name], on_progress or (lambda *_: None)) for name in selection]
     _copy_calibrations(source, target, selection)
     policy = None if names is not None else source.record(POLICY)
     if policy is not None and target.record(POLICY) is None:
         target.put_record(POLICY, "", policy.value)
     return reports
+
+
+def _check_access(source: Backend, target: Backend) -> None:
+    """Check that a copy does not open documents to those who may not see them; an empty target gets access on.
+
+    Raises:
+        InputError: access is on in the source, and off in the target.
+    """
+    access = source.record(ACCESS_RECORD)
+    if access is None or target.record(ACCESS_RECORD) is not None:
+        return
+    if not isinstance(target, LocalBackend) or target.datasets():
+        raise InputError(
+            f"access is on at {source.url} and off at {target.url}, where everyone would see the copied documents; "
+            "switch it on there first, with 'pointsman access on'"
+        )
+    target.put_record(ACCESS_RECORD, "", access.value)
 
 
 def _copy_calibrations(source: Backend, target: Backend, names: Sequence[str]) -> None:

@@ -250,6 +250,12 @@ class Engine:
             UnmetNeedError: the strategy lacks something it needs, such as a language model.
             InputError: another option is invalid.
         """
+        for source in sources if request.principals is not None else ():
+            if not getattr(source, "is_view", False):  # a search must not ignore who asks
+                raise UnmetNeedError(
+                    f"{getattr(source, 'name', source)!r:.80} cannot tell who may see a document, so principals would "
+                    "change nothing; search a dataset of a workspace where access is on"
+                )
         if self.looks_decide(request):
             return self._resolve(request, sources)
         key = (
@@ -258,6 +264,8 @@ class Engine:
             _in_conversation(request),
             *[(id(source), getattr(source, "indexing_technique", None)) for source in sources],
         )
+        if any(getattr(source, "is_view", False) for source in sources):  # which come and go with what they hold
+            return self._resolve(request, sources)
         recipe = self._recipes_made.get(key)
         if recipe is None:
             while len(self._recipes_made) >= _RECIPES_KEPT:
@@ -268,8 +276,12 @@ class Engine:
     def _resolve(self, request: SearchRequest, sources: Sequence[Any]) -> Recipe:
         stages = self.stages
         strategy, choice, recommendation = self._strategy(request, sources)
+        selection = _selection(by_name(sources), request.datasets)
+        # What was fitted to a dataset was measured on all its documents; in a view of it, those do not all exist.
+        views = [name for name, source in selection.items() if getattr(source, "is_view", False)]
+        fitted = {name: fit for name, fit in stages.fitted.items() if name not in views} if views else stages.fitted
         recipe = Recipe(
-            _selection(by_name(sources), request.datasets),
+            selection,
             request.k,
             router=stages.router or _image_router(request, sources),
             transformer=self._rewriter(request),
@@ -280,7 +292,7 @@ class Engine:
             decisions=(choice,),
             confidence=1.0 if recommendation is None else recommendation.confidence,
             calibrations=stages.calibrations,
-            fitted=stages.fitted,
+            fitted=fitted,
             min_relevance=request.min_relevance,
             coverage=request.coverage,
             budget=_with_call_limit(None, self.settings.llm_timeout),
@@ -294,7 +306,10 @@ class Engine:
         recipe = self._refusing(self._reranking(recipe, strategy, request), request)
         if recipe.only_computes:
             recipe = replace(recipe, budget=None)
-        calibrations = {name: stages.fitted[name].origin for name in recipe.sources if name in stages.fitted}
+        calibrations = {name: fitted[name].origin for name in recipe.sources if name in fitted}
+        if unused_names := [name for name in views if name in stages.fitted]:
+            reason = f"{', '.join(unused_names)}: calibrated on all documents, not on those that the principals see"
+            recipe = recipe.deciding("relevance", "shipped", "default", reason)
         if origins := [f"{name}: {origin}" for name, origin in calibrations.items() if origin]:
             recipe = recipe.deciding("relevance", "calibrated", "calibration", "; ".join(origins))
         return recipe

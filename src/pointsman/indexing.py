@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pointsman.dataset import PATIENCE, SOON
 from pointsman.errors import InputError, MissingDependencyError, ModelError
@@ -22,6 +22,7 @@ from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
 from pointsman.ingest.convert import PICTURES
 from pointsman.models.base import image_embedder_of
 from pointsman.types import AddResult, Document
+from pointsman.views import ACCESS, permissions_for
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from watchfiles import Change
 
     from pointsman.dataset import Dataset
+    from pointsman.views import AccessRule
 
 _WORDS_BATCH = 1000
 """Passages committed together in a dataset that searches words."""
@@ -109,6 +111,7 @@ def index_paths(
     max_tokens: int | None = None,
     overlap: int | None = None,
     limits: FileLimits | None = None,
+    access: Sequence[AccessRule] | None = None,
     on_progress: Progress | None = None,
 ) -> IndexReport:
     """Synchronise a dataset with the current contents of ``paths``; other paths indexed into it are left unchanged.
@@ -126,6 +129,8 @@ def index_paths(
         max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480; by default 256.
         overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``; by default 32.
         limits: limits for reading one file.
+        access: who may see a file: the first rule that matches its path says so, and nobody may if none does. Without
+            rules, a file that is stored already keeps its access.
         on_progress: see `Progress`.
 
     Raises:
@@ -137,7 +142,12 @@ def index_paths(
     max_tokens, overlap = MAX_TOKENS if max_tokens is None else max_tokens, OVERLAP if overlap is None else overlap
     stored_documents = (document for document in dataset if document.metadata.get("root") in roots)
     run = _Run(
-        dataset, roots, list(find_files(roots, hidden=hidden)), stored_documents, on_progress or (lambda _: None)
+        dataset,
+        roots,
+        list(find_files(roots, hidden=hidden)),
+        stored_documents,
+        on_progress or (lambda _: None),
+        access,
     )
     with FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits, images=dataset.holds_images) as reader:
         run.index(reader)
@@ -153,6 +163,7 @@ def watch_paths(
     max_tokens: int = MAX_TOKENS,
     overlap: int = OVERLAP,
     limits: FileLimits | None = None,
+    access: Sequence[AccessRule] | None = None,
     on_progress: Progress | None = None,
     stop: threading.Event | None = None,
 ) -> Iterator[IndexReport]:
@@ -169,6 +180,7 @@ def watch_paths(
         max_tokens: see `index_paths`.
         overlap: see `index_paths`.
         limits: see `index_paths`.
+        access: see `index_paths`.
         on_progress: see `Progress`.
         stop: an event that ends watching from another thread.
 
@@ -213,7 +225,7 @@ def watch_paths(
                 continue
             items, stored_documents = [*files, *_explaining(items, deleted_ids)], _stored_of(dataset, sources, roots)
         old_ids = new_ids
-        run = _Run(dataset, roots, items, stored_documents, on_progress or (lambda _: None))
+        run = _Run(dataset, roots, items, stored_documents, on_progress or (lambda _: None), access)
         with (
             dataset.writing(PATIENCE),
             FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits, images=dataset.holds_images) as reader,
@@ -280,9 +292,12 @@ class _Run:
         items: Sequence[FoundFile | Problem],
         stored_documents: Iterable[Document],
         on_progress: Progress,
+        access: Sequence[AccessRule] | None = None,
     ) -> None:
-        self._dataset, self._roots, self._on_progress = dataset, roots, on_progress
-        self._sync = Sync(stored_documents)
+        self._dataset, self._roots, self._on_progress, self._rules = dataset, roots, on_progress, access
+        self._access_of: dict[str, Any] = {}  # by id, what is stored
+        self._access_of_source: dict[str, Any] = {}
+        self._sync = Sync(map(self._without_access, stored_documents))
         self._problems = [item for item in items if isinstance(item, Problem)]
         for problem in self._problems:
             self._sync.changed_documents(ReadResult(problem.path, problems=(problem,)))  # keeps its stored passages
@@ -372,13 +387,46 @@ class _Run:
         self._problems += part.problems
         result = replace(part, documents=tuple(_with_root(document, root) for document in part.documents))
         fresh = self._sync.changed_documents(result)
+        changes = self._changed_access(result.documents, {document.id for document in fresh})
         count_unchanged = len(result.documents) - len(fresh)
-        self._passages += AddResult(unchanged=count_unchanged)
+        self._passages += AddResult(unchanged=count_unchanged - len(changes))
+        if changes:
+            with self._dataset.writing(PATIENCE):
+                self._passages += self._dataset.set_access(changes)
+        fresh = [self._with_access(document) for document in fresh]
         self._count += count_unchanged
         self._waiting += fresh
         self._images += [part.image for _ in fresh if part.image]
         while len(self._waiting) >= self._batch or (self._waiting and monotonic() - self._commit_time > _SECONDS):
             self._commit()
+
+    def _without_access(self, document: Document) -> Document:
+        """Note what a stored document says about access, and return it without that."""
+        if (value := document.metadata.get(ACCESS)) is not None:
+            self._access_of[document.id] = value
+            self._access_of_source.setdefault(str(document.metadata.get("source")), value)
+            metadata = {name: item for name, item in document.metadata.items() if name != ACCESS}
+            document = replace(document, metadata=metadata)
+        return document
+
+    def _access(self, document: Document) -> Any:
+        """Return what a document is to say about access."""
+        source = str(document.metadata.get("source"))
+        if self._rules is not None:
+            return permissions_for(source, self._rules).to_metadata()
+        return self._access_of.get(document.id, self._access_of_source.get(source))
+
+    def _with_access(self, document: Document) -> Document:
+        value = self._access(document)
+        return document if value is None else replace(document, metadata={**document.metadata, ACCESS: value})
+
+    def _changed_access(self, documents: Iterable[Document], fresh_ids: Collection[str]) -> dict[str, Any]:
+        """Return what documents that are stored unchanged are to say about access from now on."""
+        if self._rules is None:
+            return {}
+        unchanged = (document for document in documents if document.id not in fresh_ids)
+        wanted = {document.id: self._access(document) for document in unchanged}
+        return {id_: value for id_, value in wanted.items() if value != self._access_of.get(id_)}
 
     def _commit(self) -> None:
         batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]

@@ -19,6 +19,7 @@ from pointsman.retrieval.dispatch import Deadline
 from pointsman.retrieval.policy import EFFORTS, EffortLimits, EffortName
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.types import Query, check_top_k
+from pointsman.views import check_principals
 
 RegisteredStrategy = NewType("RegisteredStrategy", str)
 """The name of a strategy that the user has registered: ``RegisteredStrategy("abbreviations")``."""
@@ -55,6 +56,7 @@ class _CommonOptions(TypedDict, total=False):
     spelling: bool
     effort: EffortName | EffortLimits
     timeout: float | None
+    principals: str | Sequence[str] | None
 
 
 class SearchOptions(_CommonOptions, total=False):
@@ -79,6 +81,8 @@ class SearchOptions(_CommonOptions, total=False):
             answer reports in ``spelling``.
         effort: the effort of ``"auto"``: ``"fast"``, ``"balanced"``, ``"thorough"``, or `EffortLimits`.
         timeout: seconds for the whole search.
+        principals: who asks, such as ``["user:anna", "group:finance"]``: where access is on, only documents that these
+            may see exist for the search.
     """
 
     strategy: StrategyName | RegisteredStrategy
@@ -146,7 +150,7 @@ class SearchRequest:
         queries: one or more; each carries its own filters, and no others apply.
         k: the maximum number of hits in each answer.
         datasets: names, in order, without repeats; None: all.
-        strategy, rerank, refuse, min_relevance, coverage, spelling, effort, timeout: see `SearchOptions`.
+        strategy, rerank, refuse, min_relevance, coverage, spelling, effort, timeout, principals: see `SearchOptions`.
     """
 
     queries: tuple[Query, ...]
@@ -179,6 +183,12 @@ class SearchRequest:
     timeout: float | None = _option(
         float | None, None, "Time limit in seconds; the hits found by then are returned.", gt=0
     )
+    principals: tuple[str, ...] | None = _option(
+        list[str] | None,
+        None,
+        "Who asks, such as `user:anna` or `group:finance`; a key or token can only be narrowed. Needed where access is "
+        "on.",
+    )
 
     @classmethod
     def of(
@@ -203,6 +213,8 @@ class SearchRequest:
         names = values.get("datasets")
         if names is not None:
             values["datasets"] = _names(names)
+        if (principals := values.get("principals")) is not None:
+            values["principals"] = tuple(sorted(check_principals(_as_list(principals))))
         return cls(tuple([Query.of(text, filter_) for text in texts]), k, **values)
 
     def __post_init__(self) -> None:
@@ -269,6 +281,10 @@ def _is_within(value: Any, bounds: Mapping[str, float]) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return all(getattr(operator, bound)(value, limit) for bound, limit in bounds.items())
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 def _names(names: Any) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pointsman._twins import async_twin, in_thread
+from pointsman.dataset import Dataset
 from pointsman.engine import Engine, Stages, sources_named
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.models.base import as_embedder, names_for_people
@@ -131,7 +132,7 @@ class EnhancedRetrievalService:
             RetrievalError: nothing could be searched; it carries all causes.
         """
         request = _request(query, k, strategy, use_rerank, options)
-        sources = await in_thread(self._sources, request.strategy)  # opens files the first time
+        sources = await in_thread(self._sources_of, request)  # opens files the first time
         return ServiceHits(await self.engine.asearch(request, sources), self._recommendation(request, sources))
 
     asearch = search
@@ -146,7 +147,7 @@ class EnhancedRetrievalService:
     ) -> ServiceHits:
         """Synchronous version of `search`; needs no event loop, and works inside a running one."""
         request = _request(query, k, strategy, use_rerank, options)
-        sources = self._sources(request.strategy)
+        sources = self._sources_of(request)
         return ServiceHits(self.engine.search(request, sources), self._recommendation(request, sources))
 
     def recommend_strategy(self, query: str | Query) -> Recommendation:
@@ -191,6 +192,11 @@ class EnhancedRetrievalService:
         self.close()
 
     # ── sources ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _sources_of(self, request: SearchRequest) -> list[Any]:
+        """Return what a request is to search: of datasets, what exists for whoever asks."""
+        sources = self._sources(request.strategy)
+        return [source.for_request(request) if isinstance(source, Dataset) else source for source in sources]
 
     def _recommendation(self, request: SearchRequest, sources: Sequence[Any]) -> Recommendation | None:
         """Return why the strategy was chosen, if the form of the query decided."""

@@ -17,7 +17,7 @@ from pointsman._attempts import Attempts
 from pointsman._forms import form_of
 from pointsman._open_datasets import OpenDatasets
 from pointsman._twins import async_twin, in_thread
-from pointsman.dataset import Dataset, check_name
+from pointsman.dataset import ACCESS_IS_OFF, Dataset, check_name
 from pointsman.dataset.lifecycle import no_image_embedder
 from pointsman.engine import Engine, Stages
 from pointsman.errors import (
@@ -51,6 +51,7 @@ from pointsman.store.attachment import ATTACHED, Attachment, UnusableStore, main
 from pointsman.store.backend import NEW, DatasetRecord, LocalBackend, open_backend
 from pointsman.store.base import Capability
 from pointsman.types import Plan, Query, RetrievalContext
+from pointsman.views import ACCESS_RECORD, AccessRule
 from pointsman.workflow import RetrievalWorkflow, several
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from pointsman.store.backend import Backend
     from pointsman.store.base import Store
     from pointsman.store.local.repair import Repair
+    from pointsman.views import View
 
 T = TypeVar("T")
 
@@ -130,6 +132,7 @@ class Workspace:
         self._datasets: dict[str, Dataset] = {}
         self._open_datasets = OpenDatasets()
         self._opening = threading.RLock()
+        self._access: tuple[float, bool] | None = None
         self._records: tuple[float, dict[str, DatasetRecord]] | None = None
         self._attachments: tuple[float, dict[str, str]] | None = None
         self._foreign: dict[str, tuple[str, Dataset]] = {}
@@ -176,7 +179,7 @@ class Workspace:
         """
         check_name(name)
         with self._opening:
-            attachment = self._attached().get(name)
+            attachment = self._attachment(name)
             if attachment is not None:
                 collection = self._attached_dataset(name, attachment)
                 if description is not None and description != collection.description:
@@ -243,6 +246,7 @@ class Workspace:
             engine=lambda: self.engine,
             on_make=self._forget_records,
             on_open=self._open_datasets.opened,
+            has_access=self._has_access,
         )
 
     def _record(self, name: str) -> DatasetRecord | None:
@@ -340,6 +344,17 @@ class Workspace:
 
     adetach = async_twin(detach)
 
+    def _attachment(self, name: str) -> str | None:
+        """Return the record of an attached collection; None if there is none.
+
+        Raises:
+            UnknownNameError: access is on, where attached collections do not exist.
+        """
+        record = self._attached().get(name)
+        if record is not None and self.access:
+            raise UnknownNameError("dataset", name, tuple(self.names()))
+        return record
+
     def _attached(self, *, fresh: bool = False) -> Mapping[str, str]:
         """Return the records of the attached collections, as read recently; one may be invalid."""
         with self._opening:
@@ -377,6 +392,7 @@ class Workspace:
                     embedder=self._embedder if own_embedder is None else own_embedder,
                     query_vectors=self._query_vectors if own_embedder is None else None,
                     engine=lambda: self.engine,
+                    has_access=self._has_access,
                 )
                 self._foreign[name] = record, dataset
             return self._foreign[name][1]
@@ -397,7 +413,8 @@ class Workspace:
 
     def names(self) -> list[str]:
         """Return the names of all datasets, sorted."""
-        return sorted({*self.own_names(), *self._attached()})
+        attached_names = () if self.access else self._attached()
+        return sorted({*self.own_names(), *attached_names})
 
     anames = async_twin(names)
 
@@ -503,6 +520,7 @@ class Workspace:
         max_tokens: int | None = None,
         overlap: int | None = None,
         limits: FileLimits | None = None,
+        access: Sequence[AccessRule | str] | None = None,
         on_progress: Progress | None = None,
     ) -> IndexReport:
         """Synchronise a dataset with the current contents of files and folders; see `pointsman.indexing.index_paths`.
@@ -517,6 +535,9 @@ class Workspace:
             max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480; by default 256.
             overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``; by default 32.
             limits: limits for reading one file.
+            access: who may see a file: rules such as ``"hr=group:hr,-user:eve"`` or ``"everyone"``, of which the first
+                that matches its path counts; nobody may see a file that none matches. Without rules, a file that is
+                stored already keeps its access.
             on_progress: called after each batch of passages, and when a file begins.
 
         Raises:
@@ -527,8 +548,16 @@ class Workspace:
         from pointsman.indexing import index_paths
 
         target = self.dataset(dataset, description=description)
+        rules = None if access is None else list(map(AccessRule.of, access))
         return index_paths(
-            target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, limits=limits, on_progress=on_progress
+            target,
+            paths,
+            hidden=hidden,
+            max_tokens=max_tokens,
+            overlap=overlap,
+            limits=limits,
+            access=rules,
+            on_progress=on_progress,
         )
 
     aindex = async_twin(index)
@@ -632,6 +661,8 @@ class Workspace:
         """
         question = Query.of(query)
         choices = self._choices(self.names() if datasets is None else datasets)
+        for dataset in choices:
+            dataset.check_searchable()
         if datasets is None and choices:
             choices = list(ImageRouter().decide(question, choices).datasets)
         decision = self._router.decide(question, choices) if choices else None
@@ -666,10 +697,64 @@ class Workspace:
         return [self.source(dataset) if isinstance(dataset, str) else dataset for dataset in selection]
 
     def _sources(self, request: SearchRequest) -> list[Dataset]:
-        """Return the datasets that a request names; all if it names none."""
-        if request.datasets is None:
-            return existing(self.source, self.names())
-        return [self.source(name) for name in request.datasets]
+        """Return the datasets that a request names, all if it names none, as far as they exist for whoever asks."""
+        datasets = (
+            existing(self.source, self.names())
+            if request.datasets is None
+            else [self.source(name) for name in request.datasets]
+        )
+        return self.in_view(datasets, request.principals)
+
+    # ── access ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def access(self) -> bool:
+        """Whether access is on: then documents exist only for those whom they allow, and a search says who asks."""
+        time = monotonic()
+        if self._access is None or time - self._access[0] > _FRESH:
+            self._access = time, self.backend.record(ACCESS_RECORD) is not None
+        return self._access[1]
+
+    def _has_access(self) -> bool:
+        return self.access
+
+    def switch_access(self, *, on: bool) -> None:
+        """Switch access on or off, for everyone who opens the workspace.
+
+        While it is on, every search needs ``principals``, documents that allow nobody are seen by nobody, and attached
+        collections, which say nothing about access, do not exist.
+
+        Args:
+            on: whether access is on.
+
+        Raises:
+            UnmetNeedError: the workspace's stores cannot tell who may see a document.
+        """
+        if on and not isinstance(self.backend, LocalBackend):
+            raise UnmetNeedError(
+                f"the workspace at {self.backend.url} is in a server, whose stores cannot tell yet who may see a "
+                "document; keep documents with access in a folder"
+            )
+        self.backend.put_record(ACCESS_RECORD, "", "on" if on else None)
+        self._access = None
+
+    aswitch_access = async_twin(switch_access)
+
+    def in_view(self, datasets: Sequence[Dataset], principals: Iterable[str] | View | None) -> list[Dataset]:
+        """Return what exists of datasets for someone with these principals; the datasets themselves if access is off.
+
+        Raises:
+            InputError: access is on and there are no principals, or it is off and there are some.
+        """
+        if not self.access:
+            if principals is not None:
+                raise InputError(ACCESS_IS_OFF)
+            return list(datasets)
+        if principals is None:
+            for dataset in datasets:
+                dataset.check_searchable()
+            return list(datasets)
+        return [dataset.in_view(principals) for dataset in datasets]
 
     def source(self, name: str) -> Dataset:
         """Return a dataset to search beside others; if its manifest is unreadable, only its own part of a search fails.
@@ -682,7 +767,13 @@ class Workspace:
         except StoreError:
             if not isinstance(self.backend, LocalBackend):
                 raise  # the whole server is unreachable
-            return Dataset(name, backend=self.backend, embedder=self._embedder, engine=lambda: self.engine)
+            return Dataset(
+                name,
+                backend=self.backend,
+                embedder=self._embedder,
+                engine=lambda: self.engine,
+                has_access=self._has_access,
+            )
 
     @property
     def engine(self) -> Engine:

@@ -20,7 +20,7 @@ import typer
 from pointsman._places import is_service, is_url
 from pointsman._printable import printable
 from pointsman._version import __version__
-from pointsman.cli import keys, output
+from pointsman.cli import access, keys, output, tokens
 from pointsman.cli.attach import attach, detach
 from pointsman.cli.backup import backup, restore
 from pointsman.cli.cite import text, verify_answer
@@ -39,6 +39,7 @@ from pointsman.cli.common import (
 )
 from pointsman.cli.copy import copy
 from pointsman.cli.groups import CHECKING, KEEPING, MEASURING, SEARCHING, SERVING, CommandGroups
+from pointsman.cli.leaktest import leaktest
 from pointsman.cli.mcp import mcp
 from pointsman.cli.serve import serve
 from pointsman.errors import InputError, PointsmanError, UnmetNeedError
@@ -84,6 +85,10 @@ def index(
     images: Annotated[
         bool, typer.Option("--images", help="A dataset of pictures, found by what they show; see image_embedder.")
     ] = False,
+    access_rule: Annotated[
+        list[str] | None,
+        typer.Option("--access", metavar="RULE", help="Who may see files: FOLDER=group:hr,-user:eve; may be repeated."),
+    ] = None,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
@@ -98,7 +103,9 @@ def index(
     changes gets a report (with --json, one line).
     """
     from pointsman.indexing import IndexingInterrupted, index_paths, watch_paths
+    from pointsman.views import AccessRule
 
+    rules = None if access_rule is None else list(map(AccessRule.parse, access_rule))
     service = "embed pictures" if images else None
     with workspace_at(workspace, embedder, create=True, service=service) as target_workspace:
         kind = cast("IndexingTechnique | None", technique)  # checked there
@@ -109,7 +116,8 @@ def index(
             with output.indexing_progress() as on_progress:
                 indexing = partial(
                     watch_paths if watch else index_paths,
-                    target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, on_progress=on_progress,
+                    target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, access=rules,
+                    on_progress=on_progress,
                 )  # fmt: skip
                 if watch:
                     _watch(cast("Iterator[IndexReport]", indexing()), target, as_json=as_json)
@@ -566,12 +574,15 @@ app.command(rich_help_panel=SEARCHING)(text)
 app.command(rich_help_panel=SEARCHING)(verify_answer)
 app.command(rich_help_panel=SERVING)(serve)
 app.add_typer(keys.app, rich_help_panel=SERVING)
+app.add_typer(access.app, rich_help_panel=KEEPING)
+app.add_typer(tokens.app, rich_help_panel=SERVING)
 app.command(rich_help_panel=KEEPING)(backup)
 app.command(rich_help_panel=KEEPING)(restore)
 app.command(rich_help_panel=KEEPING)(copy)
 app.command(rich_help_panel=KEEPING)(attach)
 app.command(rich_help_panel=KEEPING)(detach)
 app.command(rich_help_panel=SERVING)(mcp)
+app.command(rich_help_panel=CHECKING)(leaktest)
 
 
 def _version(is_wanted: bool) -> None:

@@ -51,6 +51,10 @@ def create(
         str | None,
         typer.Option(metavar="WHEN", help="Such as 12h, 30d, 2w, 1y, or 2030-01-31 (UTC).", show_default=False),
     ] = None,
+    principal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Whom it asks as where access is on: user:anna, group:hr; may be repeated."),
+    ] = None,
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
@@ -65,7 +69,8 @@ def create(
     if not allow_missing and not is_service(workspace):
         _check_datasets(workspace, dataset or ())
     with _keys(workspace, make=True) as keys:
-        key = keys.create(name, datasets=dataset or ALL, scopes=("read",) if read_only else SCOPES, expires=expiry_time)
+        scopes = ("read",) if read_only or principal is not None else SCOPES  # with principals, a key only reads
+        key = keys.create(name, datasets=dataset or ALL, scopes=scopes, expires=expiry_time, principals=principal)
     if as_json:
         output.print_json({**_to_json(key.key), "text": key.text})
         return
@@ -178,13 +183,15 @@ def _to_json(key: ApiKey) -> dict[str, Any]:
         "created": key.creation_time.isoformat(),
         "expires": key.expires and key.expires.isoformat(),
         "revoked": key.revocation_time and key.revocation_time.isoformat(),
+        "principals": None if key.principals is None else list(key.principals),
     }
 
 
 def _may(key: ApiKey) -> str:
     rights = "reads and writes" if "write" in key.scopes else "reads"
     scope = "all datasets" if key.datasets == ("*",) else ", ".join(key.datasets)
-    return f"{rights} {scope}" + (f" until {_minute(key.expires)}" if key.expires else "")
+    identity = f" as {', '.join(key.principals) or 'everyone'}" if key.principals is not None else ""
+    return f"{rights} {scope}{identity}" + (f" until {_minute(key.expires)}" if key.expires else "")
 
 
 def _state(key: ApiKey, time: datetime) -> str:

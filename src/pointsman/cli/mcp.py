@@ -31,6 +31,10 @@ def mcp(
         str | None,
         typer.Option(metavar="FILE", help="With --tools: a saved fit of a DescriptionSelector."),
     ] = None,
+    principal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Whom the agent asks as where access is on, without --http."),
+    ] = None,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
@@ -50,6 +54,8 @@ def mcp(
             raise InputError("--tools serves tools of other servers and no datasets; run another server for --dataset")
         _front(tools, fitted, embedder, workspace, host, port, allow_host or (), http=http, keyless=keyless)
         return
+    if principal is not None and http:
+        raise InputError("over HTTP the key or token says who asks; --principal is for standard input and output")
     from pointsman.integrations.mcp import serve_http, serve_stdio
 
     with workspace_at(workspace, embedder, service="serve MCP") as open_workspace:
@@ -64,7 +70,7 @@ def mcp(
                 on_listening=announcer(workspace),
             )
         else:
-            serve_stdio(open_workspace, datasets=dataset)
+            serve_stdio(open_workspace, datasets=dataset, principals=principal)
 
 
 def _front(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from pointsman._twins import async_twin
+from pointsman._twins import async_twin, in_thread
 from pointsman.dataset.documents import EditableDataset
 from pointsman.dataset.embedding import PATIENCE, SOON
 from pointsman.dataset.lifecycle import check_name
@@ -23,12 +23,13 @@ from pointsman.retrieval.reading import Reading, spread_of
 from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.search import search_now
-from pointsman.store.base import NEAR, StoreQuery
+from pointsman.store.base import NEAR, Capability, StoreQuery
 from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_top_k
+from pointsman.views import View
 from pointsman.workflow import several
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -40,7 +41,13 @@ if TYPE_CHECKING:
     from pointsman.retrieval.fusion import CosineSpread
     from pointsman.types import RetrievalContext
 
-__all__ = ["PATIENCE", "SOON", "Dataset", "DatasetRetriever", "check_name"]
+ACCESS_IS_OFF: Final = (
+    "access is off here, so principals would change nothing; switch it on first, with Workspace.switch_access or "
+    "'pointsman access on'"
+)
+_VIEWS: Final = 64  # views of a dataset that are kept with what was computed for them
+
+__all__ = ["ACCESS_IS_OFF", "PATIENCE", "SOON", "Dataset", "DatasetRetriever", "check_name"]
 
 
 class Dataset(EditableDataset):
@@ -73,6 +80,9 @@ class Dataset(EditableDataset):
         UnmetNeedError: it is for pictures, and the embedder embeds only texts.
     """
 
+    is_view = False
+    """Whether this is a view of a dataset; see `in_view`."""
+
     def retriever(self, method: str = "auto") -> DatasetRetriever:
         """Return a retriever for this dataset: ``"bm25"``, ``"vector"``, ``"hybrid"`` or a fusion method's name.
 
@@ -81,13 +91,73 @@ class Dataset(EditableDataset):
         """
         return DatasetRetriever(self, method)
 
+    def in_view(self, principals: Iterable[str] | View) -> Dataset:
+        """Return the documents that exist for someone with these principals now, as a dataset to read and search.
+
+        Whatever it returns is computed from these documents alone. Later changes make another view: take it again.
+
+        Raises:
+            InputError: they are not principals.
+            UnmetNeedError: the store cannot tell who may see a document.
+        """
+        view, store = View.of(principals), self.store
+        if self.is_view:
+            raise UnmetNeedError(f"this is a view of {self.name!r} already; take another from the dataset itself")
+        if not store.info.can(Capability.VIEWS):
+            raise UnmetNeedError(
+                f"dataset {self.name!r} is in a {store.info.kind} store, which cannot tell who may see a document; "
+                "keep documents with access in a folder"
+            )
+        store_in_view: Any = store.in_view(view, self._notes_in_view)
+        key = id(store), store_in_view.state
+        with self._opening:
+            dataset = self._views.pop(key, None)
+            if dataset is None or dataset.description != self.description:
+                dataset = Dataset(
+                    self.name,
+                    self.description,
+                    self.indexing_technique,
+                    store=store_in_view,
+                    embedder=self._embedder,
+                    images=self.holds_images,
+                    load_embedder=self._load_embedder,
+                    query_vectors=self.query_vectors,
+                    engine=self._engine,
+                )
+                dataset.is_view = True
+            self._views[key] = dataset
+            while len(self._views) > _VIEWS:
+                self._views.popitem(last=False)
+        assert isinstance(dataset, Dataset)
+        return dataset
+
+    @property
+    def needs_principals(self) -> bool:
+        """Whether access is on, so that only a view of the dataset can be searched."""
+        return not self.is_view and self._has_access() is True
+
+    def for_request(self, request: SearchRequest) -> Dataset:
+        """Return what a request is to search: the dataset, or a view of it.
+
+        Raises:
+            InputError: access is on, and the request has no principals, or it is off, and the request has some.
+        """
+        if request.principals is None or self.is_view:
+            self.check_searchable()
+            return self
+        if self._has_access() is False:
+            raise InputError(ACCESS_IS_OFF)
+        return self.in_view(request.principals)
+
     def search(self, query: str | Query, k: int = 5, **options: Unpack[SearchOptions]) -> RetrievalContext:
         """Search only this dataset; options and result are those of `Workspace.search`."""
-        return self._engine().search(SearchRequest.of(query, k, of_one_dataset(options)), [self])
+        request = SearchRequest.of(query, k, of_one_dataset(options))
+        return self._engine().search(request, [self.for_request(request)])
 
     async def asearch(self, query: str | Query, k: int = 5, **options: Unpack[SearchOptions]) -> RetrievalContext:
         """Async version of `search`."""
-        return await self._engine().asearch(SearchRequest.of(query, k, of_one_dataset(options)), [self])
+        request = SearchRequest.of(query, k, of_one_dataset(options))
+        return await self._engine().asearch(request, [await in_thread(self.for_request, request)])
 
     def search_vector(
         self,
@@ -112,6 +182,7 @@ class Dataset(EditableDataset):
         """
         if self.indexing_technique == "keyword":
             raise UnmetNeedError(f"dataset {self.name!r} has a keyword index only and stores no vectors")
+        self.check_searchable()
         store_query = StoreQuery(None, _direction(vector), check_top_k(k), parse_optional(filters))
         store = self.store
         lists = store.search([store_query])[0]
@@ -130,13 +201,15 @@ class Dataset(EditableDataset):
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
         """Answer many questions in common batches; return one context each, in order."""
-        return self._engine().search_many(several(queries, k, of_one_dataset(options)), [self])
+        request = several(queries, k, of_one_dataset(options))
+        return self._engine().search_many(request, [self.for_request(request)])
 
     async def asearch_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
         """Async version of `search_many`."""
-        return await self._engine().asearch_many(several(queries, k, of_one_dataset(options)), [self])
+        request = several(queries, k, of_one_dataset(options))
+        return await self._engine().asearch_many(request, [await in_thread(self.for_request, request)])
 
     def candidates(
         self, query: Query, method: str = "auto", depth: int = DEPTH, *, absent_script: float = 0.0
@@ -149,6 +222,7 @@ class Dataset(EditableDataset):
             depth: candidates per list.
             absent_script: words in a script are ignored if a smaller share of documents uses it; 0 ignores none.
         """
+        self.check_searchable()
         return (
             SourceBranch(Reading(self), self.lists_for(method), absent_script).search([Question(query)], depth)[0].pool
         )

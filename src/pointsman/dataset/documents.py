@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -13,9 +14,10 @@ from pointsman.filters import parse_optional
 from pointsman.passages import SourceText, source_text
 from pointsman.retrieval.source import Source
 from pointsman.types import AddResult, Document, check_changes, check_id, check_ids, check_page
+from pointsman.views import ACCESS, Permissions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -43,6 +45,7 @@ class EditableDataset(EmbeddedDataset):
         on_progress: Callable[[int], None] | None = None,
         batch_size: int | None = None,
         on_commit: Callable[[AddResult], None] | None = None,
+        access: Permissions | Mapping[str, Any] | Iterable[str] | None = None,
     ) -> AddResult:
         """Add documents, or update those whose id exists; documents already stored identically are skipped.
 
@@ -65,6 +68,8 @@ class EditableDataset(EmbeddedDataset):
             batch_size: maximum number of documents embedded and committed together; by default 512, or 10,240 with
                 ``vectors``. Batches of more than 32 million characters are split.
             on_commit: called after each commit with the counts so far; documents are committed in order.
+            access: who may see these documents, instead of what their metadata says under ``_access``: allowed
+                principals, or a mapping with ``allow`` and ``deny``.
 
         Raises:
             InputError: a document or the vectors cannot be used, an id exists and ``existing`` is ``"refuse"``, or the
@@ -76,7 +81,8 @@ class EditableDataset(EmbeddedDataset):
         report = on_progress or (lambda _: None)
         total, position = AddResult(), 0
         most = (BATCH if vectors is None else 20 * BATCH) if batch_size is None else batch_size
-        batches = in_batches(documents, most)
+        permissions = None if access is None else Permissions.of(access)
+        batches = in_batches(documents if permissions is None else _with_access(documents, permissions), most)
         first = next(batches, None)  # before the dataset is created: unreadable input must not create one
         if first is None and vectors is not None and len(vectors):
             raise InputError(f"{len(vectors)} vectors for no documents; give one row for each")
@@ -260,6 +266,27 @@ class EditableDataset(EmbeddedDataset):
 
     aset_metadata = async_twin(set_metadata)
 
+    def set_access(self, access: Mapping[str, Permissions | Mapping[str, Any] | Iterable[str] | None]) -> AddResult:
+        """Change who may see documents, from the next search on; nothing is embedded again.
+
+        Args:
+            access: by id, the allowed principals, or a mapping with ``allow`` and ``deny``; None: nobody.
+
+        Raises:
+            InputError: an id is unknown, or a value names no principals; nothing is changed.
+            LockedError: another process is writing to the dataset.
+        """
+        if not isinstance(access, Mapping):
+            raise InputError(f"access is given by the ids of documents, not as {access!r:.80}")
+        return self.set_metadata(
+            {
+                id_: {ACCESS: None if value is None else Permissions.of(value).to_metadata()}
+                for id_, value in access.items()
+            }
+        )
+
+    aset_access = async_twin(set_access)
+
     def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
         """Return the number of documents, or of those that match."""
         return self.store.count(parse_optional(filters))
@@ -296,6 +323,12 @@ class EditableDataset(EmbeddedDataset):
 
     def __contains__(self, id_: str) -> bool:
         return self.get(id_) is not None
+
+
+def _with_access(documents: Documents, permissions: Permissions) -> Iterator[Document]:
+    value = permissions.to_metadata()
+    for document in Document.each(documents):
+        yield Document(document.id, document.text, {**document.metadata, ACCESS: value})
 
 
 def _writer(store: Store) -> AbstractContextManager[None]:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 import weakref
+from collections import OrderedDict
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -56,6 +57,7 @@ class StoredDataset(Source):
         engine: Callable[[], Engine] | None = None,
         on_make: Callable[[], None] | None = None,
         on_open: Callable[[StoredDataset], None] | None = None,
+        has_access: Callable[[], bool | None] = lambda: None,
     ) -> None:
         check_name(name)
         _check_description(description)
@@ -78,6 +80,8 @@ class StoredDataset(Source):
         self.used = 0.0  # when last, by ``monotonic``
         self._engine, self._on_make, self._on_open = engine or _default_engine, on_make, on_open
         self.query_vectors = query_vectors or QueryVectors(lambda: self.embedder)
+        self._has_access = has_access
+        self._views: OrderedDict[tuple[int, str], StoredDataset] = OrderedDict()  # by store and state, latest last
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r}, indexing_technique={self.indexing_technique!r}, path={str(self._path)!r})"
@@ -274,6 +278,7 @@ class StoredDataset(Source):
         """Close files and release the writer's lock; the next use opens them again."""
         with self._opening:
             store = self._store
+            self._views.clear()
             if self._path is not None or self._backend is not None:
                 self._store = None
         if store is not None:  # outside the lock: a writing thread has to finish first, and may need it
@@ -290,6 +295,7 @@ class StoredDataset(Source):
             return False  # it is being opened
         try:
             store, self._store = self._store, None
+            self._views.clear()
             if store is not None and sys.getrefcount(store) > _REFERENCES:
                 self._store = store
                 return False

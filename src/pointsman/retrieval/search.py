@@ -75,6 +75,8 @@ async def search(
     """
     recipe = recipes[0]
     sources = [source for source in recipe.sources.values() if isinstance(source, Source)]
+    for source in sources:
+        source.check_searchable()
     limits = [seconds, None if recipe.timeout is None else recipe.timeout * len(queries)]
     limit = min([limit for limit in limits if limit is not None], default=None)
     with reading_each(sources) as readings, _spending(recipe, len(queries), limit):

@@ -9,7 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal
 
-from pointsman.errors import StoreError, UnknownNameError, UnmetNeedError
+from pointsman.errors import InputError, StoreError, UnknownNameError, UnmetNeedError
 from pointsman.retrieval.fusion import LISTS
 from pointsman.store.base import Capability
 from pointsman.types import check_id
@@ -49,6 +49,23 @@ class Source(ABC):
     """Whether its documents are pictures, embedded by what they show."""
     measuring: Lock | None = None
     """Held while the background is measured."""
+
+    @property
+    def needs_principals(self) -> bool:
+        """Whether access is on, so that only a view of the source can be searched."""
+        return False
+
+    def check_searchable(self) -> None:
+        """Check that the source may be searched as it is.
+
+        Raises:
+            InputError: access is on, and nobody said who asks.
+        """
+        if self.needs_principals:
+            raise InputError(
+                f"access is on, so a search of {self.name!r} needs to know who asks: give "
+                "principals=['user:anna', 'group:finance']; [] asks as everyone"
+            )
 
     @property
     @abstractmethod

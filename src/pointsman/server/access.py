@@ -11,14 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pointsman.errors import StoreError
+from pointsman.errors import MissingDependencyError, StoreError
 from pointsman.server.keys import ALL
 from pointsman.server.problems import HttpProblem, unknown_dataset
+from pointsman.views import View
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
     from pointsman.server.keys import ApiKey, KeyStore
+    from pointsman.server.tokens import Token, TokenTrust
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +97,7 @@ class Access:
         datasets: names the key covers, whether or not such datasets exist; None means all.
         read: whether the request may search and read.
         write: whether the request may add and delete.
+        principals: whom the request asks as, from its key or token; None if they do not say.
     """
 
     key_id: str | None
@@ -102,6 +105,7 @@ class Access:
     datasets: frozenset[str] | None
     read: bool
     write: bool
+    principals: frozenset[str] | None = None
 
     @classmethod
     def open(cls) -> Self:
@@ -112,7 +116,42 @@ class Access:
     def of(cls, key: ApiKey) -> Self:
         """Return what this key allows."""
         datasets = None if key.datasets == ALL else frozenset(key.datasets)
-        return cls(key.id, key.name, datasets, read="read" in key.scopes, write="write" in key.scopes)
+        principals = None if key.principals is None else frozenset(key.principals)
+        return cls(key.id, key.name, datasets, "read" in key.scopes, "write" in key.scopes, principals)
+
+    @classmethod
+    def of_token(cls, token: Token) -> Self:
+        """Return what a signed token allows: to read as its principals."""
+        return cls(token.id, token.subject, None, read=True, write=False, principals=token.principals)
+
+    def view(self, principals: Sequence[str] | None, *, on: bool) -> View | None:
+        """Return the view of a request; None if access is off.
+
+        Args:
+            principals: those that the request's body names: some of those that its key or token has.
+            on: whether access is on in the workspace.
+
+        Raises:
+            Problem: ``forbidden``: access is on, and the key or token does not say whom it asks as; or the body names
+                others; or access is off, and the key is only good where it is on.
+        """
+        if not on and self.principals is None and principals is None:
+            return None
+        if not on:
+            raise HttpProblem(
+                "forbidden", "access is off in this workspace, so principals would change nothing; nothing is shown"
+            )
+        if self.principals is None:
+            raise HttpProblem(
+                "forbidden",
+                "access is on in this workspace, and only a key with principals ('pointsman keys create NAME "
+                "--principal user:anna') or a signed token says who asks; principals in the body only narrow it",
+            )
+        if principals is None:
+            return View.of(self.principals)
+        if others := sorted(set(principals) - self.principals):
+            raise HttpProblem("forbidden", f"the key or token does not ask as {others[0]!r:.80}")
+        return View.of(principals, self.principals)
 
     def sees(self, name: str) -> bool:
         """Whether a dataset of this name, if it exists, is visible to the request."""
@@ -158,7 +197,7 @@ class Access:
         Raises:
             Problem: ``forbidden``: the key is for reading only, or does not cover the name.
         """
-        if not self.write:
+        if not self.write or self.principals is not None:
             raise HttpProblem("forbidden", "this key is for reading only; it needs the scope 'write'")
         if not self.sees(name):
             raise HttpProblem("forbidden", f"this key is not for a dataset named {name!r:.80}")
@@ -172,8 +211,8 @@ class Access:
         Raises:
             Problem: ``forbidden``: the key does not cover all datasets, or is not for writing.
         """
-        if self.datasets is not None:
-            raise HttpProblem("forbidden", "a key for all datasets is required")
+        if self.datasets is not None or self.principals is not None:
+            raise HttpProblem("forbidden", "a key for all datasets, without principals, is required")
         if write and not self.write:
             raise HttpProblem("forbidden", "this key is for reading only; it needs the scope 'write'")
 
@@ -189,19 +228,25 @@ def is_forwarding(name: bytes) -> bool:
 
 
 def authenticate(
-    headers: Headers | Iterable[tuple[bytes, bytes]], keys: KeyStore, *, loopback: bool, keyless: bool = False
+    headers: Headers | Iterable[tuple[bytes, bytes]],
+    keys: KeyStore,
+    *,
+    loopback: bool,
+    keyless: bool = False,
+    tokens: TokenTrust | None = None,
 ) -> Access:
-    """Authenticate a request by ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
+    """Authenticate a request by ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``, or a signed token as the first.
 
-    As long as a workspace has never had a key, everyone who reaches the service over the loopback interface may do
-    everything, except through a proxy, which may serve the whole network. From the first key on, every request needs a
-    valid key, even after all keys are gone.
+    As long as a workspace has never had a key and trusts no tokens, everyone who reaches the service over the loopback
+    interface may do everything, except through a proxy, which may serve the whole network. From the first key on, every
+    request needs a valid key, even after all keys are gone.
 
     Args:
         headers: of the request, with lower-case names, as in ASGI, or Starlette's.
         keys: keys of the workspace.
         loopback: whether the service is bound to loopback addresses only.
         keyless: the operator has allowed everyone on loopback to do everything without a key.
+        tokens: whose signed tokens are trusted.
 
     Raises:
         Problem: ``unauthorized``, with the same text for a key that is missing, malformed, wrong, revoked, expired,
@@ -225,9 +270,12 @@ def authenticate(
             key = keys.check(text.decode("latin-1")) if len(text) <= _LONGEST else None
             if key is not None:
                 return Access.of(key)
-        if loopback and not is_forwarded and ((keyless and not credentials) or keys.empty()):
+            if tokens is not None and bearers and (token := tokens.check(text)) is not None:
+                return Access.of_token(token)
+        is_unguarded = keys.empty() and (tokens is None or tokens.issuer() is None)
+        if loopback and not is_forwarded and ((keyless and not credentials) or is_unguarded):
             return Access.open()
-    except StoreError as error:
+    except (StoreError, MissingDependencyError) as error:
         log.error("all requests are refused: %s", error)  # noqa: TRY400  (a request has no use for a traceback)
         raise HttpProblem("unavailable", "keys cannot be checked; see the log") from error
     raise _no_key()

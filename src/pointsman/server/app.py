@@ -40,6 +40,7 @@ from pointsman.server.routes import console, datasets, operation, protocols, ret
 from pointsman.server.schemas import DocumentsRequest, ProblemDocument, Progress
 from pointsman.server.state import State
 from pointsman.server.strict import unknown_name
+from pointsman.server.tokens import TokenTrust
 from pointsman.settings import Settings
 
 if TYPE_CHECKING:
@@ -97,7 +98,14 @@ def create_app(
     app.state.pointsman = state
     inner = Heads(app)
     secure_app = secure(
-        inner, keys=keys, limits=limits, loopback=loopback, keyless=keyless, hosts=hosts, origins=origins
+        inner,
+        keys=keys,
+        limits=limits,
+        loopback=loopback,
+        keyless=keyless,
+        hosts=hosts,
+        origins=origins,
+        tokens=TokenTrust(workspace.backend),
     )
     return Measuring(secure_app, state.metrics, logging.getLogger("pointsman.access"))
 
@@ -216,6 +224,8 @@ def _read_words(workspace: Workspace) -> None:
     """Read the vocabularies for spelling correction, which takes seconds for a large dataset."""
     from pointsman.retrieval.vocabulary import Vocabulary
 
+    if workspace.access:  # each view has its own
+        return
     try:
         Vocabulary([dataset for dataset in workspace if dataset.indexing_technique != "vector"]).speller()
     except Exception:
@@ -227,7 +237,7 @@ def _open(workspace: Workspace) -> None:
         if dataset.store.info.embedder is not None:
             dataset.query_vectors("ready")
     if workspace.names():
-        workspace.search("ready", 1, refuse=False)
+        workspace.search("ready", 1, refuse=False, principals=[] if workspace.access else None)
 
 
 async def _problem(request: Request, error: Exception) -> Response:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pointsman.server.keys import KeyStore
     from pointsman.server.limits import Limits
+    from pointsman.server.tokens import TokenTrust
 
 
 def secure(
@@ -30,6 +31,7 @@ def secure(
     keyless: bool = False,
     hosts: Collection[str] = (),
     origins: Collection[str] = (),
+    tokens: TokenTrust | None = None,
 ) -> ASGIApp:
     """Put the application behind all checks of this module; the cheapest that refuse the most come first.
 
@@ -41,12 +43,13 @@ def secure(
         keyless: see `pointsman.server.access.authenticate`.
         hosts: host names of the service besides the loopback ones; see `TrustedHosts`.
         origins: other origins whose pages may make changes through a browser; see `CrossSite`.
+        tokens: whose signed tokens are trusted.
 
     Raises:
         InputError: a host or an origin is invalid.
     """
     app = Bodies(app, limits)
-    app = Guard(app, keys, limits, loopback=loopback, keyless=keyless)
+    app = Guard(app, keys, limits, loopback=loopback, keyless=keyless, tokens=tokens)
     app = CrossSite(app, origins)
     app = TrustedHosts(app, hosts)
     app = RequestHead(app, limits)

@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -36,6 +36,7 @@ from pointsman.errors import (
 )
 from pointsman.store.backend import NEW, LocalBackend
 from pointsman.store.local.files import file_stamp, make_directory, open_regular, replacing, store_error
+from pointsman.views import check_principals
 
 if TYPE_CHECKING:
     from pointsman.store.backend import Backend
@@ -48,6 +49,7 @@ KIND: Final = "keys"
 """Kind of the record in a server."""
 
 FORMAT: Final = 1
+_WITH_PRINCIPALS: Final = 2  # what knows nothing of principals must not read such keys
 ALL: Final = ("*",)
 """Datasets of a key that covers all of them, including those created later."""
 
@@ -76,6 +78,7 @@ class ApiKey:
         created: creation time, in UTC.
         expires: time from which it is invalid; None if it does not expire.
         revoked: time of revocation; None if it is not revoked.
+        principals: whom it asks as where access is on; None: it does not say, and cannot read there.
     """
 
     id: str
@@ -85,6 +88,7 @@ class ApiKey:
     creation_time: datetime
     expires: datetime | None = None
     revocation_time: datetime | None = None
+    principals: tuple[str, ...] | None = None
 
     def valid(self, time: datetime) -> bool:
         """Whether the key is valid at this time."""
@@ -143,6 +147,7 @@ class KeyStore:
         datasets: Sequence[str] = ALL,
         scopes: Sequence[str] = SCOPES,
         expires: datetime | None = None,
+        principals: Iterable[str] | None = None,
     ) -> NewKey:
         """Create a key; its text is only in the result and cannot be retrieved again.
 
@@ -151,6 +156,7 @@ class KeyStore:
             datasets: names of the datasets it covers, which need not exist yet; ``("*",)`` means all.
             scopes: ``"read"``, ``"write"`` or both.
             expires: a time in the future, with a time zone.
+            principals: whom the key asks as where access is on; such a key can only read.
 
         Raises:
             InputError: an argument is invalid.
@@ -158,7 +164,15 @@ class KeyStore:
             LockedError: another process holds the lock on the keys for too long.
             StoreError: the file cannot be written.
         """
-        key = ApiKey("", _name(name), _datasets(datasets), _scopes(scopes), self._clock(), _expires(expires))
+        key = ApiKey(
+            "",
+            _name(name),
+            _datasets(datasets),
+            _scopes(scopes),
+            self._clock(),
+            _expires(expires),
+            principals=_principals(principals, scopes),
+        )
         if not key.valid(self._clock()):
             raise InputError(f"a key that expires at {expires} would never be valid; give a time in the future")
 
@@ -396,7 +410,8 @@ def _state_of(stamp: _Stamp, data: bytes, location: str) -> _KeyState:
 
 def _text(entries: Mapping[str, _Entry]) -> str:
     keys = [_to_json(entry) for entry in entries.values()]
-    value = {"format": FORMAT, "keys": keys, "checksum": _checksum(keys)}
+    is_plain = all(entry.key.principals is None for entry in entries.values())
+    value = {"format": FORMAT if is_plain else _WITH_PRINCIPALS, "keys": keys, "checksum": _checksum(keys)}
     return json.dumps(value, ensure_ascii=False, indent=1)
 
 
@@ -422,6 +437,7 @@ def _to_json(entry: _Entry) -> dict[str, Any]:
         "created": key.creation_time.isoformat(),
         "expires": key.expires and key.expires.isoformat(),
         "revoked": key.revocation_time and key.revocation_time.isoformat(),
+        **({} if key.principals is None else {"principals": key.principals}),
     }
 
 
@@ -432,9 +448,10 @@ def _parse(data: bytes) -> dict[str, _Entry]:
     value = json.loads(data)
     if not isinstance(value, dict) or "format" not in value:
         raise ValueError("no format")
-    if value["format"] != FORMAT:
+    if value["format"] not in (FORMAT, _WITH_PRINCIPALS):
         raise FormatVersionError(
-            f"is in format {value['format']!r:.20}, this version of pointsman knows format {FORMAT}; "
+            f"is in format {value['format']!r:.20}, this version of pointsman knows formats {FORMAT} and "
+            f"{_WITH_PRINCIPALS}; "
             "use the version that wrote it"
         )
     # A file of an earlier version has no checksum.
@@ -460,6 +477,7 @@ def _parse(data: bytes) -> dict[str, _Entry]:
             creation_time,
             expires,
             revocation_time,
+            _principals(entry.get("principals"), entry["scopes"]),
         )
         entries[key.id] = _Entry(key, entry["sha256"])
     return entries
@@ -500,6 +518,14 @@ def _scopes(scopes: Sequence[str]) -> tuple[str, ...]:
     if not scope_names or not scope_names.issubset(SCOPES):
         raise InputError(f"a key's scopes are of {SCOPES} and at least one, not {scopes!r:.80}")
     return tuple(scope for scope in SCOPES if scope in scope_names)
+
+
+def _principals(principals: Iterable[str] | None, scopes: Sequence[str]) -> tuple[str, ...] | None:
+    if principals is None:
+        return None
+    if "write" in _scopes(scopes):
+        raise InputError("a key with principals only reads, as what it may not see must not show when it writes")
+    return tuple(sorted(check_principals(principals)))
 
 
 def _expires(expires: datetime | None) -> datetime | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pointsman.server.access import Access
     from pointsman.server.keys import KeyStore
     from pointsman.server.limits import Limits
+    from pointsman.server.tokens import TokenTrust
 
 
 class RateLimit:
@@ -81,10 +82,20 @@ class Guard:
         limits: the rate limit.
         loopback: whether the service is bound to loopback addresses only.
         keyless: see `pointsman.server.access.authenticate`.
+        tokens: whose signed tokens are trusted.
     """
 
-    def __init__(self, app: ASGIApp, keys: KeyStore, limits: Limits, *, loopback: bool, keyless: bool = False) -> None:
-        self._app, self._keys, self._loopback, self._keyless = app, keys, loopback, keyless
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: KeyStore,
+        limits: Limits,
+        *,
+        loopback: bool,
+        keyless: bool = False,
+        tokens: TokenTrust | None = None,
+    ) -> None:
+        self._app, self._keys, self._loopback, self._keyless, self._tokens = app, keys, loopback, keyless, tokens
         self._rate = RateLimit(limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,7 +114,9 @@ class Guard:
         async def check_key() -> Access:
             if not self._keys.fresh:
                 await in_thread(self._keys.refresh)
-            return authenticate(scope["headers"], self._keys, loopback=self._loopback, keyless=self._keyless)
+            return authenticate(
+                scope["headers"], self._keys, loopback=self._loopback, keyless=self._keyless, tokens=self._tokens
+            )
 
         address = address_of(scope.get("client"))
         try:

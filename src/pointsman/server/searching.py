@@ -112,7 +112,7 @@ def prepare(state: State, access: Access, texts: Sequence[str], options: SearchO
         limit = limits.max_request_chars
         raise HttpProblem("invalid-input", f"queries and messages have {total:,} characters, the limit is {limit:,}")
     values = {name: getattr(options, name) for name in OPTIONS}
-    k, names, timeout = (values.pop(name) for name in ("k", "datasets", "timeout"))
+    k, names, timeout, principals = (values.pop(name) for name in ("k", "datasets", "timeout", "principals"))
     if k > limits.max_k:
         raise HttpProblem("invalid-input", f"k is {k}, the limit is {limits.max_k}")
     history = tuple(Message(message.role, message.text) for message in options.history)
@@ -123,7 +123,7 @@ def prepare(state: State, access: Access, texts: Sequence[str], options: SearchO
         timeout = None if longest == usual else longest
     queries = [Query(text, history=history) for text in texts]
     request = SearchRequest.of(queries, k, {**values, "timeout": timeout})
-    choose = partial(state.datasets, access, names)
+    choose = partial(state.datasets, access, names, principals)
     return Search(workspace, request, choose(), choose, limits.search_seconds, is_hurried)
 
 

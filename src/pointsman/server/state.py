@@ -62,16 +62,22 @@ class State:
     writers: Executor = field(default_factory=lambda: ThreadPoolExecutor(_WRITERS, "pointsman-writer"))
     vectors_due: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def datasets(self, access: Access, names: list[str] | None = None) -> list[Dataset]:
-        """Return the requested datasets, or all that are visible to the key.
+    def datasets(
+        self, access: Access, names: list[str] | None = None, principals: list[str] | None = None
+    ) -> list[Dataset]:
+        """Return the requested datasets, or all that are visible to the key, as far as they exist for whoever asks.
 
         Raises:
-            Problem: a dataset does not exist or is not visible to the key.
+            Problem: a dataset does not exist or is not visible to the key, or access is on and the key does not say who
+                asks.
         """
-        selection = access.choose(names, self.workspace.names())
-        if names is None:
-            return existing(self.workspace.source, selection)
-        return [self.workspace.source(name) for name in selection]
+        workspace = self.workspace
+        selection = access.choose(names, workspace.names())
+        view = access.view(principals, on=workspace.access)
+        datasets = (
+            existing(workspace.source, selection) if names is None else [workspace.source(name) for name in selection]
+        )
+        return datasets if view is None else workspace.in_view(datasets, view)
 
     def dataset(self, access: Access, name: str) -> Dataset:
         """Return the dataset of this name.

@@ -14,7 +14,7 @@ up; everything else is fused by rank.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pointsman.filters import Filter
     from pointsman.types import AddResult, Document, Metadata
+    from pointsman.views import View
 
 Key = Hashable
 """A store's key of a document; opaque outside the store."""
@@ -84,6 +85,8 @@ class Capability(StrEnum):
     """`Store.bare`, and `Store.write` with ``stored_only``: vectors can be added after their documents."""
     CHANGES = "changes"
     """`Store.changes`: what was written since a sequence number."""
+    VIEWS = "views"
+    """`Store.in_view`: part of the documents, as if there were no others."""
     LOCAL = "local"
     """Runs in this process: a further call costs microseconds, so a search may make more than two."""
 
@@ -332,6 +335,17 @@ class Store(Protocol):
         """Return this store for one search: it looks for changes by others now, and not before each of its reads."""
         ...
 
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> Store:
+        """Return the documents that exist in a view now, as a store to read, with a ``state`` (``VIEWS``).
+
+        ``state`` is a text that differs whenever anything about these documents does.
+
+        Args:
+            view: the view.
+            notes: measures what `Statistics.notes` says of these documents.
+        """
+        ...
+
     def close(self) -> None:
         """Release files and connections."""
         ...
@@ -464,6 +478,10 @@ class BaseStore(ABC):
         """See `Store`."""
         raise self._cannot(Capability.TERMS)
 
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> Store:  # noqa: ARG002
+        """See `Store`."""
+        raise self._cannot(Capability.VIEWS)
+
     def annotate(self, **notes: str) -> None:  # noqa: B027  (a store without a place for notes is valid)
         """See `Store`; discarded unless a subclass stores them."""
 
@@ -533,6 +551,15 @@ class EmptyStore(BaseStore):
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
         return [0] * len(words)
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> Store:  # noqa: ARG002
+        """See `Store`."""
+        return self
+
+    @property
+    def state(self) -> str:
+        """See `Store.in_view`."""
+        return ""
 
     def metadata_keys(self) -> Collection[str]:
         """See `Store`."""

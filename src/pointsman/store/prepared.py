@@ -15,6 +15,7 @@ from pointsman._values import NUMBER, RESERVED, TEXTS, plain
 from pointsman.errors import CorruptStoreError, InputError
 from pointsman.text import repair
 from pointsman.types import Document, Metadata
+from pointsman.views import ACCESS, Permissions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,6 +151,11 @@ def _check_reserved(document: Document) -> None:
         InputError: a value has another type.
     """
     metadata = document.metadata
+    if metadata.get(ACCESS) is not None:
+        try:
+            Permissions.of(metadata[ACCESS] if isinstance(metadata[ACCESS], Mapping) else None)
+        except InputError as error:
+            raise InputError(f"document {document.id!r:.80}: the metadata {ACCESS!r}: {error}") from error
     has_source = metadata.get("source") is not None
     for key in RESERVED.keys() & metadata.keys() if has_source else _ALWAYS_RESERVED & metadata.keys():
         value, kind = metadata[key], RESERVED[key]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
 from pointsman.integrations.mcp.grep import ALL_BYTES, TextIndex
 from pointsman.integrations.mcp.latest import Latest
 from pointsman.integrations.mcp.plain import sound
 from pointsman.registry import STRATEGY_ALIASES
-from pointsman.request import OPTIONS
+from pointsman.request import OPTIONS, SearchRequest
 from pointsman.server.problems import HttpProblem
 from pointsman.types import Message, Query
 from pointsman.workspace import existing
@@ -64,28 +64,29 @@ class Library:
             return access
         return replace(access, datasets=self.allowed if access.datasets is None else self.allowed & access.datasets)
 
-    def choose(self, access: Access, names: Sequence[str] | None) -> list[Dataset]:
-        """Return the requested datasets, or all visible ones; at least one.
+    def choose(
+        self, access: Access, names: Sequence[str] | None, principals: Sequence[str] | None = None
+    ) -> list[Dataset]:
+        """Return the requested datasets, or all visible ones, as far as they exist for whoever asks; at least one.
 
         Raises:
-            Problem: a dataset is not visible.
+            Problem: a dataset is not visible, or access is on and the key does not say who asks.
             InputError: there are no datasets.
         """
+        workspace = self.workspace
         if names is None:
-            datasets = self.visible(access)
+            datasets = existing(workspace.source, access.visible(workspace.names()))
         else:
-            datasets = [self.dataset(name) for name in access.choose(names, self.workspace.names())]
+            chosen_names = access.choose(names, workspace.names())
+            datasets = [workspace.dataset(name, create=False) for name in chosen_names]
         if not datasets:
             raise InputError("there are no datasets yet; add documents first")
-        return datasets
+        view = access.view(principals, on=workspace.access)
+        return datasets if view is None else workspace.in_view(datasets, view)
 
     def visible(self, access: Access) -> list[Dataset]:
-        """Return all visible datasets."""
-        return existing(self.workspace.source, access.visible(self.workspace.names()))
-
-    def dataset(self, name: str) -> Dataset:
-        """Return an existing dataset."""
-        return self.workspace.dataset(name, create=False)
+        """Return all visible datasets, as far as they exist for whoever asks."""
+        return self.choose(access, None) if access.visible(self.workspace.names()) else []
 
     def split(self, access: Access, id_: str) -> tuple[str | None, str]:
         """Split an id into the dataset it names, if that is visible, and the document's id within the dataset."""
@@ -105,7 +106,7 @@ class Library:
         """
         name, document_id = self.split(access, id_)
         if name is not None:
-            dataset = self.dataset(name)
+            (dataset,) = self.choose(access, [name])
             document = dataset.get(document_id)
             if document is not None:
                 return dataset, document
@@ -127,7 +128,8 @@ class Library:
         Raises:
             InputError: the strategy does not exist or lacks a model.
         """
-        names = [dataset.name for dataset in self.choose(access, arguments.datasets)]
+        principals = arguments.principals
+        datasets = self.choose(access, arguments.datasets, principals)
         name, engine = STRATEGY_ALIASES.get(arguments.strategy, arguments.strategy), self.workspace.engine
         if name not in self.strategies and engine.lack(name, ()) is not None:  # fusion methods are only not offered
             raise InputError(f"there is no strategy {name!r:.80} here; use one of {', '.join(self.strategies)}")
@@ -136,5 +138,10 @@ class Library:
         if timeout is not None and longest is not None and timeout >= longest:
             values["timeout"] = None  # the usual one is shorter
         query = Query(arguments.query, history=tuple(Message(turn.role, turn.text) for turn in arguments.history))
-        options: Any = {**values, "datasets": names}  # checked by the request
-        return self.workspace.search(query, options.pop("k"), **options)
+        names = [dataset.name for dataset in datasets]
+        request = SearchRequest.of(query, values.pop("k"), {**values, "datasets": names, "principals": None})
+
+        def search(request: SearchRequest) -> RetrievalContext:
+            return self.workspace.engine.search(request, self.choose(access, arguments.datasets, principals))
+
+        return self.workspace.retrying(request, search)

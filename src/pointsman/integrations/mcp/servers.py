@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,8 @@ from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Limits
 from pointsman.server.rates import Gate
 from pointsman.server.run import Options
+from pointsman.server.tokens import TokenTrust
+from pointsman.views import check_principals
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -111,22 +114,36 @@ def _warm(library: Library) -> None:
     names = library.seen(Access.open()).visible(library.workspace.names())
     try:
         if names:
-            library.workspace.search("ready", 1, datasets=names, refuse=False)
+            workspace = library.workspace
+            principals: list[str] | None = [] if workspace.access else None
+            workspace.search("ready", 1, datasets=names, refuse=False, principals=principals)
     except Exception:
         log.exception("a dataset cannot be searched; calls say so too")
 
 
 def serve_stdio(
-    workspace: Workspace, *, datasets: Collection[str] | None = None, settings: Settings | None = None
+    workspace: Workspace,
+    *,
+    datasets: Collection[str] | None = None,
+    settings: Settings | None = None,
+    principals: Collection[str] | None = None,
 ) -> None:
     """Serve the program that started this one, over standard input and output, until it closes them.
 
     Standard output carries only the protocol; logs go to standard error.
 
+    Args:
+        workspace: see `create_server`.
+        datasets: see `create_server`.
+        settings: see `create_server`.
+        principals: whom the program asks as; needed where access is on.
+
     Raises:
-        InputError: see `create_server`.
+        InputError: see `create_server`; or they are no principals.
     """
-    over_stdio(_service(workspace, datasets, settings, Limits(), lambda _: Access.open()))
+    names = None if principals is None else check_principals(principals)
+    access = replace(Access.open(), principals=names)
+    over_stdio(_service(workspace, datasets, settings, Limits(), lambda _: access))
 
 
 def create_http_app(
@@ -171,6 +188,7 @@ def create_http_app(
         keyless=keyless,
         hosts=hosts,
         origins=origins,
+        tokens=TokenTrust(workspace.backend),
     )
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pointsman.server.keys import KeyStore
     from pointsman.server.limits import Limits
     from pointsman.server.run import Options
+    from pointsman.server.tokens import TokenTrust
 
 PATH: Final = "/mcp"
 """Path of the server over HTTP."""
@@ -60,6 +61,7 @@ def http_app(
     keyless: bool,
     hosts: Collection[str],
     origins: Collection[str] = (),
+    tokens: TokenTrust | None = None,
 ) -> ASGIApp:
     """Return the server at `PATH`, behind the checks; see `pointsman.integrations.mcp.create_http_app`."""
     endpoint = sdk.HttpEndpoint(service.server, limits.max_body_bytes)
@@ -71,7 +73,16 @@ def http_app(
 
     routes = [Route(PATH, endpoint, methods=["POST"]), Route("/health", _health)]
     app = Starlette(routes=routes, lifespan=running)
-    return secure(app, keys=keys, limits=limits, loopback=loopback, keyless=keyless, hosts=hosts, origins=origins)
+    return secure(
+        app,
+        keys=keys,
+        limits=limits,
+        loopback=loopback,
+        keyless=keyless,
+        hosts=hosts,
+        origins=origins,
+        tokens=tokens,
+    )
 
 
 async def _health(_: Request) -> JSONResponse:

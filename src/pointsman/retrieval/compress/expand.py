@@ -122,8 +122,13 @@ class _Look:
 
     def store(self, dataset: str | None) -> PassageStore | None:
         if isinstance(self.fetch, PassageStore):
-            return self.fetch
-        return self.fetch.get(dataset) if isinstance(self.fetch, Mapping) else self.fetch(dataset)
+            store: PassageStore | None = self.fetch
+        else:
+            store = self.fetch.get(dataset) if isinstance(self.fetch, Mapping) else self.fetch(dataset)
+        check = getattr(store, "check_searchable", None)
+        if check is not None:  # a dataset where access is on has neighbours that may not exist for whoever asks
+            check()
+        return store
 
     def document(self, hit: Hit, id_: str) -> Document | None:
         store = self.store(hit.dataset)

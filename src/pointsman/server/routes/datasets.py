@@ -77,7 +77,9 @@ async def list_datasets(state: Shared, access: Reader) -> Response:
 
     def descriptions() -> list[dict[str, Any]]:
         return [
-            description for name in access.visible(state.workspace.names()) if (description := _status_of(state, name))
+            description
+            for name in access.visible(state.workspace.names())
+            if (description := _status_of(state, access, name))
         ]
 
     return Json({"datasets": await in_thread(descriptions)})
@@ -106,7 +108,7 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
             detail = f"dataset {body.name!r} was not made for {technique!r} search; delete it to index it for that"
             raise UnmetNeedError(detail) from None
         dataset.make()
-        return new, _status_of(state, body.name)
+        return new, _status_of(state, None, body.name)
 
     new, status = await in_writer(state, make)
     if status is not None and not access.read:  # only readers may learn what is stored
@@ -122,7 +124,7 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
 async def get_dataset(state: Shared, access: Reader, name: Name) -> Response:
     """Describe a dataset and its state."""
     await in_thread(state.dataset, access, name)
-    return Json(await in_thread(_status_of, state, name))
+    return Json(await in_thread(_status_of, state, access, name))
 
 
 @router.delete("/{name}", response_model=schemas.Dropped, responses=_READS, operation_id="drop_dataset")
@@ -453,9 +455,27 @@ def _document(document: Document) -> dict[str, Any]:
     return {"id": document.id, "text": document.text, "metadata": public_metadata(document.metadata)}
 
 
-def _status_of(state: State, name: str) -> dict[str, Any] | None:
-    """Describe a dataset and its health; None if another process has just deleted it."""
+def _status_in_view(dataset: Dataset) -> dict[str, Any]:
+    return {
+        **dict.fromkeys(_NUMBERS),
+        "name": dataset.name,
+        "description": dataset.description,
+        "indexing_technique": dataset.indexing_technique,
+        "documents": len(dataset),
+        "embedder": dataset.store.info.embedder,
+        "vectors_due": dataset.vectors_due,
+        "problem": None,
+    }
+
+
+def _status_of(state: State, access: Access | None, name: str) -> dict[str, Any] | None:
+    """Describe a dataset and its health, for whom access does not matter or as far as it exists in someone's view.
+
+    Returns None if another process has just deleted it.
+    """
     try:
+        if access is not None and state.workspace.access:
+            return _status_in_view(state.dataset(access, name))
         return {**state.workspace.status(name), "problem": None}
     except UnknownNameError:
         return None

@@ -59,6 +59,7 @@ from pointsman.store.local.files import (
 )
 from pointsman.store.local.keyword import KeywordIndex
 from pointsman.store.local.keyword_files import damaged_files
+from pointsman.store.local.permissions import PermissionTable
 from pointsman.store.local.truth import Truth
 from pointsman.store.local.vectors import VectorIndex
 from pointsman.store.prepared import UNREADABLE, Prepared, directions
@@ -287,6 +288,7 @@ class Collection:
             b=b,
             refresh=self.refresh,
         )
+        self.permissions = PermissionTable(self.truth)
         self._vectors: VectorIndex | None = None
         self._embedder: str | None = None
         self._seen = -1

@@ -74,6 +74,7 @@ _COMPACT = 1000  # with fewer deleted documents than this, rebuilding the index 
 _RELOADS = 500  # after so many the index is opened again
 # The one kind of file whose name two writes can share: a segment's, with the number of the operation.
 _IN_THE_WAY = re.compile(r"""FileAlreadyExists\("([0-9a-f]{32}\.[0-9]+\.del)"\)""")
+_POSTINGS = 8_000_000  # keys of documents that are kept for the words of queries
 _EXACT_TO = 40  # lengths below are exact in tantivy's one byte
 
 
@@ -98,17 +99,20 @@ class DocumentSource(Protocol):
         ...
 
 
-class _View:
+class _IndexSnapshot:
     """One searcher and the values computed for it; a reload replaces it as a whole, so threads never see a mix."""
 
     def __init__(self, searcher: tantivy.Searcher, seq: int) -> None:
         self.searcher, self.seq = searcher, seq
-        self.documents = max(searcher.num_docs - 1, 0)  # all but the marker
+        self.size = self.documents = max(searcher.num_docs - 1, 0)  # all but the marker
+        self.tolerance = _WEIGHTS_APART
         self.frequencies: dict[str, int] = {}
         self.weights: dict[str, float] = {}
         self.counted = 0  # documents in tantivy's statistics, including markers and deleted ones; 0: not read yet
         self.counted_length = 1.0  # their mean length
         self._some_dead = True
+        self._postings: dict[str, NDArray[np.int64]] = {}
+        self._postings_size = 0
 
     @cached_property
     def average_length(self) -> float:
@@ -173,8 +177,83 @@ class _View:
             frequency = self.searcher.doc_freq("body", term)
             weight = self.idf(term) / idf(self.counted, frequency) if frequency and self.learn(term) else 1.0
             # Scaled terms cost tantivy half as much time again, so negligible corrections are skipped.
-            weight = self.weights[term] = 1.0 if abs(weight - 1) < _WEIGHTS_APART else weight
+            weight = self.weights[term] = 1.0 if abs(weight - 1) < self.tolerance else weight
         return weight
+
+    def occurs(self, term: str) -> bool:  # noqa: ARG002  (a part of the documents has to count)
+        """Whether a term may occur in a document."""
+        return True
+
+    # ── for parts of the documents ───────────────────────────────────────────────────────────────────────────────
+
+    def postings(self, term: str) -> NDArray[np.int64]:
+        """Return the keys of the living documents that contain a term, in no order."""
+        import numpy as np
+
+        keys = self._postings.get(term)
+        if keys is None:
+            limit = max(1, self.searcher.doc_freq("body", term))
+            addresses = [address for _, address in self.searcher.search(_term(term), limit, count=False).hits]
+            keys = np.array(self.searcher.fast_field_values("key", addresses), np.int64)
+            if self._postings_size > _POSTINGS:
+                self._postings, self._postings_size = {}, 0
+            self._postings[term] = keys
+            self._postings_size += len(keys) + 50
+        return keys
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int32]:
+        """The length of each document by its key, in tokens; 0 for a key without a document."""
+        import numpy as np
+
+        hits = self.searcher.search(tantivy.Query.all_query(), self.size + 1, count=False).hits
+        addresses = [address for _, address in hits]
+        keys = np.array(self.searcher.fast_field_values("key", addresses), np.int64)
+        lengths = np.zeros(int(keys.max(initial=0)) + 1, np.int32)
+        living = keys != _MARKER
+        lengths[keys[living]] = np.array(self.searcher.fast_field_values("length", addresses), object)[living]
+        return lengths
+
+
+class IndexSubset(_IndexSnapshot):
+    """A snapshot in which only some documents exist: every number is theirs, and every score is exact.
+
+    Args:
+        snapshot: the snapshot.
+        keys: the keys of the documents, ascending.
+    """
+
+    def __init__(self, snapshot: _IndexSnapshot, keys: NDArray[np.int64]) -> None:
+        import numpy as np
+
+        super().__init__(snapshot.searcher, snapshot.seq)
+        self._snapshot, self.keys, self.documents, self.tolerance = snapshot, keys, len(keys), 0.0
+        self._exists = np.zeros(max(len(snapshot.lengths), int(keys.max(initial=0)) + 1), np.bool_)
+        self._exists[keys] = True
+
+    def is_of(self, snapshot: _IndexSnapshot) -> bool:
+        """Whether this is a subset of a snapshot."""
+        return self._snapshot is snapshot
+
+    @cached_property
+    def average_length(self) -> float:
+        """The mean length of these documents, in tokens."""
+        lengths = self._snapshot.lengths
+        total = lengths[self.keys[self.keys < len(lengths)]].sum(dtype="int64")
+        return float(total) / max(self.documents, 1) or 1.0
+
+    def count(self, term: str) -> int:
+        """Return the number of these documents that contain a term."""
+        n = self.frequencies.get(term)
+        if n is None:
+            if len(self.frequencies) > 100_000:
+                self.frequencies.clear()
+            n = self.frequencies[term] = int(self._exists[self._snapshot.postings(term)].sum())
+        return n
+
+    def occurs(self, term: str) -> bool:
+        """Whether a term occurs in any of these documents."""
+        return self.count(term) > 0
 
 
 class WordQuery:
@@ -184,13 +263,14 @@ class WordQuery:
         terms: the words, and how often each occurs in the query.
     """
 
-    __slots__ = ("_columns", "_constants", "_query", "_view", "_weights", "terms")
+    __slots__ = ("_columns", "_constants", "_keys", "_query", "_snapshot", "_weights", "terms")
 
-    def __init__(self, view: _View, text: str, columns: Columns | None, k1: float, b: float) -> None:
-        self._view, self._columns, self.terms = view, columns, query_terms(text)
+    def __init__(self, snapshot: _IndexSnapshot, text: str, columns: Columns | None, k1: float, b: float) -> None:
+        self._snapshot, self._columns, self.terms = snapshot, columns, query_terms(text)
         self._constants = k1, b
-        self._query = _any_of(view, self.terms) if any(map(view.learn, self.terms)) else None
-        self._weights = [count * view.idf(term) for term, count in self.terms.items()]
+        self._keys = snapshot.keys if isinstance(snapshot, IndexSubset) else None
+        self._query = _any_of(snapshot, self.terms) if any(map(snapshot.learn, self.terms)) else None
+        self._weights = [count * snapshot.idf(term) for term, count in self.terms.items()]
 
     def idf(self) -> float:
         """Return the sum of the idf of the words, counting repeated words again and including absent ones."""
@@ -205,13 +285,36 @@ class WordQuery:
             if self._columns is None:
                 raise InputError("this keyword index was opened without metadata; it cannot filter")
             matching_keys = self._columns.allowed(filters)
+        if self._keys is not None:
+            return self._search_subset(self._query, k, matching_keys)
         # Read deeper, within limits, until no further document can be among the best.
         depth = k + max(_TIES, k // 4) if self._constants == (K1, B) else max(_DEEPEST, 10 * k)
         while True:
             hits = self._top(self._query, depth, matching_keys)
             best = self._best(hits, k)
             end = len(hits) < depth or depth >= max(_DEEPEST, 4 * k)
-            if end or hits[-1].score * self._view.greatest_ratio < best[-1][1]:
+            if end or hits[-1].score * self._snapshot.greatest_ratio < best[-1][1]:
+                return best
+            depth *= 4
+
+    def _search_subset(
+        self, query: tantivy.Query, k: int, matching_keys: NDArray[np.int64] | None
+    ) -> list[tuple[int, float]]:
+        """Return the best hits among some documents, as if there were no others: without a limit to the depth."""
+        import numpy as np
+
+        keys = self._keys
+        assert keys is not None
+        if matching_keys is not None:
+            keys = np.intersect1d(keys, matching_keys, assume_unique=True)
+        depth = k + max(_TIES, k // 4) if self._constants == (K1, B) else len(keys)
+        while True:
+            hits = self._top(query, depth, keys)
+            best = self._best(hits, k)
+            if len(hits) < depth or depth >= len(keys):
+                return best
+            highest_unread = hits[-1].score * self._snapshot.greatest_ratio * (1 + _WEIGHTS_APART)
+            if highest_unread < best[-1][1]:
                 return best
             depth *= 4
 
@@ -219,27 +322,27 @@ class WordQuery:
         """See `KeywordIndex.score`."""
         if not keys or self._query is None:
             return [0.0] * len(keys)
-        hits, _ = _read(self._view, _among(keys, self._query), len(keys))
+        hits, _ = _read(self._snapshot, _among(keys, self._query), len(keys))
         scores = dict(self._best(hits, len(hits)))
         return [scores.get(key, 0.0) for key in keys]
 
     def _best(self, hits: Sequence[_Hit], k: int) -> list[tuple[int, float]]:
         """Return the best ``k`` hits, scored by the formula; those that cannot be among them are left out before."""
         if k < len(hits) and self._constants == (K1, B):
-            ratios = [self._view.ratio(hit.length) for hit in hits]
+            ratios = [self._snapshot.ratio(hit.length) for hit in hits]
             lower_bounds = sorted(
                 (hit.score * min(1.0, ratio) for hit, ratio in zip(hits, ratios, strict=True)), reverse=True
             )
             bar = lower_bounds[k - 1] * (1 - _WEIGHTS_APART)
             hits = [hit for hit, ratio in zip(hits, ratios, strict=True) if hit.score * max(1.0, ratio) >= bar]
-        formula = BM25(self._view.average_length, *self._constants)
+        formula = BM25(self._snapshot.average_length, *self._constants)
         scores = formula.scores(self._weights, self._counts(hits), [hit.length for hit in hits])
         ranking = sorted([(-score, hit.key) for hit, score in zip(hits, scores, strict=True)])
         return [(key, -score) for score, key in ranking[:k]]
 
     def _counts(self, hits: Sequence[_Hit]) -> list[list[int]]:
         """Return how often each word occurs in each document, from the counts stored with its postings."""
-        entries, doc = [_entry(term) for term in self.terms], self._view.searcher.doc
+        entries, doc = [_entry(term) for term in self.terms], self._snapshot.searcher.doc
         counts: list[list[int]] = []
         for hit in hits:
             stored_counts: Any = doc(hit.address).get_first("counts")
@@ -259,19 +362,19 @@ class WordQuery:
         # Read a few extra hits, so that documents tied with the last one are ordered by key. If still more tie, tantivy
         # picks those stored first: short queries over even chunks tie by the hundred, and reading to the end of the tie
         # would cost ten times the search.
-        view, limit = self._view, k + _TIES
+        snapshot, limit = self._snapshot, k + _TIES
         if allowed is None:
-            return _sorted(_read(view, query, min(limit, view.documents + 1))[0])[:k]
+            return _sorted(_read(snapshot, query, min(limit, snapshot.documents + 1))[0])[:k]
         if not len(allowed):
             return []
         # The best k allowed documents are the first k allowed ones of the whole ranking. Read until they are found,
         # unless that is so deep that listing the allowed keys in the query is cheaper, despite its higher cost per key.
-        depth = int(1.5 * limit * view.documents / len(allowed))
+        depth = int(1.5 * limit * snapshot.size / len(allowed))
         if len(allowed) <= max(_ID_SET, depth // _ID_COST):
-            return _sorted(_read(view, _among(allowed.tolist(), query), len(allowed))[0])[:k]
+            return _sorted(_read(snapshot, _among(allowed.tolist(), query), len(allowed))[0])[:k]
         while True:
-            depth = min(depth, view.documents) + 1
-            hits, count = _read(view, query, depth, allowed)
+            depth = min(depth, snapshot.size) + 1
+            hits, count = _read(snapshot, query, depth, allowed)
             if len(hits) >= limit or count < depth:
                 return _sorted(hits)[:k]
             depth *= 4
@@ -319,7 +422,7 @@ class KeywordIndex:
         self._refresh = refresh or (lambda: None)
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
-        self._view: _View | None = None  # may outlive its files while they are rebuilt
+        self._snapshot: _IndexSnapshot | None = None  # may outlive its files while they are rebuilt
         self._applied = -1
         self._reloads = 0  # since the index was opened
         self._looked_at: object = None  # the state of the files that `_applied` describes
@@ -347,9 +450,21 @@ class KeywordIndex:
         """Return how many documents contain the rarest word of each text, without looking for changes by others."""
         return list(map(self._current().frequency, texts))
 
-    def query(self, text: str) -> WordQuery:
-        """Return a query of the index as it is, without looking for changes by others."""
-        return WordQuery(self._current(), text, self._columns, self._k1, self._b)
+    def query(self, text: str, subset: IndexSubset | None = None) -> WordQuery:
+        """Return a query of the index as it is, or of a part of it, without looking for changes by others."""
+        return WordQuery(self._current() if subset is None else subset, text, self._columns, self._k1, self._b)
+
+    def subset(self, keys: NDArray[np.int64], former: IndexSubset | None = None) -> IndexSubset:
+        """Return the index as it is, as if only some documents existed.
+
+        Args:
+            keys: their keys, ascending.
+            former: returned if it is still current.
+        """
+        snapshot = self._current()
+        if former is not None and former.is_of(snapshot) and former.keys is keys:
+            return former
+        return IndexSubset(snapshot, keys)
 
     # ── keeping up ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -363,7 +478,7 @@ class KeywordIndex:
     @property
     def shown(self) -> int:
         """The sequence number of the state that searches see; -1 while they return nothing for lack of an index."""
-        return -1 if self._view is None else self._view.seq
+        return -1 if self._snapshot is None else self._snapshot.seq
 
     def reload(self) -> None:
         """Load what a writer has committed since."""
@@ -466,21 +581,21 @@ class KeywordIndex:
         self.release()
         with self._guard:
             self._drop_mirror()
-            self._index = self._view = self._looked_at = None
+            self._index = self._snapshot = self._looked_at = None
             self._applied = -1
 
     def keys(self) -> Iterator[int]:
         """Return every key in the index, to compare it with the truth."""
-        view = self._current()
-        hits = view.searcher.search(tantivy.Query.all_query(), view.documents + 1, count=False).hits
-        keys: Any = view.searcher.fast_field_values("key", [address for _, address in hits])
+        snapshot = self._current()
+        hits = snapshot.searcher.search(tantivy.Query.all_query(), snapshot.documents + 1, count=False).hits
+        keys: Any = snapshot.searcher.fast_field_values("key", [address for _, address in hits])
         return (key for key in keys if key != _MARKER)
 
-    def _current(self) -> _View:
-        if self._view is None:
+    def _current(self) -> _IndexSnapshot:
+        if self._snapshot is None:
             self.reload()
-        if self._view is not None:
-            return self._view
+        if self._snapshot is not None:
+            return self._snapshot
         if self.trouble is not None and self._source.sequence():
             raise self.trouble
         if self._source.sequence() and not self._told_missing:
@@ -506,7 +621,7 @@ class KeywordIndex:
                     raise
                 if _as_os_error(error).errno in _PASSING:  # no reason to rebuild the index
                     self._looked_at = None
-                    if self._view is None:
+                    if self._snapshot is None:
                         raise store_error(self._directory, _as_os_error(error)) from error
                     return
                 if file_stamp(self._directory / "meta.json") != state:
@@ -572,7 +687,7 @@ class KeywordIndex:
         marker, _, seq = str(searcher.doc(hits[0][1])["marker"][0]).partition("\n")
         if marker != self._marker:
             raise ValueError(f"it belongs to {marker!r}, not to {self._marker!r}")
-        self._view, self._applied = _View(searcher, int(seq)), int(seq)
+        self._snapshot, self._applied = _IndexSnapshot(searcher, int(seq)), int(seq)
 
     def _write(self, since: int, target: int) -> None:
         writer = self._open_writer()
@@ -619,8 +734,8 @@ class KeywordIndex:
 
 
 @cache
-def _nothing() -> _View:
-    return _View(tantivy.Index(_SCHEMA).searcher(), -1)
+def _nothing() -> _IndexSnapshot:
+    return _IndexSnapshot(tantivy.Index(_SCHEMA).searcher(), -1)
 
 
 _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -666,12 +781,14 @@ def _key(key: int) -> tantivy.Query:
     return tantivy.Query.term_query(_SCHEMA, "key", key)
 
 
-def _any_of(view: _View, terms: Mapping[str, int]) -> tantivy.Query:
+def _any_of(snapshot: _IndexSnapshot, terms: Mapping[str, int]) -> tantivy.Query:
     """Return a disjunction; a repeated word counts as often as it occurs in the query, as in Lucene."""
     should, scale = tantivy.Occur.Should, tantivy.Query.boost_query
     clauses = []
     for term, count in terms.items():
-        weight = count * view.weight(term)
+        if not snapshot.occurs(term):
+            continue
+        weight = count * snapshot.weight(term)
         clauses.append((should, _term(term) if weight == 1 else scale(_term(term), weight)))
     return tantivy.Query.boolean_query(clauses)
 
@@ -709,13 +826,13 @@ class _Hit(NamedTuple):
 
 
 def _read(
-    view: _View, query: tantivy.Query, limit: int, allowed: NDArray[np.int64] | None = None
+    snapshot: _IndexSnapshot, query: tantivy.Query, limit: int, allowed: NDArray[np.int64] | None = None
 ) -> tuple[list[_Hit], int]:
     """Return the allowed ones among the first ``limit`` hits, nearly best first, and how many hits there were."""
     import numpy as np
 
-    hits = view.searcher.search(query, limit, count=False).hits
-    keys: Any = view.searcher.fast_field_values("key", [address for _, address in hits])
+    hits = snapshot.searcher.search(query, limit, count=False).hits
+    keys: Any = snapshot.searcher.fast_field_values("key", [address for _, address in hits])
     count = len(hits)
     if allowed is not None and count:
         of_hits = np.array(keys, np.int64)
@@ -723,7 +840,7 @@ def _read(
         matching = np.flatnonzero(allowed[rows] == of_hits).tolist()
         hits, keys = [hits[row] for row in matching], [keys[row] for row in matching]
     addresses = [address for _, address in hits]
-    lengths: Any = view.searcher.fast_field_values("length", addresses)
+    lengths: Any = snapshot.searcher.fast_field_values("length", addresses)
     scores = [hit[0] / (K1 + 1) for hit in hits]
     return list(map(_Hit, keys, scores, lengths, addresses)), count
 

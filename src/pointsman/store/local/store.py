@@ -26,6 +26,7 @@ from pointsman.store.base import (
     StoreQuery,
 )
 from pointsman.store.local.collection import Collection, Verification
+from pointsman.store.local.view import ViewStore
 from pointsman.store.prepared import edits, position, prepare
 from pointsman.store.sampling import evenly
 from pointsman.types import AddResult
@@ -38,10 +39,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
+    from pointsman.store.base import Store
     from pointsman.store.local.keyword import WordQuery
     from pointsman.store.local.truth import DocumentChange
     from pointsman.store.local.vectors import VectorQuery
     from pointsman.types import Document, Metadata
+    from pointsman.views import View
 
 _INTERNAL: Final = frozenset({"seq", "identity", "embedder", "dimensions"})
 _DELETED_TOGETHER: Final = 10_000
@@ -329,6 +332,10 @@ class LocalStore(BaseStore):
         if clashes := _INTERNAL & notes.keys():
             raise InputError(f"{', '.join(sorted(clashes))}: reserved for the store; choose another name")
         self.collection.truth.set_meta(**notes)
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> ViewStore:
+        """See `Store`."""
+        return ViewStore(self, self.collection.permissions.visible(view), notes)
 
     # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -33,6 +33,7 @@ from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, Stor
 from pointsman.store.local.files import full, make_private, room, steady, store_error, sync_directory
 from pointsman.store.prepared import UNREADABLE, document_of, storable
 from pointsman.types import AddResult
+from pointsman.views import ACCESS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -310,6 +311,20 @@ class Truth:
             yield [DocumentChange(key, None) for key in deleted] or [
                 DocumentChange(row[-1], self._document(row)) for row in rows
             ]
+
+    def permission_rows(self, since: int) -> Iterator[tuple[list[int], list[tuple[int, int, Mapping[str, Any]]]]]:
+        """Yield the keys deleted after transaction ``since``, then key, transaction and metadata of what was written.
+
+        Metadata that names no permissions is not decoded, and left empty.
+        """
+        for deleted, rows in self._log(since, _ROW_WITHOUT_TEXT, "documents d"):
+            yield deleted, [(row[-1], row[-2], self._metadata_with_access(row)) for row in rows]
+
+    def _metadata_with_access(self, row: Sequence[Any]) -> Mapping[str, Any]:
+        if isinstance(row[2], str) and f'"{ACCESS}"' not in row[2]:
+            self._id(row)  # verifies the row
+            return {}
+        return self._document(row).metadata
 
     def vector_changes(self, since: int) -> Iterator[VectorChanges]:
         """Yield the changes of vectors after transaction ``since`` in the same way."""

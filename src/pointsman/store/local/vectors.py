@@ -46,6 +46,8 @@ _OVERFETCH = 2  # candidates of the quantised scan per wanted result, and some m
 _WIDER = 16  # factor for a second attempt with more candidates
 _MOST = 16  # at most one row in this many becomes a candidate
 _DEVIATIONS = 4.0  # assumed maximum error of a quantised score, in standard deviations
+_ROUNDING = 1e-4  # by less than this do two ways to multiply unit vectors differ
+_SURER = 2.0  # where documents that do not exist must change nothing: eight deviations instead of four
 _CODES = ".codes"  # the suffix of the file with the 8-bit index
 _BLOCK = 16_384  # rows processed at a time while a file or an index is written
 _APPLY_ROWS = 65_536  # rows of the log applied at a time, to limit memory
@@ -217,6 +219,74 @@ class VectorQuery:
         return scores.tolist()
 
 
+class SubsetVectorQuery:
+    """A direction to search in, in a state of the index in which only some documents exist.
+
+    A matrix product rounds by the position of a row, which documents outside the part could shift. So it only chooses
+    candidates here, with some to spare, and each of those is multiplied by itself.
+
+    Args:
+        subset: the rows of the documents that exist.
+        vector: of length 1, or 0, which finds nothing.
+        columns: evaluates filters.
+    """
+
+    def __init__(self, subset: VectorSubset, vector: NDArray[np.float32], columns: Columns) -> None:
+        self._subset, self._vector, self._columns = subset, vector, columns
+
+    def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
+        """See `VectorIndex.search`."""
+        state, vector = self._subset.state, self._vector
+        if k < 1 or not vector.any():
+            return []
+        exists, in_tail = self._subset.exists, self._subset.in_tail
+        if filters is not None:
+            exists = exists & self._columns.mask(filters, state.base.keys)
+            in_tail = in_tail[self._columns.mask(filters, state.tail_keys[in_tail])]
+        base_keys, scores = _base_top(state.base, vector, k, exists, _ROUNDING)
+        keys = np.concatenate([base_keys, state.tail_keys[in_tail]])
+        candidates = keys[_best(np.concatenate([scores, state.tail[in_tail] @ vector]), k, _ROUNDING)]
+        exact = np.array(self.score(candidates), np.float32)
+        return _top(candidates, exact, k)
+
+    def score(self, keys: Sequence[int] | NDArray[np.int64]) -> list[float]:
+        """See `VectorIndex.score`."""
+        key_array = np.asarray(keys, np.int64)
+        scores = np.full(len(key_array), np.nan, np.float32)
+        for matrix, indices, rows in _located(self._subset.state, key_array):
+            scores[indices] = np.einsum("ij,j->i", matrix[rows], self._vector)
+        return scores.tolist()
+
+
+class VectorSubset:
+    """The rows of some documents in one state of the index.
+
+    Args:
+        state: of the index.
+        keys: the keys of the documents, ascending.
+
+    Attributes:
+        keys: of those documents that have a vector, ascending.
+        exists: which rows of the base are theirs.
+        in_tail: the rows of the tail that are theirs.
+    """
+
+    def __init__(self, state: _IndexState, keys: NDArray[np.int64]) -> None:
+        self.state, self.document_keys = state, keys
+        exists = _is_in(state.base.keys, keys)
+        self.exists = exists if state.alive is None else exists & state.alive
+        self.in_tail = np.flatnonzero(_is_in(state.tail_keys, keys))
+        self.keys = np.sort(np.concatenate([state.base.keys[self.exists], state.tail_keys[self.in_tail]]))
+
+
+def _is_in(stored_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of the stored keys are among some keys; both ascend."""
+    if not len(keys):
+        return np.zeros(len(stored_keys), np.bool_)
+    rows = np.minimum(np.searchsorted(keys, stored_keys), len(keys) - 1)
+    return np.asarray(keys[rows] == stored_keys)
+
+
 class VectorIndex:
     """Cosine search over one source's vectors; only ``catch_up(save=True)`` needs the writer lock.
 
@@ -273,6 +343,22 @@ class VectorIndex:
     def query(self, vector: NDArray[np.float32]) -> VectorQuery:
         """Return a query of the index as it is, without looking for changes by others."""
         return VectorQuery(self._current(), direction(vector, self._dimensions), self._columns)
+
+    def subset(self, keys: NDArray[np.int64], former: VectorSubset | None = None) -> VectorSubset:
+        """Return the index as it is, as if only some documents existed.
+
+        Args:
+            keys: their keys, ascending.
+            former: returned if it is still current.
+        """
+        state = self._current()
+        if former is not None and former.state is state and former.document_keys is keys:
+            return former
+        return VectorSubset(state, keys)
+
+    def query_subset(self, vector: NDArray[np.float32], subset: VectorSubset) -> SubsetVectorQuery:
+        """Return a query of a part of the index."""
+        return SubsetVectorQuery(subset, direction(vector, self._dimensions), self._columns)
 
     def of(self, keys: Sequence[int]) -> NDArray[np.float32]:
         """Return the vectors of those keys that have one, in order, shape ``(at most len(keys), dimensions)``."""
@@ -519,23 +605,26 @@ def _located(
 
 
 def _base_top(
-    base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None
+    base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None, margin: float = 0.0
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the best valid rows: exactly if that is fast or few rows are allowed, else quantised and rescored."""
+    """Return the best valid rows: exactly if that is fast or few rows are allowed, else quantised and rescored.
+
+    With a ``margin``, so are those whose score is lower by that much, and the quantised scan has more to spare.
+    """
     total = len(base.keys)
     count = total if valid is None else int(np.count_nonzero(valid))
     if total > _EXACT_ROWS and count >= _SELECTIVE * total:
-        likely = _quantised_top(base, vector, min(k, count), None if count == total else valid)
+        likely = _quantised_top(base, vector, min(k, count), None if count == total else valid, margin)
         if likely is not None:
             rows, scores = likely
             return base.keys[rows], scores
     if valid is None or count == total:
         scores = base.matrix @ vector
-        best = _best(scores, k)
+        best = _best(scores, k, margin)
         return base.keys[best], scores[best]
     rows = np.flatnonzero(valid)
     scores = base.matrix[rows] @ vector if count < 0.5 * total else (base.matrix @ vector)[rows]
-    best = _best(scores, k)
+    best = _best(scores, k, margin)
     return base.keys[rows[best]], scores[best]
 
 
@@ -613,7 +702,7 @@ def _belongs_to(path: Path, checksum: bytes) -> bool:
 
 
 def _quantised_top(
-    base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None
+    base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None, margin: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
     """Return the rows that may be among the best ``k`` valid ones, with their exact scores.
 
@@ -623,6 +712,8 @@ def _quantised_top(
     import faiss
 
     index, error = base.quantised
+    if margin:
+        error = error * _SURER + margin
     parameters = None
     if valid is not None:
         bitmap = np.packbits(valid, bitorder="little")
@@ -644,11 +735,11 @@ def _quantised_top(
     return None
 
 
-def _best(scores: NDArray[np.float32], k: int) -> NDArray[np.intp]:
-    """Return the indices of the k highest scores and of all that tie with the k-th, unordered."""
+def _best(scores: NDArray[np.float32], k: int, margin: float = 0.0) -> NDArray[np.intp]:
+    """Return the indices of the k highest scores and of all within ``margin`` of the k-th, unordered."""
     if k < 1 or k >= len(scores):
         return np.arange(len(scores) if k > 0 else 0)
-    return np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    return np.flatnonzero(scores >= np.partition(scores, -k)[-k] - np.float32(margin))
 
 
 def _top(keys: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[tuple[int, float]]:

@@ -1,0 +1,105 @@
+"""Views: what is hidden changes nothing, and what a view costs beside a filter that leaves the same documents.
+
+    python benchmarks/views.py twins [--pairs 700] [--questions 20] [--seed 1] [--wall access|filter]
+    python benchmarks/views.py speed [--passages 100000] [--groups 1000] [--questions 60]
+
+``twins`` compares answers of pairs of workspaces with and without hidden documents (`pointsman.leaktest`): documents of
+three languages, access lists, groups, filters and doors are drawn. ``speed`` asks the same questions through a view and
+through a filter, in turn, where 1, 10 and 50 % of the documents remain; the documents are spread over all groups. The
+first question of each asker, which computes what is kept for the view, is timed apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import pointsman
+from pointsman.leaktest import LeakReport, leaktest
+
+
+def twins(pairs: int, questions: int, seed: int, wall: Any) -> None:
+    def tell(report: LeakReport) -> None:
+        if report.pairs % 50 == 0:
+            print(f"{report.pairs} pairs, {report.comparisons} answers, {report.differing} differ", flush=True)
+
+    report = leaktest(pairs=pairs, questions=questions, seed=seed, wall=wall, on_pair=tell)
+    print(f"{report.pairs} pairs of workspaces, {report.comparisons} answers compared: {report.differing} differ")
+    print("by door:", ", ".join(f"{door} {count}" for door, count in sorted(report.doors.items())))
+    for leak in report.leaks:
+        print(f"  {leak.door} {leak.path}: {leak.with_hidden} / {leak.without_hidden}  {leak.question}")
+
+
+def timed(function: Callable[[], object]) -> float:
+    """Return the milliseconds that a call takes."""
+    start = perf_counter()
+    function()
+    return (perf_counter() - start) * 1000
+
+
+def speed(passages: int, groups: int, questions: int) -> None:
+    from _passages import VectorOfText, vectors
+    from _passages import passages as documents
+
+    with tempfile.TemporaryDirectory() as folder, pointsman.open(Path(folder), embedder=VectorOfText()) as workspace:
+        dataset = workspace.dataset("passages")
+        items = [
+            pointsman.Document(
+                document.id,
+                document.text,
+                {"group": number % groups, "_access": {"allow": [f"group:{number % groups}"]}},
+            )
+            for number, document in enumerate(documents(passages))
+        ]
+        dataset.add(items, vectors=vectors(passages))
+        texts = [" ".join(items[(7919 * n) % passages].text.split()[:6]) for n in range(questions)]
+        print(f"{passages:,} passages, {groups:,} groups, {questions} questions, hybrid; milliseconds, p50")
+        print("visible    plain   filter     view   view / filter   first of a view")
+        for share in (0.01, 0.1, 0.5):
+            asked = int(groups * share)
+            principals = [f"group:{number}" for number in range(asked)]
+            print(_row(workspace, texts, share, principals, f"group < {asked}"), flush=True)
+
+
+def _row(
+    workspace: pointsman.Workspace, texts: Sequence[str], share: float, principals: list[str], condition: str
+) -> str:
+    workspace.switch_access(on=True)
+    first = timed(lambda: workspace.search("ready", 5, principals=principals, strategy="hybrid", refuse=False))
+    workspace.switch_access(on=False)
+    workspace.search("ready", 5, filters=condition, strategy="hybrid", refuse=False)
+    times: dict[str, list[float]] = {"plain": [], "filter": [], "view": []}
+    for text in texts:
+        options: dict[str, Any] = {"strategy": "hybrid", "refuse": False, "spelling": False}
+        times["plain"].append(timed(lambda: workspace.search(text, 5, **options)))  # noqa: B023  (called at once)
+        times["filter"].append(timed(lambda: workspace.search(text, 5, filters=condition, **options)))  # noqa: B023
+        workspace.switch_access(on=True)
+        times["view"].append(timed(lambda: workspace.search(text, 5, principals=principals, **options)))  # noqa: B023
+        workspace.switch_access(on=False)
+    plain, filtered, view = (median(values) for values in times.values())
+    return f"{share:7.0%} {plain:8.2f} {filtered:8.2f} {view:8.2f} {view / filtered:15.2f} {first:17.0f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["twins", "speed"])
+    parser.add_argument("--pairs", type=int, default=700)
+    parser.add_argument("--questions", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--wall", choices=["access", "filter"], default="access")
+    parser.add_argument("--passages", type=int, default=100_000)
+    parser.add_argument("--groups", type=int, default=1000)
+    arguments = parser.parse_args()
+    if arguments.what == "twins":
+        twins(arguments.pairs, arguments.questions or 20, arguments.seed, arguments.wall)
+    else:
+        speed(arguments.passages, arguments.groups, arguments.questions or 60)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,412 @@
+"""Documents exist only for those whom they allow, and what does not exist changes nothing that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pointsman
+from pointsman import Dataset, Document, Workspace
+from pointsman._forms import plain_form
+from pointsman.backup import backup, restore
+from pointsman.copying import copy
+from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
+from pointsman.leaktest import ShippedEmbedder, leaktest
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.compress import WindowExpander
+from pointsman.store.backend import LocalBackend
+from pointsman.store.base import EmptyStore, StoreQuery
+from pointsman.store.local import vectors as vector_index
+from pointsman.store.local.permissions import PermissionTable
+from pointsman.views import ACCESS, AccessRule, Permissions, View, permissions_for, permissions_of
+
+ANNA = ["user:anna", "group:rail"]
+BORIS = ["user:boris", "group:money"]
+
+
+class Counting(HashingEmbedder):
+    """Counts the documents that are embedded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedded = 0
+
+    def embed_documents(self, texts: Sequence[str], **options: Any) -> Any:
+        self.embedded += len(texts)
+        return super().embed_documents(texts)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+    monkeypatch.setenv("POINTSMAN_CACHE", str(tmp_path / "cache"))
+    with Workspace(tmp_path / "work", embedder=Counting()) as workspace:
+        dataset = workspace.dataset("notes")
+        dataset.add([Document(f"rail-{n}", f"signal number {n} at the yard") for n in range(5)], access=["group:rail"])
+        dataset.add([Document(f"pay-{n}", f"zanzibarko salary number {n}") for n in range(5)], access=["group:money"])
+        dataset.add([Document("all", "timetable of the yard")], access=["everyone"])
+        dataset.add([Document("none", "timetable that nobody may see")])
+        dataset.add(
+            [Document("denied", "timetable for all but anna")], access={"allow": ["everyone"], "deny": ["user:anna"]}
+        )
+        workspace.switch_access(on=True)
+        yield workspace
+
+
+def ids(workspace: Workspace, query: str, principals: Sequence[str], **options: Any) -> set[str]:
+    answer = workspace.search(query, 50, principals=principals, refuse=False, **options)
+    return {hit.id for hit in answer}
+
+
+class TestTwins:
+    """The same workspace with and without what is hidden."""
+
+    def test_answers_of_every_door_are_equal_to_the_byte(self) -> None:
+        report = leaktest(pairs=5, questions=14, seed=11)
+        assert report.comparisons == 70
+        assert report.differing == 0, report.leaks[:3]
+        assert len(report.doors) == 7, "the seed draws every door"
+
+    def test_a_filter_used_as_a_wall_is_found_to_leak(self) -> None:
+        report = leaktest(pairs=2, questions=15, seed=11, wall="filter")
+        assert report.differing > 10
+        paths = {leak.path for leak in report.leaks}
+        assert any(path.endswith("score") for path in paths), paths
+
+    def test_own_documents_are_the_first_of_each_copy(self, workspace: Workspace) -> None:
+        sequence = workspace.dataset("notes").store.statistics().sequence
+        report = leaktest(workspace, pairs=1, questions=10)
+        assert report.differing == 0, report.leaks[:3]
+        assert workspace.dataset("notes").store.statistics().sequence == sequence, "nothing is written to it"
+
+    @pytest.mark.parametrize(("pairs", "wall"), [(0, "access"), (1, "fence")])
+    def test_what_cannot_be_compared_is_refused(self, pairs: int, wall: Any) -> None:
+        with pytest.raises(InputError, match=r"at least 1|'access' or 'filter'"):
+            leaktest(pairs=pairs, wall=wall)
+
+
+class TestWhatFiltersGiveAway:
+    """What a view must keep, each by itself: with hidden documents, and without."""
+
+    @pytest.fixture
+    def twins(self, tmp_path: Path) -> Iterator[tuple[Workspace, Workspace]]:
+        whole, part = (Workspace(tmp_path / name, embedder=ShippedEmbedder()) for name in ("whole", "part"))
+        visible = [Document(f"a{n}", f"the red signal {n} stops trains at the yard") for n in range(30)]
+        hidden = [Document(f"b{n}", f"signal of zanzibarko {n}, bonus and salary") for n in range(30)]
+        for workspace in (whole, part):
+            workspace.dataset("notes").add(visible, access=["group:a"])
+        whole.dataset("notes").add(hidden, access=["group:b"])
+        for workspace in (whole, part):
+            workspace.switch_access(on=True)
+        with whole, part:
+            yield whole, part
+
+    def test_document_frequencies_and_mean_length(self, twins: tuple[Workspace, Workspace]) -> None:
+        whole, part = (workspace.search("signal", principals=["group:a"], strategy="bm25") for workspace in twins)
+        assert [hit.score for hit in whole] == [hit.score for hit in part]
+
+    def test_spread_of_cosines_and_background(self, twins: tuple[Workspace, Workspace]) -> None:
+        whole, part = (
+            workspace.search("a lamp for the train", principals=["group:a"], refuse=False) for workspace in twins
+        )
+        assert [(hit.score, hit.relevance) for hit in whole] == [(hit.score, hit.relevance) for hit in part]
+        assert whole.confidence == part.confidence is not None
+
+    def test_spelling(self, twins: tuple[Workspace, Workspace]) -> None:
+        whole, part = (workspace.search("zanzibarka", principals=["group:a"]) for workspace in twins)
+        assert whole.spelling is part.spelling is None
+        assert twins[0].search("zanzibarka", principals=["group:b"]).spelling is not None
+
+    def test_explanations(self, twins: tuple[Workspace, Workspace]) -> None:
+        whole, part = (workspace.search("signal", principals=["group:a"]).explain("b1") for workspace in twins)
+        assert plain_form(whole) == plain_form(part)
+        assert "no dataset that was searched has a document" in str(whole)
+
+    def test_a_view_of_one_asker_is_not_remembered_for_another(self, twins: tuple[Workspace, Workspace]) -> None:
+        whole, part = twins
+        for asker in (["group:b"], ["group:a"], ["group:a", "group:b"], ["group:a"]):
+            answers = [
+                workspace.search("red signal salary", principals=asker, refuse=False) for workspace in (whole, part)
+            ]
+            if asker == ["group:a"]:
+                assert [hit.score for hit in answers[0]] == [hit.score for hit in answers[1]]
+        assert {hit.id[0] for hit in whole.search("salary", principals=["group:b"], refuse=False)} == {"b"}
+
+
+class TestWhoSeesWhat:
+    def test_groups_everyone_and_denials(self, workspace: Workspace) -> None:
+        assert ids(workspace, "timetable", ANNA) == {*(f"rail-{n}" for n in range(5)), "all"}
+        assert ids(workspace, "timetable", BORIS) == {*(f"pay-{n}" for n in range(5)), "all", "denied"}
+        assert ids(workspace, "timetable", []) == {"all", "denied"}
+        assert ids(workspace, "timetable", ["everyone", "user:anna"]) == {"all"}
+
+    def test_hits_do_not_say_who_else_may_see_them(self, workspace: Workspace) -> None:
+        hit = workspace.search("timetable", principals=[], refuse=False).hits[0]
+        assert ACCESS not in hit.metadata
+        assert ACCESS in (workspace.dataset("notes").get("all") or Document("x", "x")).metadata
+
+    def test_what_is_read_in_a_view_is_of_the_view(self, workspace: Workspace) -> None:
+        view = workspace.dataset("notes").in_view(ANNA)
+        assert len(view) == view.count() == len(view.ids()) == 6
+        assert view.get("pay-1") is None
+        assert "pay-1" not in view
+        assert [document.id for document in view.get_many(["rail-1", "pay-1"]) if document] == ["rail-1"]
+        assert {document.id for document in view} == set(view.ids())
+        assert view.page(0, 4)[1] == 4
+        assert view.get_vectors(["pay-1"]) == [None]
+        assert view.store.frequencies(["zanzibarko", "signal"]) == [0, 5]
+        with pytest.raises(UnknownNameError):
+            view.text("pay-1")
+        with pytest.raises(UnmetNeedError):
+            view.add([Document("new", "text")])
+
+    def test_revoked_and_granted_from_the_next_search_on_without_embedding(self, workspace: Workspace) -> None:
+        dataset = workspace.dataset("notes")
+        embedder = workspace.dataset("notes").embedder
+        assert isinstance(embedder, Counting)
+        before = embedder.embedded
+        assert "rail-1" in ids(workspace, "signal", ANNA)
+        dataset.set_access({"rail-1": None, "pay-1": ["user:anna"], "rail-2": {"allow": ANNA, "deny": ["user:anna"]}})
+        assert {"rail-1", "rail-2", "pay-1"} & ids(workspace, "signal", ANNA) == {"pay-1"}
+        assert embedder.embedded == before
+
+    def test_a_change_by_another_opening_counts_at_once(self, workspace: Workspace) -> None:
+        assert "rail-1" in ids(workspace, "signal", ANNA)
+        with Workspace(workspace.path, embedder=HashingEmbedder()) as other:
+            other.dataset("notes").set_access({"rail-1": None})
+        assert "rail-1" not in ids(workspace, "signal", ANNA)
+
+    def test_a_document_hidden_during_a_search_is_not_fetched(self, workspace: Workspace) -> None:
+        view = workspace.dataset("notes").in_view(ANNA)
+        (key,) = view.store.keys(["rail-1"]).values()
+        workspace.dataset("notes").add([Document("rail-1", "now it holds a secret")], access=["group:money"])
+        assert view.store.fetch([key]) == [None]
+
+    def test_former_words_of_a_document_are_not_found_by_those_who_see_it_only_now(
+        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dataset = workspace.dataset("notes")
+        keyword = dataset._local.collection.keyword
+        with monkeypatch.context() as patch:
+            patch.setattr(keyword, "catch_up", lambda: None)  # the index stays behind, as a writer's may elsewhere
+            patch.setattr(keyword, "reload", lambda: None)
+            dataset.add([Document("pay-1", "public words")], access=["group:rail"])
+            answer = workspace.search("zanzibarko", 50, principals=ANNA, refuse=False, strategy="bm25", spelling=False)
+            assert [hit.id for hit in answer] == []
+            assert any("not indexed yet" in note for note in answer.degraded)
+
+    def test_a_request_is_narrowed_without_escaping_a_denial(self) -> None:
+        denied = Permissions.of({"allow": ["group:rail"], "deny": ["user:anna"]})
+        assert denied.admit(View.of(["group:rail"]))
+        assert not denied.admit(View.of(["group:rail"], identity=ANNA))
+
+
+class TestSwitch:
+    def test_nobody_searches_without_saying_who_asks(self, workspace: Workspace) -> None:
+        dataset = workspace.dataset("notes")
+        searches: list[Callable[[], object]] = [
+            lambda: workspace.search("signal"),
+            lambda: workspace.search_many(["signal"]),
+            lambda: dataset.search("signal"),
+            lambda: dataset.retriever().retrieve("signal"),
+            lambda: dataset.search_vector(np.ones(64)),
+            lambda: dataset.candidates(pointsman.Query("signal")),
+            lambda: pointsman.EnhancedRetrievalService(None, workspace).search_sync("signal"),
+            lambda: workspace.route("signal"),
+        ]
+        for search in searches:
+            with pytest.raises(InputError, match="access is on"):
+                search()
+
+    @pytest.mark.anyio
+    async def test_nobody_searches_without_saying_who_asks_async(self, workspace: Workspace) -> None:
+        for source in (workspace, workspace.dataset("notes")):
+            with pytest.raises(InputError, match="access is on"):
+                await source.asearch("signal")
+        assert len(await workspace.asearch("signal", principals=ANNA)) > 0
+
+    def test_principals_that_would_change_nothing_are_refused(self, workspace: Workspace) -> None:
+        workspace.switch_access(on=False)
+        with pytest.raises(InputError, match="access is off"):
+            workspace.search("signal", principals=ANNA)
+        with pytest.raises(InputError, match="access is off"):
+            workspace.dataset("notes").search("signal", principals=ANNA)
+        assert len(workspace.search("zanzibarko")) > 0
+
+    def test_it_stays_on_for_everyone_who_opens_the_workspace(self, workspace: Workspace) -> None:
+        with Workspace(workspace.path, embedder=HashingEmbedder()) as other:
+            assert other.access
+            with pytest.raises(InputError, match="access is on"):
+                other.search("signal")
+
+    def test_it_stays_on_in_a_backup_and_in_a_copy(self, workspace: Workspace, tmp_path: Path) -> None:
+        backup(workspace, tmp_path / "backup")
+        restore(tmp_path / "backup", tmp_path / "restored")
+        with LocalBackend(tmp_path / "copy") as target:
+            copy(workspace.backend, target)
+        for name in ("restored", "copy"):
+            with Workspace(tmp_path / name, embedder=HashingEmbedder()) as other:
+                assert other.access, name
+                assert ids(other, "timetable", []) == {"all", "denied"}
+
+    def test_a_copy_does_not_open_documents_to_everyone(self, workspace: Workspace, tmp_path: Path) -> None:
+        with Workspace(tmp_path / "open", embedder=HashingEmbedder()) as other:
+            other.dataset("theirs").add([Document("a", "b")])
+            with pytest.raises(InputError, match="everyone would see the copied documents"):
+                copy(workspace.backend, other.backend)
+            assert other.names() == ["theirs"]
+
+    def test_a_store_that_cannot_tell_who_may_see_a_document_is_refused(self) -> None:
+        class Blind(EmptyStore):
+            def __init__(self) -> None:
+                super().__init__({})
+                self._info = type(self._info)("blind", "", None, None, {}, frozenset())
+
+        with pytest.raises(UnmetNeedError, match="cannot tell who may see a document"):
+            Dataset("blind", store=Blind()).in_view(ANNA)
+
+    def test_neighbours_of_a_hit_are_not_read_past_the_view(self, workspace: Workspace) -> None:
+        dataset = workspace.dataset("notes")
+        passages = [
+            Document(f"p{n}", f"passage {n} of the lamp", {"source": "book.md", "position": n}) for n in range(3)
+        ]
+        dataset.add(passages[:2], access=["group:rail"])
+        dataset.add(passages[2:], access=["group:money"])
+        hit = workspace.search("passage 1 of the lamp", 1, principals=ANNA, refuse=False)
+        ranking = pointsman.types.Ranked(hit.hits, "rank")
+        text = WindowExpander(dataset.in_view(ANNA)).refine(pointsman.Query("x"), ranking, 1).hits[0].text
+        assert "passage 0" in text
+        assert "passage 2" not in text
+        refined = WindowExpander(dataset).refine(pointsman.Query("x"), ranking, 1)
+        assert "passage 2" not in refined.hits[0].text
+        assert "access is on" in refined.degraded[0]
+
+
+class TestPlainView:
+    def test_costs_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: object) -> None:
+            raise AssertionError("a plain search asks who may see a document")
+
+        monkeypatch.setattr(PermissionTable, "visible", fail)
+        monkeypatch.setattr(PermissionTable, "_catch_up", fail)
+        with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+            workspace.dataset("notes").add([Document("a", "signal", {ACCESS: {"allow": ["x"]}})])
+            assert [hit.id for hit in workspace.search("signal")] == ["a"]
+            table = workspace.dataset("notes")._local.collection.permissions
+            assert len(table._number_of) == 0
+
+
+class TestPermissions:
+    @pytest.mark.parametrize("value", [
+        "user:anna", 5, ["user:anna", 5], [""], ["x" * 300], ["a\nb"], {"allow": "user:anna"}, {"allowed": []},
+        {"deny": [None]}, ["a"] * 1001,
+    ])  # fmt: skip
+    def test_what_names_no_principals_is_refused(self, value: Any) -> None:
+        with pytest.raises(InputError):
+            Permissions.of(value)
+
+    def test_documents_that_do_not_say_so_properly_are_seen_by_nobody(self, tmp_path: Path) -> None:
+        values: list[Any] = [None, "everyone", ["everyone"], {"allow": "everyone"}, {"all": []}]
+        for value in values:
+            assert permissions_of({ACCESS: value}) is None
+        with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace, pytest.raises(InputError, match="_access"):
+            workspace.dataset("a").add([Document("a", "b", {ACCESS: ["everyone"]})])
+
+    def test_rules_of_folders(self) -> None:
+        rules = [AccessRule.parse(text) for text in ("hr/pay=group:pay", "hr=group:hr,-user:eve", "*.md=everyone")]
+        assert permissions_for("hr/pay/a.md", rules).allow == {"group:pay"}
+        assert permissions_for("hr/b.txt", rules).deny == {"user:eve"}
+        assert permissions_for("readme.md", rules).allow == {"everyone"}
+        assert permissions_for("hrx/readme.txt", rules) == Permissions(), "nobody, as no rule matches"
+
+    @pytest.mark.parametrize("text", ["", "hr=", "=group:hr", "hr=,"])
+    def test_rules_that_name_nobody_are_refused(self, text: str) -> None:
+        with pytest.raises(InputError):
+            AccessRule.parse(text)
+
+
+class TestIndexing:
+    def test_rules_are_set_changed_and_kept_without_embedding_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("POINTSMAN_CACHE", str(tmp_path / "cache"))
+        folder = tmp_path / "files"
+        (folder / "hr").mkdir(parents=True)
+        (folder / "hr" / "pay.md").write_text("# Pay\n\nThe salary of the driver.\n")
+        (folder / "readme.md").write_text("# Yard\n\nThe signal of the yard.\n")
+        embedder = Counting()
+        with Workspace(tmp_path / "work", embedder=embedder) as workspace:
+            workspace.index(folder, access=["hr=group:hr", "everyone"])
+            workspace.switch_access(on=True)
+            count = embedder.embedded
+            assert {hit.metadata["source"] for hit in workspace.search("salary", principals=[], refuse=False)} == {
+                "readme.md"
+            }
+            assert len(ids(workspace, "salary", ["group:hr"])) == 2
+            report = workspace.index(folder)
+            assert report.passages.updated == 0
+            assert len(ids(workspace, "salary", [])) == 1, "without rules, access stays"
+            (folder / "hr" / "pay.md").write_text("# Pay\n\nThe salary of the guard.\n")
+            workspace.index(folder)
+            assert len(ids(workspace, "guard", [])) == 1, "and so does that of a file whose text changes"
+            count = embedder.embedded
+            report = workspace.index(folder, access=["everyone"])
+            assert report.passages.updated == 1
+            assert len(ids(workspace, "guard", [])) == 2
+            assert embedder.embedded == count
+
+
+class TestExactness:
+    def test_ties_at_the_cut_do_not_tell_of_hidden_documents(self, tmp_path: Path) -> None:
+        """With hundreds of equal documents, which of them are read must not depend on those between them."""
+        answers = []
+        for name, hidden in (("whole", True), ("part", False)):
+            with Workspace(tmp_path / name, embedder=HashingEmbedder()) as workspace:
+                dataset = workspace.dataset("notes", indexing_technique="keyword")
+                for number in range(3):
+                    batch = [Document(f"a{number}-{n}", "red signal lamp") for n in range(400)]
+                    dataset.add(batch, access=["everyone"])
+                    if hidden:
+                        more = [Document(f"b{number}-{n}", "red signal " * (1 + n % 7)) for n in range(500)]
+                        dataset.add(more, access=["group:b"])
+                workspace.switch_access(on=True)
+                lists = dataset.in_view([]).store.search([StoreQuery("red lamp", depth=100)])
+                answers.append([hit.id for hit in workspace.search("red signal", 50, principals=[])])
+                assert len(lists[0].rankings["bm25"]) == 100
+        assert answers[0] == answers[1]
+        assert len(answers[0]) == 50
+
+    @pytest.mark.parametrize("exact_rows", [50_000, 50])
+    def test_cosines_are_equal_whatever_is_hidden(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact_rows: int
+    ) -> None:
+        monkeypatch.setattr(vector_index, "_EXACT_ROWS", exact_rows)  # the second one is scanned by 8-bit codes
+        random = np.random.default_rng(0)
+        rows = random.standard_normal((5000, 64)).astype(np.float32)
+        visible = random.random(5000) < 0.3
+        lists = []
+        for name in ("whole", "part"):
+            with Workspace(tmp_path / name, embedder=HashingEmbedder()) as workspace:
+                dataset = workspace.dataset("notes", indexing_technique="vector")
+                chosen = [n for n in range(5000) if name == "whole" or visible[n]]
+                dataset.add(
+                    [
+                        Document(f"{n}", "text", {ACCESS: {"allow": ["everyone" if visible[n] else "group:b"]}})
+                        for n in chosen
+                    ],
+                    vectors=rows[chosen],
+                )
+                store = dataset.in_view([]).store
+                queries = [StoreQuery(None, row / np.linalg.norm(row), 20) for row in rows[:50]]
+                rankings = [result.rankings["vector"] for result in store.search(queries)]
+                of_workspace = []
+                for ranking in rankings:
+                    documents = store.fetch([key for key, _ in ranking])
+                    assert None not in documents
+                    scores = [score for _, score in ranking]
+                    of_workspace.append([(d.id, score) for d, score in zip(documents, scores, strict=True) if d])
+                lists.append(of_workspace)
+        assert lists[0] == lists[1]
