@@ -144,7 +144,7 @@ class Refuser(BaseRefiner):
                 refusal = Refusal(reason, best, best_score, threshold.minimum, threshold.scale)
                 return _refused(ranked, refusal, dropped, notes, top_k)
             hits = remaining
-        marked = tuple(_marked(hit, rank) for rank, hit in enumerate(hits, 1))
+        marked = tuple([_marked(hit, rank) for rank, hit in enumerate(hits, 1)])
         return replace(ranked, hits=marked, detail="; ".join(notes), dropped=dropped)
 
     def _improbable_last(self, query: Query, ranked: Ranked) -> list[Hit] | None:
