@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CHROMA := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pointsman-tests/chroma-1.5
 
-.PHONY: demo cluster-demo mcp1 test check format docs site clean
+.PHONY: demo cluster-demo frameworks mcp1 test check format docs site clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pointsman demo
@@ -24,6 +24,9 @@ mcp1: $(VENV)/.dev  ## both versions of the protocol's SDK against each other
 	$(PYTHON) -m venv .venv-mcp1
 	.venv-mcp1/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[server,mcp]' 'mcp<2'
 	POINTSMAN_MCP1=$(CURDIR)/.venv-mcp1/bin/python $(BIN)/pytest tests/test_mcp_versions.py
+
+frameworks:  ## the frameworks' suites at the oldest and newest supported versions, in environments of their own
+	$(PYTHON) benchmarks/frameworks.py
 
 site: $(VENV)/.dev  ## the documentation as a web site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -17,6 +17,11 @@ from server_kit import Served
 CONFIG = """
 [checks]
 positive_data_acceptance.expected-statuses = ["2xx", 401, 403, 404, 409, 422]
+
+# where other programs expect 400 in place of 422
+[[operations]]
+include-path-regex = "^/v[12]/"
+checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409]
 """
 
 HOOKS = """

@@ -745,7 +745,7 @@ def test_errors_of_the_library_are_its_own(client: Client) -> None:
     assert (caught.value.kind, caught.value.name, caught.value.known[0]) == ("dataset", "nowhere", "filled")
     assert "request " in caught.value.__notes__[0]
     filled = client.dataset("filled")
-    with pytest.raises(InputError, match="embeds documents itself"):
+    with pytest.raises(InputError, match="1 vectors for 0 documents"):
         filled.add([], vectors=[[1.0]])
     with pytest.raises(InputError, match="a document's id is a str"):
         filled.get(7)  # type: ignore[arg-type]
@@ -1648,3 +1648,32 @@ def test_examples_of_the_page_run(tmp_path: Path) -> None:
         for number, code in enumerate(examples):
             here = code.replace("http://127.0.0.1:8080", url)
             exec(compile(here, f"example {number} of client.md", "exec"), {"__name__": "__main__"})
+
+
+def test_vectors_and_metadata_keys_travel(client: Client) -> None:
+    dataset = client.dataset("vectors")
+    assert (dataset.get_vectors(["a"]), dataset.metadata_keys()) == ([None], [])
+    rows = [HashingEmbedder().embed("a red signal"), None, HashingEmbedder().embed("a lamp")]
+    documents = [
+        Document(name, "text", {"n": 1, "author": {"name": "Li"}} if name == "a" else {"year": 2024}) for name in "abc"
+    ]
+    assert dataset.add(documents, vectors=rows, embed=False).added == 3
+    vectors = dataset.get_vectors(["c", "b", "a", "unknown"])
+    assert [vector is None for vector in vectors] == [False, True, False, True]
+    for vector, row in zip((vectors[2], vectors[0]), (rows[0], rows[2]), strict=True):
+        assert vector is not None
+        assert row is not None
+        assert vector.tolist() == pytest.approx(row.tolist(), abs=1e-6)
+    assert [hit.id for hit in dataset.search_vector(rows[2], 1)] == ["c"]
+    assert dataset.metadata_keys() == ["author.name", "n", "year"]
+    dataset.add([Document("b", "text", {"year": 2024})])
+    assert dataset.get_vectors(["b"])[0] is not None, "the service embeds what is added without a vector"
+    bad_vectors: list[tuple[Any, str]] = [
+        *(([1.0], "dimensions"), ("x", "list of numbers")),
+        ([0.0] * 64, "not all of them 0"),
+    ]
+    for bad_vector, message in bad_vectors:
+        with pytest.raises(InputError, match=message):
+            dataset.add([Document("d", "x")], vectors=[bad_vector])
+    with pytest.raises(InputError, match="1 vectors for more than 1"):
+        dataset.add(documents, vectors=rows[:1])

@@ -41,14 +41,19 @@ from pointsman.integrations.haystack import (
     PointsmanDocumentEmbedder,
     PointsmanDocumentStore,
     PointsmanEmbeddingRetriever,
+    PointsmanHybridRetriever,
     PointsmanJoiner,
     PointsmanRanker,
     PointsmanRetriever,
     PointsmanRouter,
+    PointsmanServiceRetriever,
     PointsmanTextEmbedder,
     filter_of,
 )
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.server.app import create_app
+from pointsman.settings import Settings
+from serving import serving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -226,7 +231,7 @@ def test_filters_mean_what_haystack_says(filters: dict[str, Any], meta: dict[str
 @pytest.mark.parametrize(
     "filters",
     [
-        {"field": "content", "operator": "==", "value": "a"},
+        {"field": "blob", "operator": "==", "value": "a"},
         {"field": "meta.x", "operator": "like", "value": "a"},
         {"field": "meta.x", "operator": "==", "value": {"a": 1}},
         {"operator": "XOR", "conditions": []},
@@ -268,11 +273,125 @@ def test_the_retriever_looks_by_words_where_vectors_come_from_elsewhere() -> Non
     store.write_documents(embedded["documents"])
     assert [one.id for one in PointsmanRetriever(store).run("baked bread")["documents"]] == [TEXTS[2]]
     vector = PointsmanTextEmbedder("hashing").run("baked bread")["embedding"]
-    found = PointsmanEmbeddingRetriever(store, top_k=2).run(vector)["documents"]
+    found = PointsmanEmbeddingRetriever(store, top_k=2, return_embedding=True).run(vector)["documents"]
     assert found[0].id == TEXTS[2]
     assert found[0].embedding == pytest.approx(embedded["documents"][2].embedding, abs=1e-6)
     assert [one.score for one in found] == sorted((one.score or 0.0 for one in found), reverse=True)
     store.close()
+
+
+def test_documents_with_and_without_embeddings_are_one_commit(tmp_path: Path) -> None:
+    """All of them or none, however they alternate."""
+    store = PointsmanDocumentStore(tmp_path)
+    documents = [
+        Document(id=str(n), content=f"signal {n}", embedding=None if n % 2 else [1.0, float(n)]) for n in range(1_000)
+    ]
+    bad = Document(id="bad", content="x", embedding=[1.0, 2.0, 3.0])
+    with pytest.raises(DocumentStoreError, match="one length"):
+        store.write_documents([*documents, bad])
+    assert store.count_documents() == 0
+    assert store.write_documents(documents) == 1_000
+    assert store.dataset.store.statistics().sequence == 1
+    assert [one.id for one in store.filter_documents()] == [str(n) for n in range(1_000)]
+    assert [one.id for one in store.filter_documents() if one.embedding is not None] == [
+        str(n) for n in range(0, 1000, 2)
+    ]
+    store.close()
+
+
+def test_a_store_with_an_embedder_embeds_only_what_has_no_embedding() -> None:
+    store = PointsmanDocumentStore(embedder="hashing")
+    given = HashingEmbedder().embed(TEXTS[1]).tolist()
+    store.write_documents(
+        [Document(id="given", content=TEXTS[0], embedding=given), Document(id="own", content=TEXTS[0])]
+    )
+    vectors = store.dataset.get_vectors(["given", "own"])
+    assert vectors[0] is not None
+    assert vectors[1] is not None
+    assert vectors[0].tolist() == pytest.approx(given)
+    assert vectors[1].tolist() == pytest.approx(HashingEmbedder().embed(TEXTS[0]).tolist())
+    store.close()
+
+
+async def test_retrievers_return_embeddings_and_low_scores_as_asked(store: PointsmanDocumentStore) -> None:
+    vector = PointsmanTextEmbedder("hashing").run(TEXTS[0])["embedding"]
+    runs: list[tuple[Any, dict[str, Any]]] = [
+        (PointsmanEmbeddingRetriever, {"query_embedding": vector}),
+        (PointsmanRetriever, {"query": TEXTS[0]}),
+        (PointsmanHybridRetriever, {"query": TEXTS[0], "query_embedding": vector}),
+    ]
+    for kind, question in runs:
+        found = kind(store).run(**question)["documents"]
+        assert len(found) == 3
+        assert all(one.embedding is None for one in found)
+        assert all(one.embedding for one in kind(store, return_embedding=True).run(**question)["documents"])
+        least = found[1].score
+        assert kind(store, score_threshold=least).run(**question)["documents"] == found[:2]
+        assert (await kind(store).run_async(**question, score_threshold=least))["documents"] == found[:2]
+        assert kind(store, score_threshold=least).run(**question, score_threshold=-1e9)["documents"] == found
+        again = kind.from_dict(kind(store, score_threshold=0.5, return_embedding=True).to_dict())
+        assert (again.score_threshold, again.return_embedding) == (0.5, True)
+
+
+def test_the_hybrid_retriever_ranks_as_a_search_by_both(store: PointsmanDocumentStore) -> None:
+    question = "which signal stops a train?"
+    vector = PointsmanTextEmbedder("hashing").run(question)["embedding"]
+    found = PointsmanHybridRetriever(store).run(question, vector)["documents"]
+    expected = store.dataset.retriever("hybrid").retrieve(question, 10)
+    assert [one.id for one in found] == [hit.id for hit in expected]
+    assert [one.score for one in found] == pytest.approx([hit.score for hit in expected])
+    foreign = PointsmanDocumentStore()
+    foreign.write_documents(
+        PointsmanDocumentEmbedder("hashing").run([Document(id=t, content=t) for t in TEXTS])["documents"]
+    )
+    by_rank = PointsmanHybridRetriever(foreign, top_k=1).run(
+        TEXTS[2], PointsmanTextEmbedder("hashing").run(TEXTS[2])["embedding"]
+    )
+    (best,) = by_rank["documents"]
+    assert best.id == TEXTS[2]
+    assert best.score == pytest.approx(2 / 61)
+    foreign.close()
+
+
+def test_filters_on_the_content(store: PointsmanDocumentStore) -> None:
+    for operator, value, expected in (
+        ("==", TEXTS[0], ["0"]),
+        ("!=", TEXTS[0], ["1", "2"]),
+        ("in", TEXTS[:2], ["0", "1"]),
+        ("not in", TEXTS[:2], ["2"]),
+        ("==", "signal", []),
+    ):
+        filters = {"field": "content", "operator": operator, "value": value}
+        assert [one.id for one in store.filter_documents(filters)] == expected
+        found = PointsmanRetriever(store).run("a signal and bread", filters=filters)["documents"]
+        assert {one.id for one in found} == set(expected)
+    with pytest.raises(FilterError, match="no order"):
+        store.filter_documents({"field": "content", "operator": "<", "value": "2024-01-01"})
+
+
+async def test_the_service_retriever_gives_the_services_answer(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        for name in ("rails", "others"):
+            workspace.dataset(name).add(
+                [{"id": f"{name}{n}", "text": t, "metadata": {"n": n}} for n, t in enumerate(TEXTS)]
+            )
+        with serving(create_app(workspace, settings=Settings())) as url:
+            retriever = PointsmanServiceRetriever(url, datasets=["rails"], top_k=2, refuse=False)
+            found = retriever.run("red signal")["documents"]
+            expected = workspace.search("red signal", 2, datasets="rails", refuse=False).hits
+            assert [one.id for one in found] == [hit.id for hit in expected]
+            assert [one.score for one in found] == pytest.approx([hit.score for hit in expected])
+            assert (await retriever.run_async("red signal"))["documents"] == found
+            only = {"field": "meta.n", "operator": "==", "value": 2}
+            assert [one.id for one in retriever.run("red signal", filters=only)["documents"]] == ["rails2"]
+            pipeline = Pipeline()
+            pipeline.add_component("service", retriever)
+            again: Any = Pipeline.loads(pipeline.dumps()).get_component("service")
+            assert again.run("red signal")["documents"] == found
+            retriever.close()
+            again.close()
+    with pytest.raises(UnmetNeedError, match="PointsmanServiceRetriever"):
+        PointsmanDocumentStore("http://localhost:1")
 
 
 def test_wrong_stores_and_numbers_are_refused() -> None:
@@ -307,7 +426,7 @@ async def test_the_ranker_orders_and_leaves_its_input_alone() -> None:
 async def test_embedders_give_the_embedders_vectors() -> None:
     ours = HashingEmbedder()
     answer = PointsmanTextEmbedder("hashing").run("baked bread")
-    assert answer == {"embedding": ours.embed("baked bread").tolist(), "meta": {"model": "hashing-64"}}
+    assert answer == {"embedding": ours.embed("baked bread").tolist()}
     assert await PointsmanTextEmbedder("hashing").run_async("baked bread") == answer
     documents = [Document(content="text", meta={"title": "Signals"}), Document(content="text")]
     embedded = await PointsmanDocumentEmbedder("hashing").run_async(documents)
@@ -363,7 +482,7 @@ def test_a_pipeline_goes_to_yaml_and_back(tmp_path: Path) -> None:
     pipeline.add_component("words", PointsmanRetriever(store, top_k=3, strategy="bm25"))
     pipeline.add_component("joiner", PointsmanJoiner("weighted_rrf", [1.0, 2.0]))
     pipeline.add_component("ranker", PointsmanRanker(top_k=1, embedder="hashing"))
-    pipeline.connect("embedder.embedding", "near.query_embedding")
+    pipeline.connect("embedder", "near")  # one output and one input fit, as in Haystack's tutorials
     pipeline.connect("near.documents", "joiner.documents")
     pipeline.connect("words.documents", "joiner.documents")
     pipeline.connect("joiner.documents", "ranker.documents")

@@ -31,7 +31,7 @@ from langchain_tests.integration_tests.indexer import AsyncDocumentIndexTestSuit
 
 import pointsman
 from pointsman import Dataset, Document, LLMSelector, SimpleHybridRetriever
-from pointsman.errors import FilterError, InputError, ModelError, PointsmanError, UnmetNeedError
+from pointsman.errors import FilterError, InputError, ModelError, PointsmanError
 from pointsman.integrations.langchain import (
     LangChainEmbedder,
     LangChainLLM,
@@ -389,10 +389,13 @@ def test_a_vector_store_of_a_service_embeds_nothing_here(tmp_path: Path) -> None
             store = PointsmanVectorStore(remote)
             assert store.embeddings is None
             assert [one.id for one in store.as_retriever(search_kwargs={"k": 1}).invoke(TEXTS[1])] == ["1"]
-            with pytest.raises(UnmetNeedError, match="returns no vectors"):
-                store.max_marginal_relevance_search("signal")
-            with pytest.raises(UnmetNeedError, match="returns no vectors"):
-                store.max_marginal_relevance_search_by_vector([1.0])
+            vector = HashingEmbedder().embed_queries([TEXTS[0]])[0].tolist()
+            local = PointsmanVectorStore(workspace.dataset("rails"))
+            for weight in (0.0, 1.0):
+                expected = [one.id for one in local.max_marginal_relevance_search(TEXTS[0], 2, lambda_mult=weight)]
+                by_text = store.max_marginal_relevance_search(TEXTS[0], 2, lambda_mult=weight)
+                by_vector = store.max_marginal_relevance_search_by_vector(vector, 2, lambda_mult=weight)
+                assert [one.id for one in by_text] == [one.id for one in by_vector] == expected
 
 
 async def test_no_text_is_lost(dataset: Dataset) -> None:

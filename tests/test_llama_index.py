@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ from llama_index.core.vector_stores.types import (
 )
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
+import pointsman
 from pointsman import (
     CalibratedReranker,
     Dataset,
@@ -52,7 +54,6 @@ from pointsman import (
     Threshold,
     parse_filter,
 )
-from pointsman.client import RemoteDataset
 from pointsman.errors import FilterError, InputError, ModelError, PointsmanError, UnmetNeedError
 from pointsman.integrations import llama_index
 from pointsman.integrations.llama_index import (
@@ -70,6 +71,9 @@ from pointsman.integrations.llama_index import (
 )
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.selector import BaseSelector, SelectorResult
+from pointsman.server.app import create_app
+from pointsman.settings import Settings
+from serving import serving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -369,15 +373,13 @@ def test_what_a_vector_store_cannot_store_raises(store: PointsmanVectorStore) ->
         store.add([*embedded_nodes(), short])
     with pytest.raises(InputError, match="id is a str, not 1"):
         store.delete_nodes([1])  # type: ignore[list-item]
-    remote: Any = object.__new__(RemoteDataset)
-    with pytest.raises(UnmetNeedError, match="a service embeds by itself"):
-        PointsmanVectorStore(remote)
 
 
-def test_ids_restrict_a_query_and_none_at_all_restrict_nothing(store: PointsmanVectorStore) -> None:
+def test_ids_restrict_a_query(store: PointsmanVectorStore) -> None:
     assert set(ids(store, node_ids=[])) == {"0", "1", "2"}
     assert set(ids(store, node_ids=["1", "2"])) == {"1", "2"}
     assert set(ids(store, doc_ids=["source-0"])) == {"0", "2"}
+    assert ids(store, doc_ids=[]) == []
     assert set(ids(store, doc_ids=["source-0"], node_ids=["1", "2"])) == {"2"}
     assert set(ids(store, filters=MetadataFilters(filters=[]))) == {"0", "1", "2"}
     assert [node.node_id for node in store.get_nodes([])] == ["0", "1", "2"]
@@ -541,3 +543,68 @@ def test_an_embedding_model_of_llama_index_serves_a_dataset(tmp_path: Path) -> N
 def test_language_models_of_llama_index_fit_as_they_are() -> None:
     selector = LLMSelector(MockLLM(), fallback="all")  # it repeats the prompt, which chooses nothing
     assert selector.select(["bread", "signals"], "trains").fallback is not None
+
+
+# ── copies, services, and both scores ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_embedding_is_rebuilt_from_its_dictionary() -> None:
+    by_name = PointsmanEmbedding("hashing", embed_batch_size=7)
+    again = PointsmanEmbedding.from_dict(by_name.to_dict())
+    assert (again.model_name, again.embed_batch_size) == (by_name.model_name, 7)
+    assert again.get_query_embedding(TEXTS[0]) == by_name.get_query_embedding(TEXTS[0])
+    assert pickle.loads(pickle.dumps(by_name)).get_query_embedding(TEXTS[0]) == by_name.get_query_embedding(TEXTS[0])
+    by_object = PointsmanEmbedding(HashingEmbedder(512))
+    with pytest.raises(InputError, match="was given as an object"):
+        PointsmanEmbedding.from_dict(by_object.to_dict())
+    rebuilt = PointsmanEmbedding.from_dict(by_object.to_dict(), embedder=HashingEmbedder(512))
+    assert rebuilt.get_query_embedding(TEXTS[0]) == by_object.get_query_embedding(TEXTS[0])
+
+
+def test_a_vector_store_with_a_path_survives_copies_and_another_says_why_not(tmp_path: Path) -> None:
+    store = PointsmanVectorStore("rails", path=tmp_path)
+    store.add(embedded_nodes())
+    for copied in (pickle.loads(pickle.dumps(store)), PointsmanVectorStore.from_dict(store.to_dict())):
+        assert [node.node_id for node in copied.get_nodes()] == ["0", "1", "2"]
+    temporary = PointsmanVectorStore()
+    with pytest.raises(InputError, match="would have no dataset"):
+        pickle.dumps(temporary)
+    with pytest.raises(InputError, match="give the path or url"):
+        PointsmanVectorStore.from_dict(temporary.to_dict())
+
+
+def test_a_vector_store_works_over_a_service(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path / "served", embedder=HashingEmbedder(512)) as workspace:
+        with serving(create_app(workspace, settings=Settings())) as url:
+            remote = PointsmanVectorStore("rails", url=url)
+            bare = TextNode(id_="bare", text="a whistle without a vector")
+            assert remote.add([*embedded_nodes(), bare]) == ["0", "1", "2", "bare"]
+            local = PointsmanVectorStore(embedder_name="other")
+            local.add([*embedded_nodes(), bare])
+            for mode in ("default", "sparse", "hybrid", "mmr"):
+                query = {"mode": VectorStoreQueryMode(mode), "query_str": "red signal whistle"}
+                assert ids(remote, **query) == ids(local, **query), mode
+            assert "bare" not in ids(remote)
+            assert [node.node_id for node in remote.get_nodes()] == ["0", "1", "2", "bare"]
+            remote.delete_nodes(["0"])
+            assert set(ids(remote)) == {"1", "2"}
+            remote.close()
+        dataset = workspace.dataset("rails")
+        stored, given = dataset.get_vectors(["1"])[0], embedded_nodes()[1].embedding
+        assert stored is not None
+        assert stored.tolist() == pytest.approx(given, abs=1e-6)
+
+
+def test_both_scores_are_added_up_where_the_embedder_is_ours(dataset: Dataset) -> None:
+    """As `Dataset.search` does it; a weight, or a foreign model, fuses by rank."""
+    store = PointsmanVectorStore(dataset)
+    question = "which signal stops a train?"
+    vector = dataset.embedder.embed_queries([question])[0].tolist()
+    query = {"query_str": question, "query_embedding": vector, "mode": VectorStoreQueryMode.HYBRID}
+    answer = store.query(VectorStoreQuery(similarity_top_k=3, **query))
+    expected = dataset.retriever("hybrid").retrieve(question, 3)
+    assert answer.ids == [hit.id for hit in expected]
+    assert answer.similarities == pytest.approx([hit.score for hit in expected], rel=1e-5)
+    weighted = store.query(VectorStoreQuery(similarity_top_k=3, alpha=0.5, **query))
+    assert weighted.similarities is not None
+    assert max(weighted.similarities) < 0.1  # 1 / 61 at most

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import random
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pointsman
+from pointsman._vectors import decode_vector
 from pointsman.errors import FilterError
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.rerank.http import HTTPReranker
 from pointsman.server.keys import FILE, KeyStore
-from pointsman.server.routes import protocols
+from pointsman.server.routes import protocols, vector_stores
 from server_kit import Served
 
 if TYPE_CHECKING:
@@ -264,7 +269,7 @@ def test_the_openai_client_understands_errors(client: openai.OpenAI) -> None:
         client.vector_stores.search("nothing", query="bread")
     with pytest.raises(openai.NotFoundError, match="no document"):
         client.vector_stores.files.retrieve("nothing", vector_store_id="rails")
-    with pytest.raises(openai.UnprocessableEntityError, match="a filter has a key"):
+    with pytest.raises(openai.BadRequestError, match="a filter has a key"):
         client.vector_stores.search("rails", query="bread", filters={"type": "like", "key": "n", "value": 1})  # type: ignore[arg-type]
 
 
@@ -274,7 +279,7 @@ def test_the_openai_client_understands_errors(client: openai.OpenAI) -> None:
 )
 def test_malformed_filters_are_refused(filters: Any) -> None:
     with pytest.raises(FilterError):
-        protocols._of_openai(filters, 1)
+        vector_stores._of_openai(filters, 1)
 
 
 def test_a_filter_without_end_is_refused() -> None:
@@ -282,4 +287,206 @@ def test_a_filter_without_end_is_refused() -> None:
     for _ in range(100):
         filters = {"type": "or", "filters": [filters]}
     with pytest.raises(FilterError, match="nested at most"):
-        protocols._of_openai(filters, 1)
+        vector_stores._of_openai(filters, 1)
+
+
+# ── every call of OpenAI's client ────────────────────────────────────────────────────────────────────────────────────
+
+NO_FILES = "takes documents, not files"
+_VALUES: dict[str, Any] = {
+    "vector_store_id": "written", "file_id": "doc/1", "batch_id": "batch_1", "name": "written",
+    "description": "what it holds", "metadata": {"team": "rails"}, "attributes": {"kind": "bridge"}, "query": "signal",
+    "filters": {"type": "eq", "key": "kind", "value": "rail"}, "max_num_results": 3, "order": "asc", "limit": 5,
+    "ranking_options": {"ranker": "none", "score_threshold": 0.0}, "rewrite_query": False, "after": "doc/0",
+    "filter": "completed", "before": "doc/3", "file_ids": [], "chunking_strategy": {"type": "auto"},
+    "input": ["a signal"], "model": "hashing-64", "encoding_format": "float", "dimensions": 64, "user": "me",
+    "file": ("a.txt", b"text"), "files": [("a.txt", b"text")], "purpose": "assistants", "poll_interval_ms": 1,
+    "expires_after": {"anchor": "created_at", "seconds": 3600},
+    "max_concurrency": 1, "id": "file_1", "poll_interval": 0.1, "max_wait_seconds": 1.0,
+}  # fmt: skip
+_REFUSED: dict[tuple[str, str], tuple[Any, str]] = {
+    ("vector_stores.create", "expires_after"): ({"anchor": "last_active_at", "days": 1}, "do not expire"),
+    ("vector_stores.update", "expires_after"): ({"anchor": "last_active_at", "days": 1}, "do not expire"),
+    ("vector_stores.create", "file_ids"): (["file_1"], NO_FILES),
+    ("vector_stores.create", "chunking_strategy"): (
+        {"type": "static", "static": {"max_chunk_size_tokens": 100, "chunk_overlap_tokens": 0}},
+        "static",
+    ),
+    ("vector_stores.update", "name"): ("another", "is its id"),
+    ("vector_stores.search", "rewrite_query"): (True, "searched as they are"),
+    ("embeddings.create", "dimensions"): (7, "has 64, and no others"),
+    ("embeddings.create", "model"): ("gpt", "no model"),
+}
+_CURSORS = {"vector_stores.list": {"after": "rails", "before": "written"}}
+_WITHOUT_FILES = frozenset(
+    {f"vector_stores.files.{name}" for name in ("create", "create_and_poll", "upload", "upload_and_poll")}
+)
+
+
+def _calls(client: openai.OpenAI) -> Iterator[tuple[str, Any, list[str]]]:
+    """The methods of the installed client, with the names of their parameters."""
+    for path in ("vector_stores", "vector_stores.files", "vector_stores.file_batches", "files", "embeddings", "models"):
+        resource: Any = client
+        for name in path.split("."):
+            resource = getattr(resource, name)
+        for name, method in inspect.getmembers(resource, inspect.ismethod):
+            if not name.startswith("_"):
+                parameters = inspect.signature(method).parameters
+                yield (
+                    f"{path}.{name}",
+                    method,
+                    [one for one in parameters if not one.startswith("extra_") and one != "timeout"],
+                )
+
+
+def _outcome(call: str, method: Any, arguments: dict[str, Any]) -> str:
+    """What becomes of a call: "works", or the message of the error in OpenAI's shape."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of a method that the client is giving up
+            answer = method(**arguments)
+        if call.endswith((".list", ".search", ".list_files", ".content")) and hasattr(answer, "data"):
+            list(answer)
+    except openai.APIStatusError as error:
+        refusal = error
+    else:
+        return "works"
+    body: Any = refusal.response.json()
+    assert set(body["error"]) == {"message", "type", "code", "param"}, call
+    assert refusal.status_code in {400, 404, 405, 409, 415}, call
+    return str(body["error"]["message"])
+
+
+def test_every_parameter_of_openais_client_works_or_is_refused(client: openai.OpenAI, served: Served) -> None:
+    """By introspection of the installed client: a new method or parameter fails here until it is decided on."""
+    files = frozenset(
+        call for call, _, _ in _calls(client) if call.startswith(("files.", "vector_stores.file_batches."))
+    )
+    seen = 0
+    for call, method, parameters in _calls(client):
+        known = {**_VALUES, **_CURSORS.get(call, {})}
+        unknown = [one for one in parameters if one not in known and (call, one) not in _REFUSED]
+        assert not unknown, f"{call} takes {unknown}: decide whether they work here"
+        needed = [
+            one.name
+            for one in inspect.signature(method).parameters.values()
+            if one.name in parameters and (one.default is inspect.Parameter.empty or one.name in {"file_ids", "name"})
+        ]
+        for parameter in parameters:
+            served.request("DELETE", "/api/datasets/written")
+            if call != "vector_stores.create":
+                served.post("/api/datasets", {"name": "written"})
+                served.add("written", DOCUMENTS[:8])
+            arguments = {one: known[one] for one in {*needed, parameter} if one in known}
+            if call.startswith("vector_stores.file_batches.") and "file_ids" in arguments:
+                arguments["file_ids"] = ["file_1"]
+            if call.startswith("vector_stores.file_batches.create") and "files" in arguments:
+                arguments = {"vector_store_id": "written", "files": [{"file_id": "file_1"}]}
+            if call in files | _WITHOUT_FILES:
+                assert NO_FILES in _outcome(call, method, arguments), (call, parameter)
+            elif call == "models.delete":
+                assert "not" in _outcome(call, method, arguments).lower(), call
+            elif (call, parameter) not in _REFUSED or parameter in {"name", "model", "file_ids", "chunking_strategy"}:
+                assert _outcome(call, method, arguments) == "works", (call, parameter)
+            if (call, parameter) in _REFUSED:
+                value, message = _REFUSED[call, parameter]
+                assert message in _outcome(call, method, {**arguments, parameter: value}), (call, parameter)
+            seen += 1
+    assert seen > 60
+    served.request("DELETE", "/api/datasets/written")
+
+
+def test_a_vector_store_is_made_changed_and_deleted(client: openai.OpenAI) -> None:
+    made = client.vector_stores.create(name="made", description="notes", metadata={"team": "rails"})
+    assert (made.id, made.name, made.metadata, made.file_counts.total) == ("made", "made", {"team": "rails"}, 0)
+    with pytest.raises(openai.ConflictError, match="already"):
+        client.vector_stores.create(name="made")
+    assert client.vector_stores.update("made", metadata={"team": "roads"}).metadata == {"team": "roads"}
+    assert client.vector_stores.retrieve("made").metadata == {"team": "roads"}
+    nameless = client.vector_stores.create()
+    for one in ("made", nameless.id):
+        assert client.vector_stores.delete(one).deleted
+        with pytest.raises(openai.NotFoundError):
+            client.vector_stores.retrieve(one)
+
+
+def test_attributes_are_replaced_and_files_deleted(served: Served, client: openai.OpenAI) -> None:
+    served.post("/api/datasets", {"name": "edited"})
+    served.add("edited", DOCUMENTS[:3])
+    changed = client.vector_stores.files.update("doc/1", vector_store_id="edited", attributes={"kind": "bridge"})
+    assert changed.attributes == {"kind": "bridge", "source": "1.md"}
+    found = client.vector_stores.search(
+        "edited", query="signal", filters={"type": "eq", "key": "kind", "value": "bridge"}
+    )
+    assert [one.file_id for one in found] == ["doc/1"]
+    assert client.vector_stores.files.delete("doc/1", vector_store_id="edited").deleted
+    with pytest.raises(openai.NotFoundError, match="no document"):
+        client.vector_stores.files.delete("doc/1", vector_store_id="edited")
+    assert [one.id for one in client.vector_stores.files.list("edited")] == ["doc/0", "doc/2"]
+    assert [one.id for one in client.vector_stores.files.list("edited", before="doc/2")] == ["doc/0"]
+    assert list(client.vector_stores.files.list("edited", filter="failed")) == []
+    with pytest.raises(openai.BadRequestError, match="no 'gone' in this list"):
+        client.vector_stores.files.list("edited", after="gone")
+    client.vector_stores.delete("edited")
+
+
+def test_unknown_parameters_are_errors_in_openais_shape(served: Served) -> None:
+    for method, path, body in (
+        ("POST", "/v1/vector_stores/rails/search", {"query": "bread", "top_k": 3}),
+        ("POST", "/v1/vector_stores", {"name": "x", "colour": "red"}),
+        ("GET", "/v1/vector_stores/rails/files?colour=red", None),
+        ("POST", "/v1/embeddings", {"input": "x", "model": "hashing-64", "colour": "red"}),
+        ("POST", "/v1/rerank", {"query": "x", "documents": ["y"], "colour": "red"}),
+        ("POST", "/v2/rerank", {"query": "x", "documents": ["y"], "colour": "red"}),
+    ):
+        status, answer = served.request(method, path, body)[:2]
+        assert (status, answer["error"]["type"]) == (400, "invalid_request_error"), path
+        assert "colour" in answer["error"]["message"] or "top_k" in answer["error"]["message"]
+
+
+def test_a_key_for_reading_writes_nothing(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    pointsman.open(workspace).dataset("rails", indexing_technique="keyword").add([{"id": "a", "text": "a signal"}])
+    reading = KeyStore(workspace / FILE).create("reader", datasets=["rails"], scopes=["read"])
+    with (
+        Served(workspace).ready() as one,
+        openai.OpenAI(api_key=reading.text, base_url=f"http://127.0.0.1:{one.port}/v1", max_retries=0) as client,
+    ):
+        for name in ("rails", "others"):
+            with pytest.raises(openai.PermissionDeniedError):
+                client.vector_stores.create(name=name)
+        with pytest.raises(openai.NotFoundError):
+            client.vector_stores.delete("others")
+        assert client.models.list().data
+
+
+# ── models ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_openai_client_embeds(client: openai.OpenAI) -> None:
+    embedder = HashingEmbedder()
+    assert [one.id for one in client.models.list()][:2] == [embedder.name, f"{embedder.name}/query"]
+    assert client.models.retrieve(embedder.name).id == embedder.name
+    texts = ["a red signal", "bread"]
+    for encoding in ("float", "base64"):
+        answer = client.embeddings.create(input=texts, model=embedder.name, encoding_format=encoding)
+        raw = [one.embedding for one in answer.data]
+        rows = [decode_vector(one) if isinstance(one, str) else one for one in raw]
+        for row, expected in zip(rows, embedder.embed_documents(texts), strict=True):
+            assert list(row) == pytest.approx(expected.tolist(), abs=1e-6)
+    (query,) = client.embeddings.create(input="a red signal", model=f"{embedder.name}/query").data
+    assert query.embedding == pytest.approx(embedder.embed_queries(["a red signal"])[0].tolist(), abs=1e-6)
+    assert answer.usage.total_tokens > 0
+
+
+def test_rerankers_answer_in_the_shapes_of_cohere_and_jina(served: Served) -> None:
+    url = f"http://127.0.0.1:{served.port}"
+    documents = [pointsman.Document(str(n), text) for n, text in enumerate(("bread is baked", "a signal stops trains"))]
+    for address in (f"{url}/v2/rerank", f"{url}/v1/rerank"):
+        ranking = HTTPReranker(address).rerank("signal trains", documents, 2)
+        assert [one.id for one in ranking] == ["1", "0"], address
+    status, answer = served.post(
+        "/v1/rerank", {"query": "signal trains", "documents": [{"text": "a signal"}, "bread"], "top_n": 1}
+    )
+    assert status == 200
+    assert [(one["index"], one["document"]) for one in answer["results"]] == [(0, {"text": "a signal"})]

@@ -893,6 +893,11 @@ class Workspace:
 
     aclose = async_twin(close)
 
+    @property
+    def embedder(self) -> Embedder:
+        """The embedder of the datasets; the default embedder, loaded on first use, unless one is configured."""
+        return self._loaded_embedder()
+
     def _loaded_embedder(self) -> Embedder:
         if self._embedder is None:
             from pointsman.models import default_embedder

@@ -217,10 +217,15 @@ def route(
 
 
 @app.command(rich_help_panel=KEEPING)
-def datasets(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
+def datasets(
+    *,
+    keys: Annotated[bool, typer.Option("--keys", help="Also list the keys of their metadata, for filters.")] = False,
+    workspace: WorkspaceOption,
+    as_json: JsonOption = False,
+) -> None:
     """List the datasets; exit 1 if one cannot be read."""
     with workspace_at(workspace) as open_workspace:
-        readable = output.dataset_list(open_workspace, as_json=as_json)
+        readable = output.dataset_list(open_workspace, keys=keys, as_json=as_json)
     if not readable:
         raise typer.Exit(1)
 

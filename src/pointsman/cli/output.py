@@ -353,17 +353,18 @@ def answer_check(check: AnswerCheck, *, as_json: bool) -> None:
     terminal.print(f"{count}, {len(check.unsupported)} of them in none of the hits", style="dim", markup=False)
 
 
-def dataset_list(workspace: Workspace, *, as_json: bool) -> bool:
-    """Print the datasets, one per line; return whether all could be read."""
+def dataset_list(workspace: Workspace, *, keys: bool, as_json: bool) -> bool:
+    """Print the datasets, with ``keys`` also their metadata's; return whether all could be read."""
 
     def describe(name: str) -> dict[str, Any]:
         dataset = workspace.dataset(name, create=False)
-        return {
+        description = {
             "name": dataset.name,
             "description": dataset.description,
             "indexing_technique": dataset.indexing_technique,
             "documents": len(dataset),
         }
+        return {**description, "metadata_keys": dataset.metadata_keys()} if keys else description
 
     described_ones, problems = of_each(workspace.names(), describe, (*UNREADABLE, InputError))
     rows = list(described_ones.values())
@@ -371,8 +372,14 @@ def dataset_list(workspace: Workspace, *, as_json: bool) -> bool:
         print_json([*rows, *_unreadable_rows(problems, _DATASET_FIELDS)])
     else:
         table(
-            ["dataset", "documents", "indexed for", "description"],
-            [[row["name"], row["documents"], row["indexing_technique"], row["description"]] for row in rows],
+            ["dataset", "documents", "indexed for", "description", *(["keys"] if keys else [])],
+            [
+                [
+                    *(row["name"], row["documents"], row["indexing_technique"], row["description"]),
+                    *([", ".join(row["metadata_keys"])] if keys else []),
+                ]
+                for row in rows
+            ],
         )
         print_problems(problems)
     return not problems

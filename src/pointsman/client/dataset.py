@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, Unpack
 
+from pointsman._batched import batched
 from pointsman._twins import async_twin
+from pointsman._vectors import direction_of, encode_vector
 from pointsman.client import endpoints
 from pointsman.client.connections import TooLargeError
 from pointsman.client.encoding import as_json, batches, can_be_an_id, matching, number_of, sent_filter, storable
@@ -31,7 +33,11 @@ from pointsman.types import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from pointsman.client.service import Service
+    from pointsman.dataset.documents import GivenVectors
     from pointsman.filters import Filter
     from pointsman.passages import SourceText
     from pointsman.store.local.collection import Verification
@@ -40,10 +46,13 @@ if TYPE_CHECKING:
 _LOCK_SECONDS: Final = 30.0
 """How long a service waits for another process that is writing."""
 
+_EMBED: Final[dict[bool | str, str]] = {True: "now", False: "never", "later": "later"}
+
 _EMBED_POLL: Final = 0.5
 _EMBED_PATIENCE: Final = 60.0
 """Seconds between checks of the number of missing vectors, and seconds without a new one that count as an error."""
 
+_VECTORS: Final = 1000
 _PAGE: Final = 500
 _MOST_OF_A_PAGE: Final = 1000
 """Most documents that a service returns in a page."""
@@ -109,7 +118,7 @@ class RemoteDataset:
         self,
         documents: Documents,
         *,
-        vectors: Any = None,
+        vectors: GivenVectors | None = None,
         embed: bool | Literal["later"] = True,
         on_progress: Callable[[int], None] | None = None,
     ) -> AddResult:
@@ -122,9 +131,9 @@ class RemoteDataset:
 
         Args:
             documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``; one or several.
-            vectors: must be None; the service embeds.
+            vectors: by the dataset's embedder; see `Dataset.add`. By default the service embeds.
             embed: with ``"later"``, keyword search finds the documents as soon as they are acknowledged, and the
-                service computes their vectors afterwards; False is invalid here.
+                service computes their vectors afterwards; with False, documents without a vector get none.
             on_progress: called with the number of documents made durable since the last call.
 
         Raises:
@@ -134,15 +143,13 @@ class RemoteDataset:
             ServiceError: the service cannot be reached, or the key does not allow it. Each of these errors says how
                 many documents are stored, if any; so does a note on an error that ``documents`` raises.
         """
-        if vectors is not None:
-            raise InputError("the service embeds documents itself; leave vectors out, or open the workspace directly")
-        if embed not in {True, "later"}:
-            raise InputError(f"embed is True or 'later' through a service, not {embed!r:.80}")
+        if embed not in _EMBED:
+            raise InputError(f"embed is True, False or 'later', not {embed!r:.80}")
         progress = UploadProgress(on_progress or (lambda _: None))
         try:
-            for window in windows(documents):
+            for window in windows(documents, vectors):
                 self.make()
-                send(self._service, self.name, window, progress, later=embed == "later", quiet=self._quiet)
+                send(self._service, self.name, window, progress, embed=_EMBED[embed], quiet=self._quiet)
         except Exception as error:
             if progress.count and isinstance(error, PointsmanError):
                 error.args = (f"{error}; {progress}", *error.args[1:])
@@ -278,6 +285,28 @@ class RemoteDataset:
 
     aget_many = async_twin(get_many)
 
+    def get_vectors(self, ids: Sequence[str]) -> list[NDArray[np.float32] | None]:
+        """Return the stored unit vectors of these ids in order, None if no vector is stored; a thousand per request.
+
+        Raises:
+            UnmetNeedError: the store does not return vectors.
+        """
+        vectors: list[NDArray[np.float32] | None] = []
+        for batch in batched(ids, _VECTORS):
+            sent_ids = [id_ for id_ in batch if can_be_an_id(check_id(id_))]
+            rows = self._service.call(endpoints.VECTORS, self.name, body={"ids": sent_ids}) if self.exists else []
+            by_id = dict(zip(sent_ids, rows, strict=bool(rows)))
+            vectors += [by_id.get(id_) for id_ in batch]
+        return vectors
+
+    aget_vectors = async_twin(get_vectors)
+
+    def metadata_keys(self) -> list[str]:
+        """Return the keys of the documents' metadata, for filters; see `Dataset.metadata_keys`."""
+        return self._service.call(endpoints.METADATA_KEYS, self.name) if self.exists else []
+
+    ametadata_keys = async_twin(metadata_keys)
+
     def text(
         self,
         source: str,
@@ -411,12 +440,8 @@ class RemoteDataset:
             InputError: the vector, ``k`` or a filter is invalid.
         """
         condition = parse_optional(filters)
-        try:
-            numbers = [float(number) for number in vector]
-        except (TypeError, ValueError) as error:
-            raise InputError(f"a vector is a list of numbers: {error}") from error
         filters_sent = None if condition is None else sent_filter(condition)
-        body = {"vector": numbers, "k": check_top_k(k), "filters": filters_sent}
+        body = {"vector": encode_vector(direction_of(vector)), "k": check_top_k(k), "filters": filters_sent}
         return self._service.call(endpoints.NEAREST, self.name, body=body)
 
     asearch_vector = async_twin(search_vector)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pointsman._forms import of_form
+from pointsman._vectors import decode_vector
 from pointsman.client.encoding import number_of
 from pointsman.passages import SourceText
 from pointsman.types import AddResult, Document, Hit
@@ -123,6 +124,18 @@ COUNT: Final = Endpoint(
 )
 IDS: Final = Endpoint(
     "GET", "/api/datasets/{}/ids", "page of ids", lambda answer: ([*map(str, answer["ids"])], _next_page(answer))
+)
+VECTORS: Final = Endpoint(
+    "POST",
+    "/api/datasets/{}/vectors",
+    "list of vectors",
+    lambda answer: [None if text is None else decode_vector(str(text)) for text in answer["vectors"]],
+)
+METADATA_KEYS: Final = Endpoint(
+    "GET",
+    "/api/datasets/{}/metadata_keys",
+    "list of keys",
+    lambda answer: [*map(str, answer["keys"])],
 )
 PAGE: Final = Endpoint(
     "GET",

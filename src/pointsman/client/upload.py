@@ -9,13 +9,16 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from pointsman._vectors import direction_of, encode_vector
 from pointsman.client.connections import LINES, Failure, Reply, Request
 from pointsman.client.encoding import number_of, path_of_dataset
 from pointsman.client.service import problem_document, reply_of
+from pointsman.errors import InputError
 from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:
     from pointsman.client.service import Service
+    from pointsman.dataset.documents import GivenVectors
     from pointsman.types import Documents
 
 _WINDOW, _WINDOW_BYTES, _WINDOW_SECONDS = 1024, 2**20, 1.0
@@ -74,12 +77,16 @@ class UploadProgress:
         )
 
 
-def windows(documents: Documents) -> Iterator[list[UploadLine]]:
-    """Yield documents as lines, in batches of limited size."""
+def windows(documents: Documents, vectors: GivenVectors | None = None) -> Iterator[list[UploadLine]]:
+    """Yield documents as lines, in batches of limited size.
+
+    Raises:
+        InputError: a document is invalid, or there is not one vector, or None, for each.
+    """
     window: list[UploadLine] = []
     size, start_time = 0, time.monotonic()
-    for document in Document.each(documents):
-        window.append(_line_of(document))
+    for document, vector in with_vectors(documents, vectors):
+        window.append(_line_of(document, vector))
         size += len(window[-1].content)
         if len(window) >= _WINDOW or size >= _WINDOW_BYTES or time.monotonic() - start_time > _WINDOW_SECONDS:
             yield window
@@ -88,7 +95,23 @@ def windows(documents: Documents) -> Iterator[list[UploadLine]]:
         yield window
 
 
-def _line_of(document: Document) -> UploadLine:
+def with_vectors(documents: Documents, vectors: GivenVectors | None) -> Iterator[tuple[Document, str | None]]:
+    """Yield documents with their vectors as text.
+
+    Raises:
+        InputError: there is not one vector, or None, for each.
+    """
+    number = 0
+    for number, document in enumerate(Document.each(documents), 1):
+        if vectors is not None and len(vectors) < number:
+            raise InputError(f"{len(vectors)} vectors for more than {len(vectors)} documents; give one row for each")
+        row = None if vectors is None else vectors[number - 1]
+        yield document, None if row is None else encode_vector(direction_of(row))
+    if vectors is not None and len(vectors) != number:
+        raise InputError(f"{len(vectors)} vectors for {number} documents; give one row for each")
+
+
+def _line_of(document: Document, vector: str | None) -> UploadLine:
     """Check a document as a dataset does, so that an invalid one is refused before anything is sent.
 
     Raises:
@@ -98,11 +121,12 @@ def _line_of(document: Document) -> UploadLine:
 
     row = prepare(document)
     id_, text = (json.dumps(value, ensure_ascii=False) for value in (row.document.id, row.document.text))
-    return UploadLine(document.id, f'{{"id":{id_},"text":{text},"metadata":{row.metadata}}}\n'.encode())
+    sent_vector = "" if vector is None else f',"vector":"{vector}"'
+    return UploadLine(document.id, f'{{"id":{id_},"text":{text},"metadata":{row.metadata}{sent_vector}}}\n'.encode())
 
 
 def send(
-    service: Service, dataset: str, window: list[UploadLine], progress: UploadProgress, *, later: bool, quiet: float
+    service: Service, dataset: str, window: list[UploadLine], progress: UploadProgress, *, embed: str, quiet: float
 ) -> None:
     """Send documents until all are acknowledged.
 
@@ -111,13 +135,13 @@ def send(
         dataset: the name of their dataset.
         window: the documents.
         progress: is told what has been acknowledged.
-        later: whether the service embeds them later.
+        embed: when the service embeds documents without a vector: ``"now"``, ``"later"`` or ``"never"``.
         quiet: seconds that the service may stay silent.
 
     Raises:
         PointsmanError: the service reports an error, or a retry does not help.
     """
-    path = f"/api/datasets/{path_of_dataset(dataset)}/documents" + ("?embed=later" if later else "")
+    path = f"/api/datasets/{path_of_dataset(dataset)}/documents" + ("" if embed == "now" else f"?embed={embed}")
     remaining, attempt = window, 0
     while True:
         request = Request("POST", path, b"".join(line.content for line in remaining), LINES)

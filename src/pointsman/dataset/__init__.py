@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from pointsman._twins import async_twin, in_thread
+from pointsman._vectors import direction_of
 from pointsman.dataset.documents import EditableDataset
 from pointsman.dataset.embedding import PATIENCE, SOON
 from pointsman.dataset.lifecycle import check_name
@@ -183,7 +184,7 @@ class Dataset(EditableDataset):
         if self.indexing_technique == "keyword":
             raise UnmetNeedError(f"dataset {self.name!r} has a keyword index only and stores no vectors")
         self.check_searchable()
-        store_query = StoreQuery(None, _direction(vector), check_top_k(k), parse_optional(filters))
+        store_query = StoreQuery(None, direction_of(vector), check_top_k(k), parse_optional(filters))
         store = self.store
         lists = store.search([store_query])[0]
         ranking = list(lists.rankings.get(NEAR, ()))[:k]
@@ -236,25 +237,6 @@ class Dataset(EditableDataset):
     def cosine_spread(self) -> CosineSpread | None:
         """The distribution of cosines between queries and random documents: the scale of the calibrated sum."""
         return spread_of(self)
-
-
-def _direction(vector: Sequence[float] | NDArray[np.floating]) -> NDArray[np.float32]:
-    """Scale a vector to length 1.
-
-    Raises:
-        InputError: it is not a list of finite numbers, or is zero.
-    """
-    import numpy as np
-
-    try:
-        row = np.asarray(vector, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"a vector is a list of numbers: {error}") from error
-    largest = float(np.abs(row).max(initial=0.0)) if row.ndim == 1 else 0.0
-    if not 0 < largest < np.inf:  # NaN fails both tests
-        raise InputError("a vector to search by is one list of finite numbers, not all of them 0")
-    row = row / largest  # so that no square overflows or underflows
-    return (row / np.linalg.norm(row)).astype(np.float32)
 
 
 class DatasetRetriever(BaseRetriever):

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pointsman._twins import async_twin
+from pointsman._values import facts
 from pointsman.dataset.embedding import BATCH, LATER, Embed, EmbeddedDataset, in_batches
 from pointsman.errors import ConflictError, InputError
 from pointsman.filters import parse_optional
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pointsman.store.base import Store
     from pointsman.types import Documents
 
+    GivenVectors = NDArray[np.float32] | Sequence[Sequence[float] | NDArray[np.float32] | None]
+
 Existing = Literal["update", "keep", "refuse"]
 """What happens to documents that are added under an id that exists."""
 EXISTING: Final = ("update", "keep", "refuse")
@@ -39,7 +42,7 @@ class EditableDataset(EmbeddedDataset):
         self,
         documents: Documents,
         *,
-        vectors: NDArray[np.float32] | None = None,
+        vectors: GivenVectors | None = None,
         embed: Embed = True,
         existing: Existing = "update",
         on_progress: Callable[[int], None] | None = None,
@@ -57,7 +60,8 @@ class EditableDataset(EmbeddedDataset):
         Args:
             documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``; one or several.
             vectors: shape ``(number of documents, dimensions)``, by this dataset's embedder; scaled to length 1. By
-                default the documents are embedded here.
+                default the documents are embedded here. A list may have None in place of a row; those documents are
+                embedded here, and written in the same step as the others.
             embed: with False, documents given without vectors are stored without them and found only by words.
                 ``"later"`` does the same, but answers report how many vectors are missing until `embed` has made them;
                 if words are not searched, or the store cannot add vectors later, it is the same as True.
@@ -77,7 +81,8 @@ class EditableDataset(EmbeddedDataset):
             LockedError: another process is writing to the dataset.
         """
         _check_choices(existing, embed)
-        self._check_vectors(given=vectors is not None)
+        vectors = None if vectors is None else _rows_of(vectors)
+        self._check_vectors(given=vectors is not None and vectors.dtype != object)
         report = on_progress or (lambda _: None)
         total, position = AddResult(), 0
         most = (BATCH if vectors is None else 20 * BATCH) if batch_size is None else batch_size
@@ -128,11 +133,37 @@ class EditableDataset(EmbeddedDataset):
                 "give vectors=dataset.embedder.embed_images([data, …])"
             )
 
+    def _write_mixed(self, store: Store, documents: list[Document], vectors: list[Any], *, embed: bool) -> AddResult:
+        """Write documents with and without vectors in one step; with ``embed``, the others are embedded before it.
+
+        Raises:
+            InputError: the vectors are not lists of numbers, all of one length.
+        """
+        import numpy as np
+
+        missing = [position for position, vector in enumerate(vectors) if vector is None]
+        if embed and missing:
+            self._check_embedder(store)
+            texts = [documents[position].searchable for position in missing]
+            for position, row in zip(missing, self._document_embedder.embed_documents(texts), strict=True):
+                vectors[position] = row
+        has_vector = np.array([vector is not None for vector in vectors])
+        if not has_vector.any():
+            return store.write(documents)
+        given = _matrix([vector for vector in vectors if vector is not None])
+        if has_vector.all():
+            return store.write(documents, given, self.embedder.name)
+        if given.ndim != 2:
+            raise InputError(f"vectors are lists of numbers, all of one length, not of shape {given.shape}")
+        matrix = np.zeros((len(documents), given.shape[1]), np.float32)
+        matrix[has_vector] = given
+        return store.write(documents, matrix, self.embedder.name, has_vector=has_vector)
+
     def _add_batch(
         self,
         store: Store,
         documents: list[Document],
-        vectors: NDArray[np.float32] | None,
+        vectors: NDArray[Any] | None,
         report: Callable[[int], None],
         *,
         embed: bool,
@@ -140,10 +171,14 @@ class EditableDataset(EmbeddedDataset):
         last = {document.id: row for row, document in enumerate(documents)}
         rows = list(last.values())
         new = [documents[row] for row in rows]
+        if vectors is not None and len(rows) < len(documents):
+            vectors = vectors[rows]
         if self.indexing_technique == "keyword" or (vectors is None and not embed):
             result = store.write(new)
+        elif vectors is not None and vectors.dtype == object:
+            result = self._write_mixed(store, new, list(vectors), embed=embed)
         elif vectors is not None:
-            result = store.write(new, vectors if len(rows) == len(documents) else vectors[rows], self.embedder.name)
+            result = store.write(new, vectors, self.embedder.name)
         else:
             return self._embed_and_write(store, new, len(documents), report)
         report(len(documents))
@@ -217,6 +252,19 @@ class EditableDataset(EmbeddedDataset):
         return [vectors.get(id_) for id_ in ids]
 
     aget_vectors = async_twin(get_vectors)
+
+    def metadata_keys(self) -> list[str]:
+        """Return the keys of the documents' metadata in alphabetical order, for filters.
+
+        Those of nested values are paths such as ``author.name``. A store in a folder knows them once a filter has been
+        used; other stores, and before that, read every document.
+        """
+        keys = self.store.metadata_keys()
+        if keys is None:
+            keys = {key for document in self.store.documents() for key in facts(document.metadata)}
+        return sorted(keys)
+
+    ametadata_keys = async_twin(metadata_keys)
 
     def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
         """Return all ids, or those of documents whose metadata has this ``source``, that match, or both."""
@@ -331,6 +379,34 @@ def _with_access(documents: Documents, permissions: Permissions) -> Iterator[Doc
         yield Document(document.id, document.text, {**document.metadata, ACCESS: value})
 
 
+def _rows_of(vectors: GivenVectors) -> NDArray[Any]:
+    """Return vectors as a matrix, or, if some are None, as an array of objects: each a list of numbers, or None.
+
+    Raises:
+        InputError: they are not lists of numbers, all of one length.
+    """
+    import numpy as np
+
+    if isinstance(vectors, np.ndarray):
+        return vectors
+    rows = list(vectors)
+    if not any(row is None for row in rows):
+        return _matrix(rows)
+    objects = np.empty(len(rows), object)
+    for position, row in enumerate(rows):
+        objects[position] = row
+    return objects
+
+
+def _matrix(rows: Sequence[Any]) -> NDArray[np.float32]:
+    import numpy as np
+
+    try:
+        return np.asarray(rows, np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"vectors are lists of numbers, all of one length: {error}") from error
+
+
 def _writer(store: Store) -> AbstractContextManager[None]:
     """Hold the writer lock for several batches, if the store allows only one writer at a time."""
     writer = getattr(store, "writer", None)
@@ -350,8 +426,8 @@ def _check_choices(existing: object, embed: object) -> None:
 
 
 def _new_ones(
-    store: Store, documents: list[Document], vectors: NDArray[np.float32] | None, existing: Existing
-) -> tuple[list[Document], NDArray[np.float32] | None]:
+    store: Store, documents: list[Document], vectors: NDArray[Any] | None, existing: Existing
+) -> tuple[list[Document], NDArray[Any] | None]:
     """Return the documents, and their vectors, whose ids are not in the store.
 
     Raises:

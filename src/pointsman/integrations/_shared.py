@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pointsman._places import is_service
 from pointsman._twins import in_thread
+from pointsman._vectors import direction_of
 from pointsman.errors import InputError, ModelError, PointsmanError, UnmetNeedError
 from pointsman.models.base import BaseEmbedder, Progress
+from pointsman.models.queries import QueryVectors
+from pointsman.opening import open_workspace
+from pointsman.retrieval.candidates import DEPTH
 from pointsman.retrieval.diversity import mmr
+from pointsman.retrieval.fusion import fuse
+from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.retrievers.foreign import failed
-from pointsman.types import Document, Hit, Query, check_top_k
+from pointsman.retrieval.search import search_now
+from pointsman.retrieval.source import Source
+from pointsman.types import Hit, Query, check_top_k
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +29,10 @@ if TYPE_CHECKING:
 
     from pointsman.dataset import Dataset
     from pointsman.filters import Filter
+    from pointsman.protocols import Embedder
     from pointsman.retrieval.rerank.base import BaseReranker
+    from pointsman.store.base import Store
+    from pointsman.workspace import Workspace
 
     Filters = str | Mapping[str, Any] | Filter | None
 
@@ -87,21 +100,6 @@ def check_source(source: object) -> None:
         )
 
 
-def check_embeds(dataset: object) -> None:
-    """Check that a dataset embeds here, and stores and returns vectors.
-
-    Raises:
-        UnmetNeedError: it belongs to a service.
-    """
-    from pointsman.client import RemoteDataset
-
-    if isinstance(dataset, RemoteDataset):
-        raise UnmetNeedError(
-            "a service embeds by itself and returns no vectors; open its workspace directly, or search it with the "
-            "PointsmanRetriever of LangChain or LlamaIndex"
-        )
-
-
 def hits_of(
     source: Any, text: str, k: int, filters: Filter | None = None, options: dict[str, Any] | None = None
 ) -> Sequence[Hit]:
@@ -144,54 +142,124 @@ def _no_options(source: object, options: dict[str, Any] | None) -> None:
         raise InputError(f"{type(source).__name__} is a retriever and does not accept {', '.join(sorted(options))}")
 
 
-def add_in_order(
-    dataset: Dataset, pairs: Sequence[tuple[Document, Sequence[float] | None]], *, embed: bool = False
-) -> None:
-    """Add documents in order, with their vectors if they have any.
+class _GivenVector(GivenVectors):
+    """Returns one vector for every question."""
 
-    Args:
-        dataset: where to add them; call this inside `Dataset.writing`.
-        pairs: documents and vectors.
-        embed: whether to embed documents without a vector.
+    def __init__(self, name: str, vector: NDArray[np.float32]) -> None:
+        super().__init__(name)
+        self._vector = vector
 
-    Raises:
-        InputError: a document cannot be stored, or the vectors are not numbers, or have different lengths.
-    """
-    import numpy as np
+    @property
+    def dimensions(self) -> int:
+        """The length of the vector."""
+        return len(self._vector)
 
-    for missing, run in groupby(pairs, key=lambda pair: pair[1] is None):
-        documents, vectors = zip(*run, strict=True)
-        if missing:
-            dataset.add(documents, embed=embed)
-        else:
-            try:
-                rows = np.asarray(vectors, np.float32)
-            except (TypeError, ValueError) as error:
-                raise InputError(f"vectors are lists of numbers, all of one length: {error}") from error
-            dataset.add(documents, vectors=rows)
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vector once for each text."""
+        import numpy as np
+
+        return np.tile(self._vector, (len(texts), 1))
 
 
-def diverse(
-    dataset: Dataset, vector: Sequence[float], k: int, fetch: int, weight: float, filters: Filters = None
+class _GivenQuestion(Source):
+    """A dataset as searched by a question whose vector is given."""
+
+    def __init__(self, dataset: Dataset, vector: Sequence[float]) -> None:
+        self.dataset = dataset
+        self.name, self.description = dataset.name, dataset.description
+        self.indexing_technique = dataset.indexing_technique
+        embedder = _GivenVector(dataset.embedder.name, direction_of(vector))
+        self.query_vectors = QueryVectors(lambda: embedder)
+
+    @property
+    def store(self) -> Store:
+        """The dataset's store."""
+        return self.dataset.store
+
+    @property
+    def embedder(self) -> Embedder:
+        """The dataset's embedder."""
+        return self.dataset.embedder
+
+
+def hits_by_both(
+    dataset: Dataset, query: Query, vector: Sequence[float], k: int, *, alpha: float | None = None, depth: int = DEPTH
 ) -> list[Hit]:
-    """Return the nearest documents, each unlike those before it (Carbonell and Goldstein 1998).
+    """Return the best documents by the words of a question and by its vector, which is given.
+
+    If the dataset embeds by itself, both scores are added up, as `Dataset.search` does it (the calibrated sum). If its
+    vectors come from a foreign model or it belongs to a service, or if there is a weight, both lists are fused by rank:
+    no measurement relates the scores of a foreign model to BM25.
 
     Args:
         dataset: the dataset to search.
-        vector: the query vector.
+        query: the question, whose words are searched, and its filters.
+        vector: the question's vector.
         k: the number of documents to return.
-        fetch: the number of nearest documents to choose from.
-        weight: from 0 (only diversity) to 1 (only nearness).
-        filters: which documents are eligible.
+        alpha: the weight of the vector's list, from 0 to 1; the words' has the rest.
+        depth: the number of documents from each list.
 
     Raises:
         InputError: an argument is invalid.
-        UnmetNeedError: the dataset belongs to a service.
+    """
+    depth = max(depth, check_top_k(k))
+    if alpha is None and isinstance(dataset, Source) and not isinstance(dataset.embedder, GivenVectors):
+        recipe = Recipe({dataset.name: _GivenQuestion(dataset, vector)}, k, "hybrid", depth=depth)
+        return list(search_now(recipe, [query])[0].hits)
+    lists = [hits_by_words(dataset, query, depth), dataset.search_vector(vector, depth, filters=query.filters)]
+    by_id = {hit.id: hit for hits in lists for hit in hits}
+    weights = None if alpha is None else [1 - alpha, alpha]
+    ranking = fuse([[(hit.id, hit.score) for hit in hits] for hits in lists], "weighted_rrf", weights)
+    return [replace(by_id[id_], score=score) for id_, score in ranking[:k]]
+
+
+def hits_by_words(dataset: Dataset, query: Query, k: int) -> list[Hit]:
+    """Return the best documents by the words of a question; nothing is embedded, reranked or refused."""
+    if isinstance(dataset, Source):
+        return dataset.retriever("bm25").retrieve(query, k)
+    return list(dataset.search(query, k, strategy="bm25", rerank=False, refuse=False, spelling=False).hits)
+
+
+def workspace_of(
+    dataset: object, path: str | Path | None, url: str | None, embedder: Embedder | None
+) -> Workspace | None:
+    """Open the workspace of a vector store; None if it has none.
+
+    Args:
+        dataset: a dataset, or a name of one in the workspace, or None.
+        path: a folder.
+        url: a database or a service.
+        embedder: embeds in the workspace.
+
+    Raises:
+        InputError: the arguments contradict each other, or the workspace cannot be opened.
+    """
+    if path is not None and url is not None:
+        raise InputError("give either path, a folder, or url, a database or service")
+    location = path if url is None else url
+    if location is None:
+        if isinstance(dataset, str):
+            raise InputError(f"dataset {dataset!r:.80} is a name: give the path or url of its workspace, too")
+        return None
+    if dataset is not None and not isinstance(dataset, str):
+        raise InputError("give either a dataset or the path or url of a workspace; a dataset in it is given by name")
+    return open_workspace(location, embedder=None if is_service(location) else embedder)
+
+
+def diverse(dataset: Dataset, hits: Sequence[Hit], k: int, weight: float) -> list[Hit]:
+    """Return the best of these hits, each unlike those before it (Carbonell and Goldstein 1998).
+
+    Args:
+        dataset: the dataset that they are from.
+        hits: the documents to choose from, with their cosines as scores.
+        k: the number of documents to return.
+        weight: from 0 (only diversity) to 1 (only nearness).
+
+    Raises:
+        InputError: an argument is invalid.
     """
     import numpy as np
 
-    check_embeds(dataset)
-    hits = dataset.search_vector(vector, max(check_top_k(fetch), check_top_k(k)), filters=filters)
     vectors = dataset.get_vectors([hit.id for hit in hits])
     pairs = [(hit, row) for hit, row in zip(hits, vectors, strict=True) if row is not None]  # None: deleted since
     if not pairs:

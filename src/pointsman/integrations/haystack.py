@@ -13,7 +13,12 @@ try:
     from haystack_integrations.components.embedders.pointsman import PointsmanDocumentEmbedder, PointsmanTextEmbedder
     from haystack_integrations.components.joiners.pointsman import PointsmanJoiner
     from haystack_integrations.components.rankers.pointsman import PointsmanRanker
-    from haystack_integrations.components.retrievers.pointsman import PointsmanEmbeddingRetriever, PointsmanRetriever
+    from haystack_integrations.components.retrievers.pointsman import (
+        PointsmanEmbeddingRetriever,
+        PointsmanHybridRetriever,
+        PointsmanRetriever,
+        PointsmanServiceRetriever,
+    )
     from haystack_integrations.components.routers.pointsman import PointsmanRouter
     from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore, filter_of
 except ImportError as error:
@@ -25,10 +30,12 @@ __all__ = [
     "PointsmanDocumentEmbedder",
     "PointsmanDocumentStore",
     "PointsmanEmbeddingRetriever",
+    "PointsmanHybridRetriever",
     "PointsmanJoiner",
     "PointsmanRanker",
     "PointsmanRetriever",
     "PointsmanRouter",
+    "PointsmanServiceRetriever",
     "PointsmanTextEmbedder",
     "filter_of",
 ]

@@ -37,16 +37,15 @@ from pointsman.filters import (
 from pointsman.ingest import Problem, read_paths
 from pointsman.integrations._shared import (
     ahits_of,
-    check_embeds,
     check_source,
     diverse,
     hits_of,
     model_error,
     offline_reranker,
+    workspace_of,
 )
 from pointsman.llm import BaseLLM, Completion, Usage
 from pointsman.models.base import EmbedFunction, as_embedder
-from pointsman.opening import open_workspace
 from pointsman.retrieval.retrievers.foreign import ForeignRetriever
 from pointsman.types import Document, Hit, check_top_k
 
@@ -69,7 +68,6 @@ if TYPE_CHECKING:
     from langchain_core.structured_query import Comparison, Operation, StructuredQuery
 
     from pointsman.protocols import Embedder
-    from pointsman.workspace import Workspace
 
 __all__ = [
     "LangChainEmbedder",
@@ -175,7 +173,11 @@ class PointsmanVectorStore(VectorStore):
         strategy: str = "vector",
         wait: float = 30.0,
     ) -> None:
-        workspace = _workspace_of(dataset, path, url, embedding)
+        if embedding is not None and isinstance(dataset, Dataset | RemoteDataset):
+            raise InputError("give either a dataset, which has its own embedder, or an embedding")
+        if embedding is not None and url is not None and is_service(url):
+            raise InputError(f"the service at {redacted(url)} embeds by itself; leave out the embedding")
+        workspace = workspace_of(dataset, path, url, _embedder_of(embedding))
         if workspace is not None:
             dataset = workspace.dataset(dataset if isinstance(dataset, str) else "langchain")
         elif not isinstance(dataset, Dataset | RemoteDataset):
@@ -403,9 +405,10 @@ class PointsmanVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[theirs.Document]:
         """Return nearest documents, each unlike those before it; see `max_marginal_relevance_search_by_vector`."""
-        check_embeds(self.dataset)
-        vector = self.dataset.embedder.embed_queries([query])[0]
-        return self.max_marginal_relevance_search_by_vector(vector.tolist(), k, fetch_k, lambda_mult, **kwargs)
+        filters = kwargs.pop("filter", None)
+        _no_others("a search by MMR takes k, fetch_k, lambda_mult and filter", kwargs)
+        hits = self._search(query, max(check_top_k(fetch_k), check_top_k(k)), filters, {"strategy": "vector"})
+        return [_theirs(hit.document) for hit in diverse(self.dataset, hits, k, lambda_mult)]
 
     def max_marginal_relevance_search_by_vector(
         self,
@@ -429,11 +432,10 @@ class PointsmanVectorStore(VectorStore):
 
         Raises:
             InputError: an argument is invalid, or there is no such option.
-            UnmetNeedError: the dataset belongs to a service, which returns no vectors.
         """
         _no_others("a search by MMR takes k, fetch_k, lambda_mult and filter", kwargs)
-        hits = diverse(self.dataset, embedding, k, fetch_k, lambda_mult, filter)
-        return [_theirs(hit.document) for hit in hits]
+        hits = self.dataset.search_vector(embedding, max(check_top_k(fetch_k), check_top_k(k)), filters=filter)
+        return [_theirs(hit.document) for hit in diverse(self.dataset, hits, k, lambda_mult)]
 
     @classmethod
     def from_documents(
@@ -778,30 +780,6 @@ def _no_others(accepted: str, options: Mapping[str, Any]) -> None:
     """
     if options:
         raise InputError(f"{accepted}, not {', '.join(sorted(options))}")
-
-
-def _workspace_of(
-    dataset: object, path: str | Path | None, url: str | None, embedding: Embeddings | None
-) -> Workspace | None:
-    """Open the workspace of a vector store; None if it has none.
-
-    Raises:
-        InputError: the arguments contradict each other, or the workspace cannot be opened.
-    """
-    if path is not None and url is not None:
-        raise InputError("give either path, a folder, or url, a database or service")
-    location = path if url is None else url
-    if location is None:
-        if isinstance(dataset, str):
-            raise InputError(f"dataset {dataset!r:.80} is a name: give the path or url of its workspace, too")
-        if dataset is not None and embedding is not None:
-            raise InputError("give either a dataset, which has its own embedder, or an embedding")
-        return None
-    if dataset is not None and not isinstance(dataset, str):
-        raise InputError("give either a dataset or the path or url of a workspace; a dataset in it is given by name")
-    if is_service(location) and embedding is not None:
-        raise InputError(f"the service at {redacted(location)} embeds by itself; leave out the embedding")
-    return open_workspace(location, embedder=_embedder_of(embedding))
 
 
 def _embedder_of(embedding: Embeddings | None) -> Embedder | None:

@@ -20,16 +20,17 @@ from pointsman.errors import FilterError, InputError, MissingDependencyError, Un
 from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, equal_to, one_of
 from pointsman.integrations._shared import (
     GivenVectors,
-    add_in_order,
     ahits_of,
-    check_embeds,
     check_source,
     diverse,
+    hits_by_both,
+    hits_by_words,
     hits_of,
     offline_reranker,
+    workspace_of,
 )
+from pointsman.models import load_embedder
 from pointsman.models.base import EmbedFunction, as_embedder
-from pointsman.retrieval.fusion import fuse
 from pointsman.retrieval.retrievers.foreign import ForeignRetriever
 from pointsman.types import Document, Hit, Provenance, Query, Ranked, check_top_k
 
@@ -57,13 +58,16 @@ from pointsman.selector.base import ToolMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from llama_index.core.tools.types import ToolMetadata as TheirToolMetadata
     from llama_index.core.vector_stores.types import MetadataFilter
 
+    from pointsman.client import RemoteDataset
     from pointsman.protocols import Embedder
     from pointsman.selector.base import BaseSelector as OurSelector
     from pointsman.selector.base import SelectorResult as OurResult
+    from pointsman.workspace import Workspace
 
 __all__ = [
     "LlamaIndexEmbedder",
@@ -79,6 +83,7 @@ __all__ = [
     "query_of",
 ]
 
+_PAGE: Final = 1000
 _NODE: Final = "_node"
 """The metadata key for a node's other fields: a mapping that filters ignore."""
 
@@ -275,17 +280,30 @@ class PointsmanEmbedding(BaseEmbedding):
     """A Pointsman embedder as a LlamaIndex embedding model; vectors have length 1.
 
     Args:
-        embedder: anything with ``embed(text)``; by default the default embedder, which needs no network.
+        embedder: the name of an embedder that `pointsman.load_embedder` knows, or anything with ``embed(text)``. Only
+            one that is given by its name can be rebuilt by ``from_dict``.
         options: of LlamaIndex's `BaseEmbedding`.
+
+    Raises:
+        InputError: it is rebuilt without the object that embedded.
     """
 
+    embedder: str | None = None
     _embedder: Any = PrivateAttr()
 
-    def __init__(self, embedder: Embedder | None = None, **options: Any) -> None:
-        from pointsman.models import default_embedder
-
-        own_embedder = default_embedder() if embedder is None else as_embedder(embedder)
-        super().__init__(model_name=own_embedder.name, **options)
+    def __init__(self, embedder: Embedder | str | None = "default", **options: Any) -> None:
+        stored_name = options.pop("model_name", None)
+        if embedder is None:
+            raise InputError(
+                f"the embedder {stored_name or ''!r} was given as an object, which is not stored; pass it again: "
+                "PointsmanEmbedding.from_dict(values, embedder=…)"
+            )
+        own_embedder = load_embedder(embedder) if isinstance(embedder, str) else as_embedder(embedder)
+        super().__init__(
+            model_name=own_embedder.name,
+            embedder=embedder if isinstance(embedder, str) else None,  # type: ignore[call-arg]  # pydantic's field
+            **options,
+        )
         self._embedder = own_embedder
 
     @classmethod
@@ -312,31 +330,95 @@ class PointsmanEmbedding(BaseEmbedding):
 
 
 class PointsmanVectorStore(BasePydanticVectorStore):
-    """A dataset as a LlamaIndex vector store: by vector, by words, by both fused by rank, or by MMR.
+    """A dataset as a LlamaIndex vector store: by vector, by words, by both, or by MMR.
 
-    LlamaIndex embeds nodes and queries itself. Use a given dataset only for the vectors of that model; a dataset with
-    another embedder rejects them. A node without a vector can be found by its words.
+    LlamaIndex embeds nodes and queries itself. Use a given dataset, or a service, only for the vectors of its own
+    model; vectors of another length are rejected. A node without a vector can be found by its words.
+
+    The mode ``hybrid`` adds up both scores (the calibrated sum) if the model is one of Pointsman's: if ``embedder`` is
+    given, or a dataset with an embedder. Otherwise, over a service, or with an ``alpha``, both lists are fused by rank.
 
     Args:
-        dataset: where the nodes are stored; by default a new one that is deleted with the object.
-        embedder_name: for the default dataset: the name stored with its vectors.
+        dataset: where the nodes are stored, or its name in the workspace at ``path`` or ``url``. By default, the
+            dataset ``"llama_index"`` there; without a workspace, a new one that is deleted with the object.
+        path: a workspace: a folder, created on the first write.
+        url: a workspace: the URL of a database or of a Pointsman service; see `pointsman.open`. Only a store with a
+            path or url can be pickled, or rebuilt by ``from_dict``.
+        embedder: the name of the model whose vectors LlamaIndex brings, if `pointsman.load_embedder` knows it.
+        embedder_name: the name stored with the vectors of any other model.
         wait: seconds to wait while another process writes to the dataset.
 
     Raises:
-        UnmetNeedError: the dataset belongs to a service, which takes no vectors.
+        InputError: the arguments contradict each other, or the workspace cannot be opened.
     """
 
     stores_text: bool = True
     is_embedding_query: bool = True
     wait: float = 30.0
+    dataset: str | None = None
+    path: str | None = None
+    url: str | None = None
+    embedder: str | None = None
+    embedder_name: str = "llama_index"
     _dataset: Dataset = PrivateAttr()
+    _workspace: Workspace | None = PrivateAttr(default=None)
 
     def __init__(
-        self, dataset: Dataset | None = None, *, embedder_name: str = "llama_index", wait: float = 30.0
+        self,
+        dataset: Dataset | RemoteDataset | str | None = None,
+        *,
+        path: str | Path | None = None,
+        url: str | None = None,
+        embedder: str | None = None,
+        embedder_name: str = "llama_index",
+        wait: float = 30.0,
+        **fields: bool,  # stores_text and is_embedding_query, which ``to_dict`` writes
     ) -> None:
-        check_embeds(dataset)
-        super().__init__(stores_text=True, wait=wait)  # type: ignore[call-arg]  # pydantic's fields
-        self._dataset = dataset or Dataset("llama_index", embedder=GivenVectors(embedder_name))
+        model = GivenVectors(embedder_name) if embedder is None else load_embedder(embedder)
+        workspace = workspace_of(dataset, path, url, model)
+        name = dataset if isinstance(dataset, str) else "llama_index"
+        super().__init__(  # type: ignore[call-arg]  # pydantic's fields
+            **{"stores_text": True, **fields},
+            wait=wait,
+            dataset=name,
+            path=None if path is None else str(path),
+            url=url,
+            embedder=embedder,
+            embedder_name=embedder_name,
+        )
+        self._workspace = workspace
+        if workspace is not None:
+            self._dataset = workspace.dataset(name)
+        elif dataset is None:
+            self._dataset = Dataset(name, embedder=model)
+        else:
+            self._dataset = cast("Dataset", dataset)  # not a name without a workspace
+
+    def close(self) -> None:
+        """Release the files and connections of the workspace that was opened here, or of the dataset."""
+        if self._workspace is not None:
+            self._workspace.close()
+        else:
+            self._dataset.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: the settings; the workspace is opened again.
+
+        Raises:
+            InputError: the store has no path or url.
+        """
+        if self.path is None and self.url is None:
+            raise InputError(
+                f"the store over dataset {self._dataset.name!r} was not opened by a path or url, so a copy of it would "
+                "have no dataset; open it as PointsmanVectorStore(path=…) or PointsmanVectorStore(url=…)"
+            )
+        return {"__dict__": self.to_dict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Open the workspace again."""
+        fields = dict(state["__dict__"])
+        fields.pop("class_name")
+        PointsmanVectorStore.__init__(self, **fields)
 
     @classmethod
     def class_name(cls) -> str:
@@ -352,7 +434,8 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         """Add nodes, or update those whose id is known. Returns their ids."""
         if nodes:
             with self._dataset.writing(self.wait):
-                add_in_order(self._dataset, [(_document(node), node.embedding) for node in nodes])
+                vectors = [node.embedding for node in nodes]
+                self._dataset.add(list(map(_document, nodes)), vectors=vectors, embed=False)
         return [node.node_id for node in nodes]
 
     async def async_add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
@@ -402,7 +485,12 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             return [
                 _node(document) for document in documents if condition is None or condition.matches(document.fields)
             ]
-        return list(map(_node, self._dataset.store.documents(condition)))
+        cursor: int | None = 0
+        nodes: list[BaseNode] = []
+        while cursor is not None:
+            page, cursor = self._dataset.page(cursor, _PAGE, filters=condition)
+            nodes += map(_node, page)
+        return nodes
 
     async def aget_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
@@ -411,7 +499,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         return await in_thread(self.get_nodes, node_ids, filters)
 
     def query(self, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
-        """Return the nearest nodes; empty ``node_ids`` and ``doc_ids`` do not restrict the search.
+        """Return the nearest nodes; an empty list of ``doc_ids`` allows none, one of ``node_ids`` all.
 
         Args:
             query: the query.
@@ -457,17 +545,16 @@ def _embedding(query: VectorStoreQuery) -> list[float]:
 def _words(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
     if query.query_str is None:
         raise InputError(f"a query in mode {query.mode.value!r} has a query_str")
-    k = query.sparse_top_k or query.similarity_top_k
-    return dataset.retriever("bm25").retrieve(Query(query.query_str, filters), k)
+    return hits_by_words(dataset, Query(query.query_str, filters), query.sparse_top_k or query.similarity_top_k)
 
 
 def _hybrid_hits(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
-    """Fused by rank: no measurement relates the scores of a foreign model to BM25."""
-    lists = [_words(dataset, query, filters), _vector_hits(dataset, query, filters)]
-    by_id = {hit.id: hit for hits in lists for hit in hits}
-    weights = None if query.alpha is None else [1 - query.alpha, query.alpha]
-    ranking = fuse([[(hit.id, hit.score) for hit in hits] for hits in lists], "weighted_rrf", weights)
-    return [replace(by_id[id_], score=score) for id_, score in ranking[: query.hybrid_top_k or query.similarity_top_k]]
+    if query.query_str is None:
+        raise InputError(f"a query in mode {query.mode.value!r} has a query_str")
+    k = query.hybrid_top_k or query.similarity_top_k
+    depth = query.sparse_top_k or query.similarity_top_k
+    question = Query(query.query_str, filters)
+    return hits_by_both(dataset, question, _embedding(query), k, alpha=query.alpha, depth=depth)
 
 
 def _diverse(
@@ -487,7 +574,8 @@ def _diverse(
             fetch = int(k * (4 if mmr_prefetch_factor is None else mmr_prefetch_factor))
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"mmr_prefetch_factor is a number from 1 up, not {mmr_prefetch_factor!r:.80}") from error
-    return diverse(dataset, _embedding(query), k, fetch, 0.5 if weight is None else weight, filters)
+    hits = dataset.search_vector(_embedding(query), max(check_top_k(fetch), k), filters=filters)
+    return diverse(dataset, hits, k, 0.5 if weight is None else weight)
 
 
 _MMR_OPTIONS: Final = frozenset({"mmr_threshold", "mmr_prefetch_factor", "mmr_prefetch_k"})
@@ -577,9 +665,9 @@ def _of_query(query: VectorStoreQuery) -> Filter | None:
     conditions: list[Filter] = []
     if query.filters is not None and query.filters.filters:
         conditions.append(_filter(query.filters))
-    if query.node_ids:
+    if query.node_ids:  # an index passes an empty list when it restricts nothing
         conditions.append(In(ID, tuple(query.node_ids)))
-    if query.doc_ids:
+    if query.doc_ids is not None:
         conditions.append(In("ref_doc_id", tuple(query.doc_ids)))
     return And(tuple(conditions)) if conditions else None
 

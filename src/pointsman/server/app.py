@@ -36,7 +36,16 @@ from pointsman.server.metrics import Measuring, Metrics
 from pointsman.server.problems import HttpProblem
 from pointsman.server.rates import Gate
 from pointsman.server.reload import Reloader
-from pointsman.server.routes import console, datasets, operation, protocols, retrieval, search
+from pointsman.server.routes import (
+    console,
+    datasets,
+    models,
+    operation,
+    protocols,
+    retrieval,
+    search,
+    vector_stores,
+)
 from pointsman.server.schemas import DocumentsRequest, ProblemDocument, Progress
 from pointsman.server.state import State
 from pointsman.server.strict import unknown_name
@@ -122,7 +131,15 @@ OPTIONS: Final[dict[str, Any]] = {
 }
 
 
-_ROUTERS: Final = (search.router, retrieval.router, datasets.router, operation.router, protocols.router)
+_ROUTERS: Final = (
+    search.router,
+    retrieval.router,
+    datasets.router,
+    operation.router,
+    protocols.router,
+    vector_stores.router,
+    models.router,
+)
 
 
 def describe(app: FastAPI) -> FastAPI:

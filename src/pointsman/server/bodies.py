@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 
+NO_FILES: Final = (
+    "this service takes documents, not files: index files with `pointsman index`, or send their passages to "
+    "POST /api/datasets/{name}/documents"
+)
+"""The answer to an upload, as OpenAI's clients try it."""
+
 
 _INGEST: Final = re.compile(r"/api/datasets/[^/]+/documents")
 _BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -170,6 +176,8 @@ def _type(types: list[bytes], encodings: list[bytes], *, streams: bool) -> str:
     kind = kind.strip().lower()
     if (kind == JSON or (streams and kind == NDJSON)) and (not mark or _CHARSET.fullmatch(f";{parameters.strip()}")):
         return kind
+    if kind == "multipart/form-data":
+        raise HttpProblem("unsupported-media-type", NO_FILES, headers=CLOSE)
     allowed_types = f"{JSON} or {NDJSON}" if streams else JSON
     raise HttpProblem("unsupported-media-type", f"a body here is {allowed_types}, in UTF-8", headers=CLOSE)
 

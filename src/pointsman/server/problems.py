@@ -104,13 +104,14 @@ class HttpProblem(Exception):  # noqa: N818  (the RFC's word)
 
 
 _DIFY: Final = "/retrieval"
-_OPENAI: Final = "/v1/"
+_OPENAI: Final = ("/v1/", "/v2/")
 
 
 def response(problem: HttpProblem, request_id: str | None = None, path: str = "", *, bearer: bool = True) -> Response:
     """Return the problem as a response; under paths of other protocols it also has their error members.
 
-    Dify recognises a wrong key by 403 alone, so that is its status there.
+    Dify recognises a wrong key by 403 alone, so that is its status there; OpenAI and Cohere answer an invalid request
+    with 400.
 
     Args:
         problem: the problem to report.
@@ -125,8 +126,10 @@ def response(problem: HttpProblem, request_id: str | None = None, path: str = ""
             status, headers = 403, {name: text for name, text in headers.items() if name != "WWW-Authenticate"}
             problem.members["status"] = status
     elif path.startswith(_OPENAI):
+        status = problem.members["status"] = 400 if status == 422 else status
         kind = "invalid_request_error" if status < 500 else "server_error"
-        problem.members["error"] = {"message": problem.detail, "type": kind, "code": problem.slug, "param": None}
+        parameter = problem.members.pop("param", None)
+        problem.members["error"] = {"message": problem.detail, "type": kind, "code": problem.slug, "param": parameter}
     return Response(problem.body(request_id), status, headers=headers, media_type=MEDIA_TYPE)
 
 

@@ -27,7 +27,9 @@ Object = dict[str, JsonValue]
 Filters = Annotated[Object | str | None, Field(description=OPTIONS["filters"].help)]
 
 
-class _Request(BaseModel):
+class StrictRequest(BaseModel):
+    """A request; unknown members are errors, and values are not converted."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
@@ -50,7 +52,7 @@ class ProblemDocument(Open):
 # ── retrieval ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Message(_Request):
+class Message(StrictRequest):
     """A turn of the conversation before the question."""
 
     role: Annotated[str, StringConstraints(min_length=1, max_length=32)]
@@ -70,7 +72,7 @@ _Timeout = Annotated[float | None, Field(gt=0, le=600, description=OPTIONS["time
 
 if TYPE_CHECKING:  # the options are declared in `pointsman.request`
 
-    class SearchOptions(_Request):
+    class SearchOptions(StrictRequest):
         """What the type checker sees of the model below."""
 
         def __init__(self, **options: Any) -> None: ...
@@ -84,11 +86,11 @@ else:
         "trace": (_Trace, "none"),
     }
     SearchOptions = create_model(
-        "SearchOptions", __base__=_Request, __doc__="Search options; all are optional.", **_options
+        "SearchOptions", __base__=StrictRequest, __doc__="Search options; all are optional.", **_options
     )
     RetrievalRequest = create_model(
         "RetrievalRequest",
-        __base__=_Request,
+        __base__=StrictRequest,
         __doc__="A question and search options, with the names of the retrieval API.",
         query=Annotated[str, Field(description="The question or keywords.")],
         **{"use_rerank" if name == "rerank" else name: field for name, field in _options.items()},
@@ -127,7 +129,7 @@ class ExplainRequest(SearchRequest):
     dataset: Annotated[Name | None, Field(description="Its dataset; needed if several have this id.")] = None
 
 
-class RouteRequest(_Request):
+class RouteRequest(StrictRequest):
     """A question to route, without searching."""
 
     query: str
@@ -135,14 +137,14 @@ class RouteRequest(_Request):
     strategy: Annotated[str, Field(min_length=1, max_length=64, description="As in a search.")] = "auto"
 
 
-class HitKey(_Request):
+class HitKey(StrictRequest):
     """A hit, by dataset and id."""
 
     dataset: Name
     id: Text
 
 
-class CheckRequest(_Request):
+class CheckRequest(StrictRequest):
     """A language model's answer and its sources, in the order of their numbers in the prompt."""
 
     model_config = ConfigDict(
@@ -272,7 +274,7 @@ class Strategies(Open):
 # ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class DatasetRequest(_Request):
+class DatasetRequest(StrictRequest):
     """A dataset to create, or whose description to change."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "notes", "description": "Notes on railways"}]})
@@ -308,15 +310,22 @@ class Datasets(Open):
     datasets: list[Dataset]
 
 
-class DocumentRequest(_Request):
+Vector = Annotated[
+    Annotated[list[float], Field(min_length=1)] | str,
+    Field(description="Numbers, or base64 of little-endian float32; from the dataset's embedder, of any length."),
+]
+
+
+class DocumentRequest(StrictRequest):
     """A document to add."""
 
     id: Text
     text: str
     metadata: Object = {}
+    vector: Vector | None = None
 
 
-class DocumentsRequest(_Request):
+class DocumentsRequest(StrictRequest):
     """Documents to add, or to update if the id exists."""
 
     model_config = ConfigDict(
@@ -368,7 +377,7 @@ class Progress(Added):
     problem: ProblemDocument | None = None
 
 
-class MetadataRequest(_Request):
+class MetadataRequest(StrictRequest):
     """Metadata to change; texts stay unchanged, and so do vectors unless a title changes."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"metadata": {"switch": {"year": 2022, "draft": None}}}]})
@@ -380,7 +389,7 @@ class MetadataRequest(_Request):
     replace: Annotated[bool, Field(description="Whether to remove a document's other keys.")] = False
 
 
-class DeleteRequest(_Request):
+class DeleteRequest(StrictRequest):
     """Documents to delete: by id, by filter, or by both (the given ids that match)."""
 
     ids: Annotated[list[Text] | None, Field(max_length=100_000, description="Unknown ids are ignored; null: any.")] = (
@@ -389,13 +398,10 @@ class DeleteRequest(_Request):
     filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
 
 
-class NearestRequest(_Request):
+class NearestRequest(StrictRequest):
     """A vector to search with."""
 
-    vector: Annotated[
-        list[float],
-        Field(min_length=1, max_length=16_384, description="From the dataset's embedder; need not be normalised."),
-    ]
+    vector: Vector
     k: Annotated[int, Field(ge=1, le=1000, description="Maximum number of hits.")] = 5
     filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
 
@@ -404,6 +410,25 @@ class Nearest(Open):
     """Hits, best first; their scores are cosines."""
 
     hits: list[Hit]
+
+
+class VectorsRequest(StrictRequest):
+    """Documents whose vectors to return."""
+
+    ids: Annotated[list[Text], Field(max_length=1000)]
+
+
+class Vectors(Open):
+    """Vectors of length 1 in the order of the ids, base64 of little-endian float32; null: there is none."""
+
+    embedder: str | None
+    vectors: list[str | None]
+
+
+class MetadataKeys(Open):
+    """The keys of a dataset's metadata, in alphabetical order."""
+
+    keys: list[str]
 
 
 class Count(Open):

@@ -57,7 +57,7 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         """Return the handler, which is given a strict request."""
         handler = super().get_route_handler()
-        is_own_path = self.path_format.startswith("/api/")  # foreign clients and probes may send more
+        is_own_path = self.path_format.startswith(("/api/", "/v1/", "/v2/"))  # Dify and probes may send more
         parameter_names = [parameter.alias for parameter in self.dependant.query_params]
 
         async def handle(request: Request) -> Response:

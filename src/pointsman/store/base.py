@@ -232,12 +232,14 @@ class Store(Protocol):
         embedder: str | None = None,
         *,
         stored_only: bool = False,
+        has_vector: NDArray[np.bool_] | None = None,
     ) -> AddResult:
         """Add or update documents with distinct ids durably; identical stored documents are skipped (``WRITE``).
 
-        A document written without a vector loses the one it had. With ``stored_only`` only vectors are written, and
-        only for documents that are stored identically; those changed or deleted meanwhile are skipped and not counted
-        (``LATER``).
+        A document written without a vector loses the one it had. ``has_vector`` says which documents have a row of
+        ``vectors``, by default all; the rows of the others mean nothing, and they are written without one, in the same
+        step. With ``stored_only`` only vectors are written, and only for documents that are stored identically; those
+        changed or deleted meanwhile are skipped and not counted (``LATER``).
 
         Raises:
             InputError: a document cannot be stored, or the vectors are from another embedder; nothing is written.
@@ -443,6 +445,7 @@ class BaseStore(ABC):
         embedder: str | None = None,  # noqa: ARG002
         *,
         stored_only: bool = False,  # noqa: ARG002
+        has_vector: NDArray[np.bool_] | None = None,  # noqa: ARG002
     ) -> AddResult:
         """See `Store`."""
         raise self._cannot(Capability.WRITE)

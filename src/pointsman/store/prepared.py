@@ -236,8 +236,20 @@ def unreadable(id_: object, error: Exception) -> CorruptStoreError:
     )
 
 
-def directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> NDArray[np.float32]:
-    """Check vectors, one row per document, and return them normalised to length 1."""
+def directions(
+    vectors: NDArray[np.float32], prepared: Sequence[Prepared], has_vector: NDArray[np.bool_] | None = None
+) -> NDArray[np.float32]:
+    """Check vectors, one row per document, and return them normalised to length 1.
+
+    Args:
+        vectors: shape ``(documents, dimensions)``.
+        prepared: the documents.
+        has_vector: shape ``(documents,)``: whose rows are vectors; by default all. The other rows are returned as they
+            are.
+
+    Raises:
+        InputError: there is not one row for each document, or one is all zeros or not finite.
+    """
     try:
         rows = np.ascontiguousarray(vectors, np.float32)
     except (TypeError, ValueError) as error:
@@ -246,6 +258,8 @@ def directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> ND
         raise InputError(f"vectors of shape {rows.shape} for {len(prepared)} documents; expected one row for each")
     with np.errstate(over="ignore"):
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    if has_vector is not None:
+        lengths[~has_vector] = 1
     wrong = ~(np.isfinite(lengths) & (lengths > 0))
     if wrong.any():
         first = int(np.argmax(wrong))

@@ -999,6 +999,31 @@ class StoreConformance(TwinConformance):
         assert lengths == [0, 1, 0], f"without, with and without a vector it is found {lengths} times"
         assert complete in ([False, True, False], [False] * 3), f"it is complete without a vector: {complete}"
 
+    def test_documents_with_and_without_a_vector_in_one_write(self) -> None:
+        """One write holds both; a document without a vector loses the one it had, and a bad vector refuses them all."""
+        store, documents = self._empty(), [Document(str(n), f"signal {n}") for n in range(4)]
+        if NEAR not in store.info.scales or Capability.LATER not in store.info.capabilities:
+            raise SkipTest("every document of it may need a vector")
+        rows, has_vector = vectors_of(documents), np.array([False, True, False, True])
+        rows[~has_vector] = np.nan
+        bad_rows = rows.copy()
+        bad_rows[3] = 0
+        refused(
+            "a vector that is all zeros, beside documents without one",
+            lambda: store.write(documents, bad_rows, EMBEDDER, has_vector=has_vector),
+        )
+        with answering("writing documents with and without a vector"):
+            assert store.count() == 0, f"{store.ids()} was written with a bad vector"
+            self._write(store, [Document("0", "steam")])
+            result = store.write(documents, rows, EMBEDDER, has_vector=has_vector)
+            again = store.write(documents, rows, EMBEDDER, has_vector=has_vector)
+            bare = sorted(document.id for document in store.bare(10))
+            order = store.ids()
+        assert (result.added, result.updated) == (3, 1), f"of four documents, one stored before, it counts {result}"
+        assert again.unchanged == 4, f"written again unchanged they count as {again}"
+        assert bare == ["0", "2"], f"without a vector are {bare}, not 0 and 2"
+        assert order == ["0", "1", "2", "3"], f"the order of arrival is {order}"
+
     def test_vectors_follow(self) -> None:
         """Documents without a vector are listed; they get one only if they have not changed meanwhile."""
         store = self._empty()

@@ -19,9 +19,9 @@ import pointsman
 from haystack_integrations.document_stores.pointsman.filters import filter_of
 from pointsman import Dataset, InputError, PointsmanError, UnmetNeedError
 from pointsman import Document as OurDocument
-from pointsman._places import is_service
+from pointsman._places import is_service, redacted
 from pointsman.filters import And, Filter
-from pointsman.integrations._shared import GivenVectors, add_in_order
+from pointsman.integrations._shared import GivenVectors
 from pointsman.models import load_embedder
 from pointsman.types import Hit
 
@@ -47,7 +47,7 @@ class PointsmanDocumentStore:
         wait: seconds to wait while another process writes.
 
     Raises:
-        UnmetNeedError: the location is a service, which takes and returns no vectors.
+        UnmetNeedError: the location is a service, which embeds by itself; `PointsmanServiceRetriever` searches it.
     """
 
     def __init__(
@@ -60,7 +60,8 @@ class PointsmanDocumentStore:
     ) -> None:
         if location is not None and is_service(location):
             raise UnmetNeedError(
-                f"{location} is a service, which takes and returns no vectors; give a folder or database"
+                f"{redacted(location)} is a service, which embeds by itself; search it with "
+                "PointsmanServiceRetriever, or give a folder or database"
             )
         self.location = None if location is None else str(location)
         self.name, self.embedder, self.vectors, self.wait = dataset, embedder, vectors, wait
@@ -122,8 +123,10 @@ class PointsmanDocumentStore:
             for document in _with_embeddings(self.dataset, page)
         ]
 
-    def hits_to_documents(self, hits: Sequence[Hit]) -> list[Document]:
-        """Returns the hits of a search as documents with scores."""
+    def hits_to_documents(self, hits: Sequence[Hit], *, return_embedding: bool = False) -> list[Document]:
+        """Returns the hits of a search as documents with scores, and with embeddings if they are asked for."""
+        if not return_embedding:
+            return documents_of(hits)
         documents = _with_embeddings(self.dataset, [hit.document for hit in hits])
         return [_with_score(document, float(hit.score)) for document, hit in zip(documents, hits, strict=True)]
 
@@ -205,11 +208,11 @@ class PointsmanDocumentStore:
                     if duplicate_ids and policy is not DuplicatePolicy.SKIP:
                         ids = ", ".join(sorted(duplicate_ids)[:5])
                         raise DuplicateDocumentError(f"these ids exist already, or are given twice: {ids}")
-                self._add([(_own_document(document), document.embedding) for document in new])
+                self._add(list(map(_own_document, new)), [document.embedding for document in new])
             return len(new)
 
-    def _add(self, pairs: Sequence[tuple[OurDocument, Sequence[float] | None]]) -> None:
-        add_in_order(self.dataset, pairs, embed=self.embedder is not None)
+    def _add(self, documents: list[OurDocument], vectors: Sequence[Any]) -> None:
+        self.dataset.add(documents, vectors=vectors, embed=self.embedder is not None)
 
     def delete_documents(self, document_ids: list[str]) -> None:
         """Delete documents; unknown ids are ignored."""
@@ -234,13 +237,10 @@ class PointsmanDocumentStore:
             matching = [document for page in _pages(self.dataset, _filter(filters)) for document in page]
             for start in range(0, len(matching), _BATCH):
                 batch = matching[start : start + _BATCH]
-                rows = self.dataset.get_vectors([document.id for document in batch])
                 new_documents = [
                     OurDocument(document.id, document.text, {**document.metadata, **meta}) for document in batch
                 ]
-                self._add(
-                    list(zip(new_documents, (None if row is None else row.tolist() for row in rows), strict=True))
-                )
+                self._add(new_documents, self.dataset.get_vectors([document.id for document in batch]))
                 count += len(batch)
         return count
 
@@ -424,6 +424,11 @@ def _with_embeddings(dataset: Dataset, documents: Iterable[OurDocument]) -> list
     documents = list(documents)
     vectors = dataset.get_vectors([document.id for document in documents])
     return [_haystack_document(document, vector) for document, vector in zip(documents, vectors, strict=True)]
+
+
+def documents_of(hits: Sequence[Hit]) -> list[Document]:
+    """Returns hits as documents with scores, without embeddings."""
+    return [_with_score(_haystack_document(hit.document, None), float(hit.score)) for hit in hits]
 
 
 def _with_score(document: Document, score: float) -> Document:

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 from haystack.errors import FilterError
 
-from pointsman._values import ID
+from pointsman._values import ID, TEXT
 from pointsman.errors import FilterError as OurFilterError
 from pointsman.filters import And, Filter, Not, Or, Range, equal_to, one_of
 
-_FIELDS: Final = frozenset({"content", "blob", "score", "embedding", "sparse_embedding"})
+_FIELDS: Final = frozenset({"blob", "score", "embedding", "sparse_embedding"})
+_OWN_KEYS: Final = {"id": ID, "content": TEXT}
 _BOUNDS: Final = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 _NO_MATCH: Final = Or(())
 
@@ -22,7 +23,7 @@ def filter_of(filters: Mapping[str, Any]) -> Filter:
     ISO 8601. A boolean is not a number, and a list stands for its members.
 
     Raises:
-        FilterError: (Haystack's) it is malformed, or not supported: only metadata and the id can be filtered on.
+        FilterError: (Haystack's) it is malformed, or on something else than metadata, the id and the content.
     """
     if not isinstance(filters, Mapping):
         raise FilterError(f"a filter is a mapping, not {type(filters).__name__}")
@@ -55,11 +56,13 @@ def _comparison(condition: Mapping[str, Any]) -> Filter:
             raise FilterError(f"{key!r} is missing in {condition!r:.200}")
     field, operator, value = condition["field"], condition["operator"], condition["value"]
     if not isinstance(field, str) or field in _FIELDS:
-        raise FilterError(f"only metadata and the id can be filtered on, not {field!r:.80}")
+        raise FilterError(f"metadata, the id and the content can be filtered on, not {field!r:.80}")
     make = _OPERATORS.get(operator) if isinstance(operator, str) else None
     if make is None:
         raise FilterError(f"unknown operator {operator!r:.80}; there are {', '.join(_OPERATORS)}")
-    return make(ID if field == "id" else field.removeprefix("meta."), value)
+    if field == "content" and operator in _BOUNDS:
+        raise FilterError(f"the content has no order; it can be compared by ==, !=, in and not in, not {operator!r}")
+    return make(_OWN_KEYS.get(field) or field.removeprefix("meta."), value)
 
 
 def _one_of(key: str, values: Any) -> Filter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import ValidationError
@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from pointsman._forms import plain_form
+from pointsman._vectors import encode_vector, vector_of
 from pointsman.errors import (
     CorruptStoreError,
     FormatVersionError,
@@ -33,6 +34,7 @@ from pointsman.server.schemas import (
     DocumentsRequest,
     MetadataRequest,
     NearestRequest,
+    VectorsRequest,
 )
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
 from pointsman.server.strict import StrictRoute, read_json
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from pointsman.dataset import Dataset
+    from pointsman.dataset.embedding import Embed
     from pointsman.server.access import Access
     from pointsman.server.state import State
 
@@ -55,8 +58,8 @@ Name = Annotated[str, Path(max_length=64, pattern=NAME, description="The dataset
 
 Filters = Annotated[str | None, Query(description="Only documents that match, such as `year >= 2020 and lang = ru`.")]
 
-When = Literal["now", "later"]
-"""When documents get their vectors."""
+When = Literal["now", "later", "never"]
+"""When documents without a vector get one."""
 
 _READS = problem_responses("not-found", "invalid-input")
 _WRITES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
@@ -66,6 +69,8 @@ _UNOPENED_FIELDS = {"description": "", "indexing_technique": "hybrid", "embedder
 
 _CHARACTERS = 1_000_000
 """Largest part of a text in one answer."""
+
+_EMBED: Final[dict[str, Embed]] = {"now": True, "later": "later", "never": False}
 
 _BATCH = 64
 """Lines of a stream that are embedded and committed together; acknowledged lines are durable."""
@@ -174,9 +179,35 @@ async def nearest_documents(state: Shared, access: Reader, name: Name, body: Nea
     """Find the documents whose vectors are nearest to a vector; nothing is embedded or refused."""
     dataset = await in_thread(state.dataset, access, name)
     async with state.gate:
-        hits = await in_thread(dataset.search_vector, body.vector, body.k, filters=body.filters)
+        hits = await in_thread(dataset.search_vector, vector_of(body.vector), body.k, filters=body.filters)
     results = [{**hit.to_dict(rank), "metadata": public_metadata(hit.metadata)} for rank, hit in enumerate(hits, 1)]
     return Json({"hits": results})
+
+
+@router.post(
+    "/{name}/vectors",
+    response_model=schemas.Vectors,
+    responses=problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type"),
+    operation_id="get_vectors",
+)
+async def get_vectors(state: Shared, access: Reader, name: Name, body: VectorsRequest) -> Response:
+    """Get the stored vectors of documents."""
+    dataset = await in_thread(state.dataset, access, name)
+    vectors = await in_thread(dataset.get_vectors, body.ids)
+    texts = [None if vector is None else encode_vector(vector) for vector in vectors]
+    return Json({"embedder": dataset.store.info.embedder, "vectors": texts})
+
+
+@router.get(
+    "/{name}/metadata_keys",
+    response_model=schemas.MetadataKeys,
+    responses=_READS,
+    operation_id="list_metadata_keys",
+)
+async def list_metadata_keys(state: Shared, access: Reader, name: Name) -> Response:
+    """List the keys of the metadata, for filters; nested ones as paths such as `author.name`."""
+    dataset = await in_thread(state.dataset, access, name)
+    return Json({"keys": await in_thread(dataset.metadata_keys)})
 
 
 @router.get("/{name}/count", response_model=schemas.Count, responses=_READS, operation_id="count_documents")
@@ -276,8 +307,9 @@ async def add_documents(
     embed: Annotated[
         When,
         Query(
-            description="`later`: keyword search finds the documents as soon as they are acknowledged, and their "
-            "vectors follow; `vectors_due` of the dataset, and every answer over it, say how many are missing"
+            description="For documents sent without a vector. `later`: keyword search finds them as soon as they are "
+            "acknowledged, and their vectors follow; `vectors_due` of the dataset, and every answer over it, say how "
+            "many are missing. `never`: only keyword search finds them"
         ),
     ] = "now",
 ) -> Response:
@@ -435,8 +467,10 @@ async def _add(state: State, dataset: Dataset, documents: list[DocumentRequest],
 
     def add() -> AddResult:
         new = [Document(document.id, document.text, document.metadata) for document in documents]
+        vectors = [vector_of(document.vector) for document in documents]
+        given = None if all(vector is None for vector in vectors) else vectors
         with dataset.writing(WRITE_PATIENCE):
-            return dataset.add(new, embed="later" if embed == "later" else True)
+            return dataset.add(new, vectors=given, embed=_EMBED[embed])
 
     result = await in_writer(state, add)
     state.metrics.record_write(result)

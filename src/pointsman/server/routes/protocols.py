@@ -1,25 +1,19 @@
-"""Foreign protocols on the same search: Dify's external knowledge, and OpenAI's vector stores.
-
-For Dify, a dataset is a knowledge with the same name. For OpenAI's clients it is a vector store, and each document a
-file.
-"""
+"""Dify's external knowledge, on the same search: a dataset is a knowledge with the same name."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.responses import Response
 
-from pointsman.errors import FilterError, InputError, StoreError
+from pointsman.errors import FilterError
 from pointsman.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.server import schemas
 from pointsman.server.answers import Json
-from pointsman.server.problems import HttpProblem
-from pointsman.server.schemas import NAME
 from pointsman.server.searching import prepare
 from pointsman.server.state import Reader, Shared, in_thread, problem_responses
 from pointsman.server.strict import StrictRoute
@@ -27,18 +21,15 @@ from pointsman.types import NEAREST
 from pointsman.wire import label_of, public_metadata
 
 if TYPE_CHECKING:
-    from pointsman.dataset import Dataset
     from pointsman.server.access import Access
     from pointsman.server.state import State
-    from pointsman.types import Document, Hit, RetrievalContext
+    from pointsman.types import Hit, RetrievalContext
 
 log = logging.getLogger(__name__)
 
 router = APIRouter(route_class=StrictRoute, tags=["protocols"])
 
 _SEARCHES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
-_READS = problem_responses("not-found", "invalid-input")
-_LARGEST: Final = 50  # results of one search in OpenAI's API
 
 
 def relevance(hit: Hit) -> float:
@@ -113,7 +104,7 @@ async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Re
     """
     setting = body.retrieval_setting or RetrievalSetting()
     filters = _of_dify(body.metadata_condition or MetadataCondition())
-    (context,) = await _searched(state, access, body.knowledge_id, [body.query], setting.top_k or 5, filters)
+    (context,) = await search_dataset(state, access, body.knowledge_id, [body.query], setting.top_k or 5, filters)
     threshold = setting.score_threshold or 0.0
     if context.refused is not None:
         return Json({"records": _refusal_records(context, threshold)})
@@ -210,241 +201,7 @@ _OF_DIFY: Final[dict[str, Callable[[str, Any], Filter]]] = {
 }
 
 
-# ── OpenAI ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-StoreName = Annotated[str, Path(max_length=64, pattern=NAME, description="The dataset's name.")]
-_PRINTABLE: Final = r"^[\w\p{L}\p{N}\p{P}\p{S}\u0300-\u036f\ufe0f \xa0\u2000-\u200a\u202f\u205f\u3000]+$"
-FileId = Annotated[str, Path(pattern=_PRINTABLE, description="The document's id.")]
-
-
-class RankingOptions(_Foreign):
-    """Ranking options."""
-
-    ranker: Annotated[str | None, Field(description="`none`: do not rerank; any other: as configured.")] = None
-    score_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None
-
-
-class StoreSearchRequest(_Foreign):
-    """A search in OpenAI's vector store API."""
-
-    query: Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1, max_length=16)]
-    filters: Annotated[
-        dict[str, JsonValue] | None,
-        Field(description='`{"type": "eq", "key": …, "value": …}`, or `{"type": "and", "filters": […]}`.'),
-    ] = None
-    max_num_results: Annotated[int, Field(ge=1, le=_LARGEST)] = 10
-    ranking_options: RankingOptions = RankingOptions()
-
-
-class StorePage(schemas.Open):
-    """A list in OpenAI's format."""
-
-    object: str
-    data: list[dict[str, Any]]
-    has_more: bool
-
-
-class StoreObject(schemas.Open):
-    """An object in OpenAI's format."""
-
-    id: str
-    object: str
-
-
-Limit = Annotated[int, Query(ge=1, le=100)]
-After = Annotated[str | None, Query(description="The id after which the page starts.")]
-Order = Annotated[Literal["asc", "desc"], Query(description="Files in the order of arrival; vector stores by name.")]
-
-
-@router.get("/v1/vector_stores", response_model=StorePage, responses=_READS, operation_id="list_vector_stores")
-async def list_stores(
-    state: Shared, access: Reader, limit: Limit = 20, after: After = None, order: Order = "asc"
-) -> Response:
-    """List the datasets that the key allows, as vector stores."""
-
-    def page() -> dict[str, Any]:
-        names, has_more = _slice(access.visible(state.workspace.names()), after, limit, order)
-        return _page([_store(dataset) for dataset in state.datasets(access, names)], names, more=has_more)
-
-    return Json(await in_thread(page))
-
-
-@router.get("/v1/vector_stores/{name}", response_model=StoreObject, responses=_READS, operation_id="get_vector_store")
-async def get_store(state: Shared, access: Reader, name: StoreName) -> Response:
-    """Get a dataset as a vector store."""
-    return Json(await in_thread(lambda: _store(state.dataset(access, name))))
-
-
-@router.post(
-    "/v1/vector_stores/{name}/search",
-    response_model=StorePage,
-    responses=_SEARCHES,
-    operation_id="search_vector_store",
-)
-async def search_store(state: Shared, access: Reader, name: StoreName, body: StoreSearchRequest) -> Response:
-    """Search a dataset; with several queries, each hit has its best score."""
-    texts = [body.query] if isinstance(body.query, str) else body.query
-    filters = None if body.filters is None else _of_openai(body.filters, 1)
-    rerank = False if body.ranking_options.ranker == "none" else None
-    contexts = await _searched(state, access, name, texts, body.max_num_results, filters, rerank)
-    best: dict[str, Hit] = {}
-    for hit in (hit for context in contexts for hit in context.hits):
-        if hit.id not in best or relevance(hit) > relevance(best[hit.id]):
-            best[hit.id] = hit
-    hits = sorted(best.values(), key=relevance, reverse=True) if len(contexts) > 1 else list(best.values())
-    threshold = body.ranking_options.score_threshold or 0.0
-    data = [
-        {
-            "file_id": hit.id,
-            "filename": _filename(hit.document),
-            "score": relevance(hit),
-            "attributes": _attributes(hit.document),
-            "content": [{"type": "text", "text": hit.text}],
-        }
-        for hit in hits[: body.max_num_results]
-        if threshold <= 0 or relevance(hit) >= threshold
-    ]
-    page = {"object": "vector_store.search_results.page", "search_query": texts, "data": data}
-    return Json({**page, "has_more": False, "next_page": None})
-
-
-@router.get(
-    "/v1/vector_stores/{name}/files", response_model=StorePage, responses=_READS, operation_id="list_vector_store_files"
-)
-async def list_files(
-    state: Shared, access: Reader, name: StoreName, limit: Limit = 20, after: After = None, order: Order = "asc"
-) -> Response:
-    """List the documents of a dataset, as files."""
-
-    def page() -> dict[str, Any]:
-        dataset = state.dataset(access, name)
-        ids, has_more = _slice(dataset.ids(), after, limit, order)
-        documents = [document for document in dataset.get_many(ids) if document is not None]
-        return _page([_file(name, document) for document in documents], ids, more=has_more)
-
-    return Json(await in_thread(page))
-
-
-@router.get(
-    "/v1/vector_stores/{name}/files/{file_id:path}",
-    response_model=StoreObject,
-    responses=_READS,
-    operation_id="get_vector_store_file",
-)
-async def get_file(state: Shared, access: Reader, name: StoreName, file_id: FileId) -> Response:
-    """Get a document as a file; its text is under `/content`."""
-    content = file_id.endswith("/content")
-    dataset = await in_thread(state.dataset, access, name)
-    document = await in_thread(dataset.get, file_id)
-    if document is None and content:
-        document = await in_thread(dataset.get, file_id.removesuffix("/content"))
-        if document is not None:
-            texts = [{"type": "text", "text": document.text}]
-            return Json({"object": "vector_store.file_content.page", "data": texts, "has_more": False})
-    if document is None:
-        raise HttpProblem("not-found", f"there is no document {file_id!r:.80} in dataset {name!r}", kind="document")
-    return Json(_file(name, document))
-
-
-def _of_openai(filters: Any, depth: int) -> Filter:
-    """Convert a filter of OpenAI.
-
-    Raises:
-        FilterError: it is malformed.
-    """
-    if not isinstance(filters, dict) or depth > _DEEPEST:
-        raise FilterError(f"a filter is an object with type, nested at most {_DEEPEST} deep, not {filters!r:.80}")
-    kind = filters.get("type")
-    if kind in {"and", "or"}:
-        inner = filters.get("filters")
-        if not isinstance(inner, list):
-            raise FilterError(f"a filter of type {kind!r} has a list of filters, not {inner!r:.80}")
-        operands = tuple(_of_openai(operand, depth + 1) for operand in inner)
-        return And(operands) if kind == "and" else Or(operands)
-    key, value = filters.get("key"), filters.get("value")
-    if not isinstance(key, str) or not isinstance(kind, str) or kind not in _OF_OPENAI:
-        raise FilterError(f"a filter has a key and a type of {', '.join(_OF_OPENAI)}, and, or; not {filters!r:.200}")
-    return _OF_OPENAI[kind](key, value)
-
-
-def _list(key: str, value: Any) -> In:
-    if not isinstance(value, list):
-        raise FilterError(f"{key!r}: in and nin take a list, not {value!r:.80}")
-    return In(key, tuple(value))
-
-
-_DEEPEST: Final = 20
-_OF_OPENAI: Final[dict[str, Callable[[str, Any], Filter]]] = {
-    "eq": Equals,
-    "ne": lambda key, value: Not(Equals(key, value)),
-    "gt": lambda key, value: Range(key, gt=value),
-    "gte": lambda key, value: Range(key, gte=value),
-    "lt": lambda key, value: Range(key, lt=value),
-    "lte": lambda key, value: Range(key, lte=value),
-    "in": _list,
-    "nin": lambda key, value: Not(_list(key, value)),
-}
-
-
-def _store(dataset: Dataset) -> dict[str, Any]:
-    try:
-        number, state = len(dataset), "completed"
-    except (StoreError, InputError) as error:  # the others are listed all the same
-        log.error("dataset %s cannot be opened: %s", dataset.name, error)  # noqa: TRY400  (the message says it all)
-        number, state = 0, "in_progress"
-    return {
-        "id": dataset.name,
-        "object": "vector_store",
-        "name": dataset.name,
-        "description": dataset.description,
-        "status": state,
-        "created_at": 0,  # not recorded
-        "usage_bytes": 0,
-        "file_counts": {"in_progress": 0, "completed": number, "failed": 0, "cancelled": 0, "total": number},
-        "metadata": {},
-    }
-
-
-def _file(store: str, document: Document) -> dict[str, Any]:
-    return {
-        "id": document.id,
-        "object": "vector_store.file",
-        "vector_store_id": store,
-        "status": "completed",
-        "created_at": 0,
-        "usage_bytes": len(document.text.encode("utf-8", "surrogatepass")),
-        "last_error": None,
-        "attributes": _attributes(document),
-    }
-
-
-def _filename(document: Document) -> str:
-    source = document.metadata.get("source")
-    return source if isinstance(source, str) and source else document.title or document.id
-
-
-def _attributes(document: Document) -> dict[str, Any]:
-    """Return metadata in OpenAI's form: texts, numbers and booleans."""
-    return {
-        name: value
-        for name, value in public_metadata(document.metadata).items()
-        if isinstance(value, (str, int, float))
-    }
-
-
-def _slice(names: Sequence[str], after: str | None, limit: int, order: str) -> tuple[list[str], bool]:
-    """Return a page of names, and whether more follow; if ``after`` is gone, the first page."""
-    ordered_names = list(names) if order == "asc" else list(reversed(names))
-    start = ordered_names.index(after) + 1 if after in ordered_names else 0
-    return ordered_names[start : start + limit], len(ordered_names) > start + limit
-
-
-def _page(data: list[dict[str, Any]], ids: Sequence[str], *, more: bool) -> dict[str, Any]:
-    ends = {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
-    return {"object": "list", "data": data, **ends, "has_more": more}
-
-
-async def _searched(
+async def search_dataset(
     state: State,
     access: Access,
     name: str,

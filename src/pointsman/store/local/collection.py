@@ -60,7 +60,7 @@ from pointsman.store.local.files import (
 from pointsman.store.local.keyword import KeywordIndex
 from pointsman.store.local.keyword_files import damaged_files
 from pointsman.store.local.permissions import PermissionTable
-from pointsman.store.local.truth import Truth
+from pointsman.store.local.truth import NO_VECTOR, Truth
 from pointsman.store.local.vectors import VectorIndex
 from pointsman.store.prepared import UNREADABLE, Prepared, directions
 
@@ -453,18 +453,26 @@ class Collection:
                 if not self._inside:
                     self._step_down()
 
-    def write(self, prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None, embedder: str = "") -> AddResult:
+    def write(
+        self,
+        prepared: Sequence[Prepared],
+        vectors: NDArray[np.float32] | None,
+        embedder: str = "",
+        has_vector: NDArray[np.bool_] | None = None,
+    ) -> AddResult:
         """Write documents durably, inside ``with writer()``; ids must differ. Unchanged documents are skipped.
 
         Raises:
             InputError: the number, length or embedder of the vectors does not match, or a vector is zero.
         """
-        blobs = None
+        blobs: list[bytes | None] | None = None
         if vectors is not None:
             self.check_embedder(embedder)
-            rows = directions(vectors, prepared)
+            rows = directions(vectors, prepared, has_vector)
             self._fix_embedder(embedder, rows.shape[1])
             blobs = [row.tobytes() for row in rows]
+            if has_vector is not None:
+                blobs = [blob if given else NO_VECTOR for blob, given in zip(blobs, has_vector, strict=True)]
         return self.truth.upsert(prepared, blobs)
 
     def edit(

@@ -508,8 +508,8 @@ class WriterLock:
 
     def _locked(self) -> LockedError:
         return LockedError(
-            f"{self._directory} is being written to by {self._who()}; "
-            "readers may continue, a second writer must wait until the first closes the dataset"
+            f"{self._directory} is being written to by {self._who()}; wait until that write has ended and try "
+            "again, or let Dataset.writing(wait=30) wait for it; reading goes on meanwhile"
         )
 
     def _who(self) -> str:

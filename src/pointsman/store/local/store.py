@@ -210,6 +210,7 @@ class LocalStore(BaseStore):
         embedder: str | None = None,
         *,
         stored_only: bool = False,
+        has_vector: NDArray[np.bool_] | None = None,
     ) -> AddResult:
         """See `Store`."""
         items = [prepare(document) for document in documents]
@@ -217,7 +218,7 @@ class LocalStore(BaseStore):
             if stored_only and vectors is not None:
                 is_stored = self.collection.truth.unchanged(items)
                 items, vectors = list(compress(items, is_stored)), vectors[is_stored]
-            return self.collection.write(items, vectors, embedder or "")
+            return self.collection.write(items, vectors, embedder or "", has_vector)
 
     def set_metadata(
         self,

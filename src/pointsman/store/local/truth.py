@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import xxhash
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from pointsman.types import Document
 
 log = logging.getLogger(__name__)
+
+NO_VECTOR: Final = b""
+"""In place of a vector: the document has none, and loses the one that it had."""
 
 # Metadata that SQLite cannot parse as JSON, e.g. nested a thousand levels deep, counts as having no source.
 _SOURCE = "CASE WHEN json_valid(metadata) THEN json_extract(metadata, '$.source') END"
@@ -409,7 +412,7 @@ class Truth:
         """Write documents, and vectors if given, in one durable transaction; skip documents stored unchanged.
 
         Ids must be unique within a call. Without ``vectors``, documents lose the ones they had; one for which
-        ``vectors`` has None keeps it.
+        ``vectors`` has None keeps it, and one for which it has `NO_VECTOR` loses it.
         """
         existing = self._stored([item.document.id for item in prepared])
         fresh = [number for number, is_same in enumerate(self._same(existing, prepared, vectors)) if not is_same]
@@ -431,14 +434,13 @@ class Truth:
             insert = "INSERT INTO documents (text, metadata, digest, seq, id, key) VALUES (?,?,?,?,?,?)"
             connection.executemany(insert, (row for row in rows if row[4] not in existing) if old else rows)
             if vectors is not None:
-                blobs = [
-                    (key, vector + _vector_check(key, vector))
-                    for number, key in zip(fresh, keys, strict=True)
-                    if (vector := vectors[number]) is not None
-                ]
-                connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", blobs)
+                blobs = [(key, vectors[number]) for number, key in zip(fresh, keys, strict=True)]
+                sealed_blobs = [(key, vector + _vector_check(key, vector)) for key, vector in blobs if vector]
+                connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", sealed_blobs)
+                bare = [(key,) for key, vector in blobs if vector == NO_VECTOR]
             else:
-                connection.executemany("DELETE FROM vectors WHERE key=?", [(row[5],) for row in old])
+                bare = [(row[5],) for row in old]
+            connection.executemany("DELETE FROM vectors WHERE key=?", bare)
         return result + AddResult(added=len(rows) - len(old), updated=len(old))
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -558,7 +560,7 @@ class Truth:
             rows = self._rows(f"SELECT key, vector FROM vectors WHERE key IN ({_marks(batch)})", *batch)
             old_vectors.update((key, self._vector(key, vector)) for key, vector in rows)
         return [
-            equal and (vector is None or old_vectors.get(existing[item.document.id][0]) == vector)
+            equal and (not vector or old_vectors.get(existing[item.document.id][0]) == vector)
             for equal, item, vector in zip(is_same, prepared, vectors, strict=True)
         ]
 

@@ -386,18 +386,22 @@ class OpenSearchStore(BaseStore):
         embedder: str | None = None,
         *,
         stored_only: bool = False,
+        has_vector: NDArray[np.bool_] | None = None,
     ) -> AddResult:
         """See `Store`."""
         items = [prepare(document) for document in documents]
-        rows = None if vectors is None else directions(vectors, items)
+        rows = None if vectors is None else directions(vectors, items, has_vector)
         if not items:
             return AddResult()
         if rows is not None:
             self._fix_embedder(embedder or "", rows.shape[1])
+
+        def vector_of(index: int) -> NDArray[np.float32] | None:
+            return None if rows is None or (has_vector is not None and not has_vector[index]) else rows[index]
+
         total = AddResult()
         for batch in _parts(items):
-            batch_rows = None if rows is None else rows[batch]
-            total += self._write([items[index] for index in batch], batch_rows, stored_only=stored_only)
+            total += self._write([(items[index], vector_of(index)) for index in batch], stored_only=stored_only)
         return total
 
     @contextmanager
@@ -415,17 +419,10 @@ class OpenSearchStore(BaseStore):
         self._cluster.ask("POST", f"/{self._alias}/_refresh")
 
     def _write(
-        self, prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None, *, stored_only: bool = False
+        self, pairs: Sequence[tuple[Prepared, NDArray[np.float32] | None]], *, stored_only: bool = False
     ) -> AddResult:
-        """Write, and retry documents that others have changed meanwhile."""
-        pending = [
-            (
-                item,
-                None if vectors is None else vectors[index],
-                _digest(item, None if vectors is None else vectors[index]),
-            )
-            for index, item in enumerate(prepared)
-        ]
+        """Write documents and their vectors, if any, and retry those that others have changed meanwhile."""
+        pending = [(item, vector, _digest(item, vector)) for item, vector in pairs]
         total = AddResult()
         for _ in range(_TRIES):
             records = self._records(

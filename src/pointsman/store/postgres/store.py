@@ -353,10 +353,11 @@ class PostgresStore(BaseStore):
         embedder: str | None = None,
         *,
         stored_only: bool = False,
+        has_vector: NDArray[np.bool_] | None = None,
     ) -> AddResult:
         """See `Store`."""
         items = [prepare(document) for document in documents]
-        rows = None if vectors is None else directions(vectors, items)
+        rows = None if vectors is None else directions(vectors, items, has_vector)
         if not items:
             return AddResult()
         name = embedder or ""
@@ -364,7 +365,7 @@ class PostgresStore(BaseStore):
             lambda connection: (
                 self._embed(connection, items, rows, name)
                 if stored_only and rows is not None
-                else self._write(connection, items, rows, name)
+                else self._write(connection, items, rows, name, has_vector)
             )
         )
         if result.added or result.updated:
@@ -388,10 +389,17 @@ class PostgresStore(BaseStore):
                 self._tend()
 
     def _write(
-        self, connection: Connection[Any], prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None, name: str
+        self,
+        connection: Connection[Any],
+        prepared: Sequence[Prepared],
+        vectors: NDArray[np.float32] | None,
+        name: str,
+        has_vector: NDArray[np.bool_] | None,
     ) -> AddResult:
         tables = self._tables
         digests = [b""] * len(prepared) if vectors is None else [_vector_digest(row) for row in vectors]
+        if has_vector is not None:
+            digests = [digest if given else b"" for digest, given in zip(digests, has_vector, strict=True)]
         with connection.transaction(), connection.cursor(binary=True) as cursor:
             state = self._locked(cursor)
             if vectors is not None:
@@ -400,7 +408,7 @@ class PostgresStore(BaseStore):
             fresh = []
             for index, (item, digest) in enumerate(zip(prepared, digests, strict=True)):
                 old = existing.get(item.document.id)
-                if old is None or old.digest != item.digest or (vectors is not None and old.vector != digest):
+                if old is None or old.digest != item.digest or (digest and old.vector != digest):
                     fresh.append(index)
             count_unchanged = len(prepared) - len(fresh)
             if not fresh:
@@ -411,7 +419,10 @@ class PostgresStore(BaseStore):
             ids = [existing[i.document.id].id if i.document.id in existing else next(new_ids) for i in items]
             more_tokens = self._write_texts(cursor, items, ids, state.seq + 1, replaced_ids)
             if vectors is not None:
-                _copy_vectors(cursor, tables.vec, ids, [digests[index] for index in fresh], vectors[fresh])
+                pairs = [(index, id_) for index, id_ in zip(fresh, ids, strict=True) if digests[index]]
+                indices = [index for index, _ in pairs]
+                pair_ids, pair_digests = [id_ for _, id_ in pairs], [digests[index] for index in indices]
+                _copy_vectors(cursor, tables.vec, pair_ids, pair_digests, vectors[indices])
             self._advance(cursor, len(items) - len(replaced_ids), more_tokens)
         return AddResult(len(items) - len(replaced_ids), len(replaced_ids), count_unchanged)
 

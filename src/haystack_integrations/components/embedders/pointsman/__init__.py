@@ -41,17 +41,14 @@ class PointsmanTextEmbedder(_Embedder):
         embedder: ``"default"``, which needs no network, or another name that `pointsman.load_embedder` knows.
     """
 
-    @component.output_types(embedding=list[float], meta=dict[str, Any])
+    @component.output_types(embedding=list[float])
     def run(self, text: str) -> dict[str, Any]:
-        """Returns the vector of a question, of length 1, and the name of the model."""
+        """Returns the vector of a question, of length 1."""
         if not isinstance(text, str):
             raise TypeError(f"a text is a str, not {type(text).__name__}; PointsmanDocumentEmbedder takes documents")
-        return {
-            "embedding": self._own_embedder.embed_queries([text])[0].tolist(),
-            "meta": {"model": self._own_embedder.name},
-        }
+        return {"embedding": self._own_embedder.embed_queries([text])[0].tolist()}
 
-    @component.output_types(embedding=list[float], meta=dict[str, Any])
+    @component.output_types(embedding=list[float])
     async def run_async(self, text: str) -> dict[str, Any]:
         """Async version of `run`."""
         return await to_thread.run_sync(self.run, text)

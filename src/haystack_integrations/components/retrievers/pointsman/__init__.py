@@ -1,25 +1,40 @@
-"""Haystack retrievers over a Pointsman document store."""
+"""Haystack retrievers over a Pointsman document store, or over a service."""
 
+import math
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from anyio import to_thread
 from haystack import Document, component, default_from_dict, default_to_dict
 from haystack.document_stores.types import FilterPolicy, apply_filter_policy
+from haystack.utils import Secret
 
 from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore, filter_of
-from pointsman import SearchOptions
+from haystack_integrations.document_stores.pointsman.document_store import documents_of
+from pointsman import Client, Query, SearchOptions
 from pointsman.filters import Filter
+from pointsman.integrations._shared import hits_by_both
+from pointsman.request import WorkspaceOptions
+from pointsman.types import Hit
 
-__all__ = ["PointsmanEmbeddingRetriever", "PointsmanRetriever"]
+__all__ = [
+    "PointsmanEmbeddingRetriever",
+    "PointsmanHybridRetriever",
+    "PointsmanRetriever",
+    "PointsmanServiceRetriever",
+]
 
 
 class _Retriever:
-    """Shared by both retrievers."""
+    """Shared by the retrievers over a document store."""
 
     document_store: PointsmanDocumentStore
     filters: dict[str, Any] | None
     top_k: int
     filter_policy: FilterPolicy
+    return_embedding: bool
+    score_threshold: float | None
 
     def _set(
         self,
@@ -27,12 +42,14 @@ class _Retriever:
         filters: dict[str, Any] | None,
         top_k: int,
         filter_policy: str | FilterPolicy,
+        return_embedding: bool,
+        score_threshold: float | None,
     ) -> None:
         if not isinstance(document_store, PointsmanDocumentStore):
             raise TypeError(f"document_store is a PointsmanDocumentStore, not {type(document_store).__name__}")
-        if top_k < 1:
-            raise ValueError(f"top_k is 1 or more, not {top_k}")
+        _check(top_k, score_threshold)
         self.document_store, self.filters, self.top_k = document_store, filters, top_k
+        self.return_embedding, self.score_threshold = return_embedding, score_threshold
         policy = filter_policy if isinstance(filter_policy, FilterPolicy) else FilterPolicy.from_str(filter_policy)
         self.filter_policy = policy
 
@@ -46,7 +63,26 @@ class _Retriever:
             "filters": self.filters,
             "top_k": self.top_k,
             "filter_policy": self.filter_policy.value,
+            "return_embedding": self.return_embedding,
+            "score_threshold": self.score_threshold,
         }
+
+    def _documents(self, hits: Sequence[Hit], score_threshold: float | None) -> dict[str, list[Document]]:
+        least = self.score_threshold if score_threshold is None else score_threshold
+        hits = [hit for hit in hits if least is None or hit.score >= least]
+        return {"documents": self.document_store.hits_to_documents(hits, return_embedding=self.return_embedding)}
+
+
+def _check(top_k: int, score_threshold: float | None) -> None:
+    """Check the settings of a retriever.
+
+    Raises:
+        ValueError: one of them is invalid.
+    """
+    if top_k < 1:
+        raise ValueError(f"top_k is 1 or more, not {top_k}")
+    if score_threshold is not None and not math.isfinite(score_threshold):
+        raise ValueError(f"score_threshold is a number, not {score_threshold}")
 
 
 def _with_store(data: dict[str, Any]) -> dict[str, Any]:
@@ -69,6 +105,8 @@ class PointsmanRetriever(_Retriever):
         rerank: whether to rerank; by default the strategy decides.
         refuse: whether the answer is empty if no document is relevant.
         filter_policy: whether the filters of a run replace these, or are merged with them.
+        return_embedding: whether documents have their embeddings.
+        score_threshold: documents with a lower score are left out.
     """
 
     def __init__(
@@ -80,8 +118,10 @@ class PointsmanRetriever(_Retriever):
         rerank: bool | None = None,
         refuse: bool = False,
         filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
+        return_embedding: bool = False,
+        score_threshold: float | None = None,
     ) -> None:
-        self._set(document_store, filters, top_k, filter_policy)
+        self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
         self.strategy, self.rerank, self.refuse = strategy, rerank, refuse
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,19 +137,27 @@ class PointsmanRetriever(_Retriever):
 
     @component.output_types(documents=list[Document])
     def run(
-        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
+        self,
+        query: str,
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        score_threshold: float | None = None,
     ) -> dict[str, list[Document]]:
         """Returns the best documents, with their scores."""
         hits = self.document_store.dataset.search(query, self._k(top_k), **self._options(filters)).hits
-        return {"documents": self.document_store.hits_to_documents(hits)}
+        return self._documents(hits, score_threshold)
 
     @component.output_types(documents=list[Document])
     async def run_async(
-        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
+        self,
+        query: str,
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        score_threshold: float | None = None,
     ) -> dict[str, list[Document]]:
         """Async version of `run`."""
         answer = await self.document_store.dataset.asearch(query, self._k(top_k), **self._options(filters))
-        return {"documents": await to_thread.run_sync(self.document_store.hits_to_documents, answer.hits)}
+        return await to_thread.run_sync(self._documents, answer.hits, score_threshold)
 
     def _k(self, top_k: int | None) -> int:
         return self.top_k if top_k is None else top_k
@@ -134,6 +182,8 @@ class PointsmanEmbeddingRetriever(_Retriever):
         filters: which documents are eligible.
         top_k: the number of documents.
         filter_policy: whether the filters of a run replace these, or are merged with them.
+        return_embedding: whether documents have their embeddings.
+        score_threshold: documents with a lower score are left out.
     """
 
     def __init__(
@@ -142,8 +192,10 @@ class PointsmanEmbeddingRetriever(_Retriever):
         filters: dict[str, Any] | None = None,
         top_k: int = 10,
         filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
+        return_embedding: bool = False,
+        score_threshold: float | None = None,
     ) -> None:
-        self._set(document_store, filters, top_k, filter_policy)
+        self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings from which `from_dict` rebuilds it."""
@@ -156,16 +208,191 @@ class PointsmanEmbeddingRetriever(_Retriever):
 
     @component.output_types(documents=list[Document])
     def run(
-        self, query_embedding: list[float], filters: dict[str, Any] | None = None, top_k: int | None = None
+        self,
+        query_embedding: list[float],
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        score_threshold: float | None = None,
     ) -> dict[str, list[Document]]:
         """Returns the nearest documents; their scores are cosines."""
         k = self.top_k if top_k is None else top_k
         hits = self.document_store.dataset.search_vector(query_embedding, k, filters=self._parsed_filters(filters))
-        return {"documents": self.document_store.hits_to_documents(hits)}
+        return self._documents(hits, score_threshold)
 
     @component.output_types(documents=list[Document])
     async def run_async(
-        self, query_embedding: list[float], filters: dict[str, Any] | None = None, top_k: int | None = None
+        self,
+        query_embedding: list[float],
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        score_threshold: float | None = None,
     ) -> dict[str, list[Document]]:
         """Async version of `run`."""
-        return await to_thread.run_sync(self.run, query_embedding, filters, top_k)
+        return await to_thread.run_sync(self.run, query_embedding, filters, top_k, score_threshold)
+
+
+@component
+class PointsmanHybridRetriever(_Retriever):
+    """Searches by a question's words and by its vector, which comes from a Haystack embedder.
+
+    Both scores are added up (the calibrated sum) if the store has an embedder, whose vectors are then meant; otherwise
+    both lists are fused by rank.
+
+    Args:
+        document_store: the store to search.
+        filters: which documents are eligible.
+        top_k: the number of documents.
+        filter_policy: whether the filters of a run replace these, or are merged with them.
+        return_embedding: whether documents have their embeddings.
+        score_threshold: documents with a lower score are left out.
+    """
+
+    def __init__(
+        self,
+        document_store: PointsmanDocumentStore,
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
+        return_embedding: bool = False,
+        score_threshold: float | None = None,
+    ) -> None:
+        self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the settings from which `from_dict` rebuilds it."""
+        return default_to_dict(self, **self._init_parameters())
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "PointsmanHybridRetriever":
+        """Rebuild the component from the output of `to_dict`."""
+        return default_from_dict(cls, _with_store(data))
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self,
+        query: str,
+        query_embedding: list[float],
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        score_threshold: float | None = None,
+    ) -> dict[str, list[Document]]:
+        """Returns the best documents, with their scores."""
+        question, k = Query(query, self._parsed_filters(filters)), self.top_k if top_k is None else top_k
+        return self._documents(hits_by_both(self.document_store.dataset, question, query_embedding, k), score_threshold)
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self,
+        query: str,
+        query_embedding: list[float],
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        score_threshold: float | None = None,
+    ) -> dict[str, list[Document]]:
+        """Async version of `run`."""
+        return await to_thread.run_sync(self.run, query, query_embedding, filters, top_k, score_threshold)
+
+
+@component
+class PointsmanServiceRetriever:
+    """Searches the datasets of a Pointsman service, which embeds, ranks and refuses by its own settings.
+
+    Args:
+        url: the address of the service.
+        api_key: its key, if it needs one.
+        datasets: the names of the datasets to search; by default all that the key allows.
+        filters: which documents are eligible.
+        top_k: the number of documents.
+        strategy: how to search; by default the service decides.
+        refuse: whether the answer is empty if no document is relevant.
+        filter_policy: whether the filters of a run replace these, or are merged with them.
+        score_threshold: documents with a lower score are left out.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: Secret | None = None,
+        datasets: list[str] | None = None,
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        strategy: str = "auto",
+        refuse: bool = True,
+        filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
+        score_threshold: float | None = None,
+    ) -> None:
+        _check(top_k, score_threshold)
+        self.url, self.api_key, self.datasets, self.filters = url, api_key, datasets, filters
+        self.top_k, self.strategy, self.refuse, self.score_threshold = top_k, strategy, refuse, score_threshold
+        policy = filter_policy if isinstance(filter_policy, FilterPolicy) else FilterPolicy.from_str(filter_policy)
+        self.filter_policy = policy
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the settings from which `from_dict` rebuilds it; the key is not among them."""
+        return default_to_dict(
+            self,
+            url=self.url,
+            api_key=None if self.api_key is None else self.api_key.to_dict(),
+            datasets=self.datasets,
+            filters=self.filters,
+            top_k=self.top_k,
+            strategy=self.strategy,
+            refuse=self.refuse,
+            filter_policy=self.filter_policy.value,
+            score_threshold=self.score_threshold,
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "PointsmanServiceRetriever":
+        """Rebuild the component from the output of `to_dict`."""
+        parameters = dict(data["init_parameters"])
+        if isinstance(parameters.get("api_key"), dict):
+            parameters["api_key"] = Secret.from_dict(parameters["api_key"])
+        return default_from_dict(cls, {**data, "init_parameters": parameters})
+
+    @cached_property
+    def _client(self) -> Client:
+        return Client(self.url, None if self.api_key is None else self.api_key.resolve_value())
+
+    def close(self) -> None:
+        """Close the connections; the next run opens them again."""
+        client = self.__dict__.pop("_client", None)
+        if client is not None:
+            client.close()
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self,
+        query: str,
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        score_threshold: float | None = None,
+    ) -> dict[str, list[Document]]:
+        """Returns the best documents, with their scores."""
+        answer = self._client.search(query, self.top_k if top_k is None else top_k, **self._options(filters))
+        return {"documents": self._documents(answer.hits, score_threshold)}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self,
+        query: str,
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        score_threshold: float | None = None,
+    ) -> dict[str, list[Document]]:
+        """Async version of `run`."""
+        answer = await self._client.asearch(query, self.top_k if top_k is None else top_k, **self._options(filters))
+        return {"documents": self._documents(answer.hits, score_threshold)}
+
+    def _documents(self, hits: Sequence[Hit], score_threshold: float | None) -> list[Document]:
+        least = self.score_threshold if score_threshold is None else score_threshold
+        return documents_of([hit for hit in hits if least is None or hit.score >= least])
+
+    def _options(self, filters: dict[str, Any] | None) -> WorkspaceOptions:
+        applied_filters = apply_filter_policy(self.filter_policy, self.filters, filters)
+        return {
+            "datasets": self.datasets,
+            "strategy": self.strategy,  # type: ignore[typeddict-item]  # a name, which the request checks
+            "filters": filter_of(applied_filters) if applied_filters else None,
+            "refuse": None if self.refuse else False,
+        }

@@ -1,0 +1,507 @@
+"""OpenAI's vector stores on the same datasets: each dataset is a vector store, and each document a file.
+
+Parameters that mean nothing here are errors, as are unknown ones; none is ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
+
+from fastapi import APIRouter, Path, Query
+from fastapi.routing import APIRoute
+from pydantic import Field, JsonValue
+from starlette.responses import Response
+
+from pointsman._values import RESERVED
+from pointsman.errors import FilterError, InputError, StoreError
+from pointsman.filters import And, Equals, Filter, In, Not, Or, Range
+from pointsman.server import schemas
+from pointsman.server.answers import Json
+from pointsman.server.bodies import NO_FILES
+from pointsman.server.problems import HttpProblem
+from pointsman.server.routes.protocols import relevance, search_dataset
+from pointsman.server.schemas import NAME, StrictRequest
+from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
+from pointsman.server.strict import StrictRoute
+from pointsman.wire import public_metadata
+
+if TYPE_CHECKING:
+    from pointsman.dataset import Dataset
+    from pointsman.server.access import Access
+    from pointsman.server.state import State
+    from pointsman.types import Document, Hit
+
+log = logging.getLogger(__name__)
+
+router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["protocols"])
+
+_SEARCHES = problem_responses("not-found", "conflict", "too-large", "unsupported-media-type")
+_READS = problem_responses("not-found")
+_LARGEST: Final = 50  # results of one search in OpenAI's API
+_METADATA: Final = "openai_metadata"
+"""The note of a dataset with the metadata of its vector store."""
+
+
+StoreName = Annotated[str, Path(max_length=64, pattern=NAME, description="The dataset's name.")]
+_PRINTABLE: Final = r"^[\w\p{L}\p{N}\p{P}\p{S}\u0300-\u036f\ufe0f \xa0\u2000-\u200a\u202f\u205f\u3000]+$"
+FileId = Annotated[str, Path(pattern=_PRINTABLE, description="The document's id.")]
+
+
+class RankingOptions(StrictRequest):
+    """Ranking options."""
+
+    ranker: Annotated[str | None, Field(description="`none`: do not rerank; any other: as configured.")] = None
+    score_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None
+
+
+class StoreSearchRequest(StrictRequest):
+    """A search in OpenAI's vector store API."""
+
+    query: Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1, max_length=16)]
+    filters: Annotated[
+        dict[str, JsonValue] | None,
+        Field(description='`{"type": "eq", "key": …, "value": …}`, or `{"type": "and", "filters": […]}`.'),
+    ] = None
+    max_num_results: Annotated[int, Field(ge=1, le=_LARGEST)] = 10
+    ranking_options: RankingOptions = RankingOptions()
+    rewrite_query: Annotated[bool | None, Field(description="Only false: queries are searched as they are.")] = None
+
+
+class ChunkingStrategy(StrictRequest):
+    """How to cut files; only `auto`."""
+
+    type: str
+
+
+Pairs = Annotated[dict[str, str], Field(max_length=16)]
+Attributes = Annotated[dict[str, str | float | bool], Field(max_length=100)]
+
+
+class NewStoreRequest(StrictRequest):
+    """A dataset to create."""
+
+    name: Annotated[str | None, Field(max_length=64, pattern=NAME, description="By default a new one.")] = None
+    description: Annotated[str | None, Field(max_length=10_000)] = None
+    metadata: Pairs | None = None
+    file_ids: Annotated[list[str] | None, Field(description="Only empty: files are not uploaded here.")] = None
+    chunking_strategy: ChunkingStrategy | None = None
+    expires_after: Annotated[JsonValue, Field(description="Only null: vector stores do not expire.")] = None
+
+
+class StoreChange(StrictRequest):
+    """What to change of a vector store."""
+
+    name: Annotated[str | None, Field(description="Only its own: the name is the id.")] = None
+    metadata: Pairs | None = None
+    expires_after: Annotated[JsonValue, Field(description="Only null: vector stores do not expire.")] = None
+
+
+class FileChange(StrictRequest):
+    """New attributes of a document, in place of all others."""
+
+    attributes: Attributes | None
+
+
+class StorePage(schemas.Open):
+    """A list in OpenAI's format."""
+
+    object: str
+    data: list[dict[str, Any]]
+    has_more: bool
+
+
+class StoreObject(schemas.Open):
+    """An object in OpenAI's format."""
+
+    id: str
+    object: str
+
+
+Limit = Annotated[int, Query(ge=1, le=100)]
+After = Annotated[str | None, Query(description="The id after which the page starts.")]
+Before = Annotated[str | None, Query(description="The id before which the page ends.")]
+FileStatus = Annotated[
+    Literal["in_progress", "completed", "failed", "cancelled"] | None,
+    Query(description="Documents are always `completed`."),
+]
+Order = Annotated[Literal["asc", "desc"], Query(description="Files in the order of arrival; vector stores by name.")]
+
+
+def _refuse(parameter: str, reason: str) -> NoReturn:
+    raise HttpProblem("invalid-input", f"{parameter}: {reason}", param=parameter)
+
+
+_NEVER_EXPIRE: Final = "vector stores do not expire here; leave it out"
+
+
+@router.post(
+    "/vector_stores",
+    response_model=StoreObject,
+    responses=problem_responses("conflict", "too-large", "unsupported-media-type"),
+    operation_id="create_vector_store",
+)
+async def create_store(state: Shared, access: Caller, body: NewStoreRequest) -> Response:
+    """Create a dataset as a vector store; its name is its id, and must be new."""
+    if body.expires_after is not None:
+        _refuse("expires_after", _NEVER_EXPIRE)
+    if body.file_ids:
+        _refuse("file_ids", NO_FILES)
+    if body.chunking_strategy is not None and body.chunking_strategy.type != "auto":
+        _refuse("chunking_strategy", "documents are not cut here; leave it out")
+    name = body.name or f"vs_{secrets.token_hex(12)}"
+    access.require_write(name)
+
+    def create() -> dict[str, Any]:
+        if name in state.workspace.names():
+            if access.read:
+                raise HttpProblem("conflict", f"there is a vector store {name!r:.80} already; update or delete it")
+            raise HttpProblem("conflict", f"{name!r:.80} cannot be created")
+        dataset = state.workspace.dataset(name, description=body.description)
+        dataset.make()
+        if body.metadata:
+            dataset.store.annotate(**{_METADATA: json.dumps(body.metadata)})
+        return _store(dataset)
+
+    return Json(await in_writer(state, create))
+
+
+@router.post(
+    "/vector_stores/{name}",
+    response_model=StoreObject,
+    responses=_SEARCHES,
+    operation_id="update_vector_store",
+)
+async def update_store(state: Shared, access: Caller, name: StoreName, body: StoreChange) -> Response:
+    """Set the metadata of a vector store."""
+    if body.expires_after is not None:
+        _refuse("expires_after", _NEVER_EXPIRE)
+    if body.name not in {None, name}:
+        _refuse("name", f"the name of a vector store is its id, {name!r}, and stays; copy the dataset instead")
+
+    def update() -> dict[str, Any]:
+        dataset = _writable(state, access, name)
+        if body.metadata is not None:
+            with dataset.writing(WRITE_PATIENCE):
+                dataset.store.annotate(**{_METADATA: json.dumps(body.metadata)})
+        return _store(dataset)
+
+    return Json(await in_writer(state, update))
+
+
+@router.delete(
+    "/vector_stores/{name}", response_model=StoreObject, responses=_READS, operation_id="delete_vector_store"
+)
+async def delete_store(state: Shared, access: Caller, name: StoreName) -> Response:
+    """Delete a dataset with all its documents."""
+
+    def drop() -> int:
+        dataset = _writable(state, access, name)
+        count = len(dataset)
+        with dataset.writing(WRITE_PATIENCE):
+            state.workspace.drop(name)
+        return count
+
+    state.metrics.deleted(await in_writer(state, drop))
+    return Json({"id": name, "object": "vector_store.deleted", "deleted": True})
+
+
+def _writable(state: State, access: Access, name: str) -> Dataset:
+    """Return a dataset for a client that reads and writes; answers show what is stored."""
+    access.require_read()
+    access.choose([name], state.workspace.names())
+    access.require_write(name)
+    return state.workspace.dataset(name, create=False)
+
+
+@router.get("/vector_stores", response_model=StorePage, responses=_READS, operation_id="list_vector_stores")
+async def list_stores(
+    state: Shared,
+    access: Reader,
+    limit: Limit = 20,
+    after: After = None,
+    before: Before = None,
+    order: Order = "asc",
+) -> Response:
+    """List the datasets that the key allows, as vector stores."""
+
+    def page() -> dict[str, Any]:
+        names, has_more = _slice(access.visible(state.workspace.names()), after, before, limit, order)
+        return _page([_store(dataset) for dataset in state.datasets(access, names)], names, more=has_more)
+
+    return Json(await in_thread(page))
+
+
+@router.get("/vector_stores/{name}", response_model=StoreObject, responses=_READS, operation_id="get_vector_store")
+async def get_store(state: Shared, access: Reader, name: StoreName) -> Response:
+    """Get a dataset as a vector store."""
+    return Json(await in_thread(lambda: _store(state.dataset(access, name))))
+
+
+@router.post(
+    "/vector_stores/{name}/search",
+    response_model=StorePage,
+    responses=_SEARCHES,
+    operation_id="search_vector_store",
+)
+async def search_store(state: Shared, access: Reader, name: StoreName, body: StoreSearchRequest) -> Response:
+    """Search a dataset; with several queries, each hit has its best score."""
+    texts = [body.query] if isinstance(body.query, str) else body.query
+    filters = None if body.filters is None else _of_openai(body.filters, 1)
+    if body.rewrite_query:
+        _refuse("rewrite_query", "queries are searched as they are; the strategies of /api/search rewrite them")
+    rerank = False if body.ranking_options.ranker == "none" else None
+    contexts = await search_dataset(state, access, name, texts, body.max_num_results, filters, rerank)
+    best: dict[str, Hit] = {}
+    for hit in (hit for context in contexts for hit in context.hits):
+        if hit.id not in best or relevance(hit) > relevance(best[hit.id]):
+            best[hit.id] = hit
+    hits = sorted(best.values(), key=relevance, reverse=True) if len(contexts) > 1 else list(best.values())
+    threshold = body.ranking_options.score_threshold or 0.0
+    data = [
+        {
+            "file_id": hit.id,
+            "filename": _filename(hit.document),
+            "score": relevance(hit),
+            "attributes": _attributes(hit.document),
+            "content": [{"type": "text", "text": hit.text}],
+        }
+        for hit in hits[: body.max_num_results]
+        if threshold <= 0 or relevance(hit) >= threshold
+    ]
+    page = {"object": "vector_store.search_results.page", "search_query": texts, "data": data}
+    return Json({**page, "has_more": False, "next_page": None})
+
+
+@router.get(
+    "/vector_stores/{name}/files", response_model=StorePage, responses=_READS, operation_id="list_vector_store_files"
+)
+async def list_files(
+    state: Shared,
+    access: Reader,
+    name: StoreName,
+    limit: Limit = 20,
+    after: After = None,
+    before: Before = None,
+    order: Order = "asc",
+    filter: FileStatus = None,  # noqa: A002  (OpenAI's name)
+) -> Response:
+    """List the documents of a dataset, as files."""
+
+    def page() -> dict[str, Any]:
+        dataset = state.dataset(access, name)
+        stored_ids = dataset.ids() if filter in {None, "completed"} else []
+        ids, has_more = _slice(stored_ids, after, before, limit, order)
+        documents = [document for document in dataset.get_many(ids) if document is not None]
+        return _page([_file(name, document) for document in documents], ids, more=has_more)
+
+    return Json(await in_thread(page))
+
+
+@router.get(
+    "/vector_stores/{name}/files/{file_id:path}",
+    response_model=StoreObject,
+    responses=_READS,
+    operation_id="get_vector_store_file",
+)
+async def get_file(state: Shared, access: Reader, name: StoreName, file_id: FileId) -> Response:
+    """Get a document as a file; its text is under `/content`."""
+    content = file_id.endswith("/content")
+    dataset = await in_thread(state.dataset, access, name)
+    document = await in_thread(dataset.get, file_id)
+    if document is None and content:
+        document = await in_thread(dataset.get, file_id.removesuffix("/content"))
+        if document is not None:
+            texts = [{"type": "text", "text": document.text}]
+            return Json({"object": "vector_store.file_content.page", "data": texts, "has_more": False})
+    if document is None:
+        raise _no_document(name, file_id)
+    return Json(_file(name, document))
+
+
+@router.post(
+    "/vector_stores/{name}/files/{file_id:path}",
+    response_model=StoreObject,
+    responses=_SEARCHES,
+    operation_id="update_vector_store_file",
+)
+async def update_file(state: Shared, access: Caller, name: StoreName, file_id: FileId, body: FileChange) -> Response:
+    """Set the attributes of a document, in place of those that it has; what its source says of it stays."""
+
+    def update() -> dict[str, Any]:
+        dataset = _writable(state, access, name)
+        with dataset.writing(WRITE_PATIENCE):
+            document = _existing(dataset, file_id)
+            removed = dict.fromkeys(_attributes(document).keys() - RESERVED.keys())
+            dataset.set_metadata({file_id: {**removed, **(body.attributes or {})}})
+            return _file(name, _existing(dataset, file_id))
+
+    return Json(await in_writer(state, update))
+
+
+@router.delete(
+    "/vector_stores/{name}/files/{file_id:path}",
+    response_model=StoreObject,
+    responses=_READS,
+    operation_id="delete_vector_store_file",
+)
+async def delete_file(state: Shared, access: Caller, name: StoreName, file_id: FileId) -> Response:
+    """Delete a document."""
+
+    def delete() -> int:
+        dataset = _writable(state, access, name)
+        with dataset.writing(WRITE_PATIENCE):
+            _existing(dataset, file_id)
+            return dataset.delete([file_id])
+
+    state.metrics.deleted(await in_writer(state, delete))
+    return Json({"id": file_id, "object": "vector_store.file.deleted", "deleted": True})
+
+
+def _existing(dataset: Dataset, file_id: str) -> Document:
+    document = dataset.get(file_id)
+    if document is None:
+        raise _no_document(dataset.name, file_id)
+    return document
+
+
+def _no_document(store: str, file_id: str) -> HttpProblem:
+    return HttpProblem("not-found", f"there is no document {file_id!r:.80} in dataset {store!r}", kind="document")
+
+
+_BATCHES: Final = "/vector_stores/{name}/file_batches"
+_UPLOADS: Final = (
+    ("POST", "/vector_stores/{name}/files"),
+    ("POST", _BATCHES),
+    ("GET", _BATCHES + "/{rest:path}"),
+    ("POST", _BATCHES + "/{rest:path}"),
+    *(("GET", path) for path in ("/files", "/files/{rest:path}")),
+    *(("POST", path) for path in ("/files", "/uploads")),
+    ("DELETE", "/files/{rest:path}"),
+)
+"""What OpenAI's clients call to upload files and to attach them."""
+
+
+async def refuse_files(access: Caller) -> Response:  # noqa: ARG001  (a valid key is required)
+    """Say how documents are added here."""
+    raise HttpProblem("not-found", NO_FILES, kind="files")
+
+
+for method, path in _UPLOADS:
+    router.add_api_route(path, refuse_files, methods=[method], include_in_schema=False, route_class_override=APIRoute)
+
+
+def _of_openai(filters: Any, depth: int) -> Filter:
+    """Convert a filter of OpenAI.
+
+    Raises:
+        FilterError: it is malformed.
+    """
+    if not isinstance(filters, dict) or depth > _DEEPEST:
+        raise FilterError(f"a filter is an object with type, nested at most {_DEEPEST} deep, not {filters!r:.80}")
+    kind = filters.get("type")
+    if kind in {"and", "or"}:
+        inner = filters.get("filters")
+        if not isinstance(inner, list):
+            raise FilterError(f"a filter of type {kind!r} has a list of filters, not {inner!r:.80}")
+        operands = tuple(_of_openai(operand, depth + 1) for operand in inner)
+        return And(operands) if kind == "and" else Or(operands)
+    key, value = filters.get("key"), filters.get("value")
+    if not isinstance(key, str) or not isinstance(kind, str) or kind not in _OF_OPENAI:
+        raise FilterError(f"a filter has a key and a type of {', '.join(_OF_OPENAI)}, and, or; not {filters!r:.200}")
+    return _OF_OPENAI[kind](key, value)
+
+
+def _list(key: str, value: Any) -> In:
+    if not isinstance(value, list):
+        raise FilterError(f"{key!r}: in and nin take a list, not {value!r:.80}")
+    return In(key, tuple(value))
+
+
+_DEEPEST: Final = 20
+_OF_OPENAI: Final[dict[str, Callable[[str, Any], Filter]]] = {
+    "eq": Equals,
+    "ne": lambda key, value: Not(Equals(key, value)),
+    "gt": lambda key, value: Range(key, gt=value),
+    "gte": lambda key, value: Range(key, gte=value),
+    "lt": lambda key, value: Range(key, lt=value),
+    "lte": lambda key, value: Range(key, lte=value),
+    "in": _list,
+    "nin": lambda key, value: Not(_list(key, value)),
+}
+
+
+def _store(dataset: Dataset) -> dict[str, Any]:
+    try:
+        number, state = len(dataset), "completed"
+        metadata = json.loads(dataset.store.statistics().notes.get(_METADATA) or "{}")
+    except (StoreError, InputError) as error:  # the others are listed all the same
+        log.error("dataset %s cannot be opened: %s", dataset.name, error)  # noqa: TRY400  (the message says it all)
+        number, state, metadata = 0, "in_progress", {}
+    return {
+        "id": dataset.name,
+        "object": "vector_store",
+        "name": dataset.name,
+        "description": dataset.description,
+        "status": state,
+        "created_at": 0,  # not recorded
+        "usage_bytes": 0,
+        "file_counts": {"in_progress": 0, "completed": number, "failed": 0, "cancelled": 0, "total": number},
+        "metadata": metadata,
+    }
+
+
+def _file(store: str, document: Document) -> dict[str, Any]:
+    return {
+        "id": document.id,
+        "object": "vector_store.file",
+        "vector_store_id": store,
+        "status": "completed",
+        "created_at": 0,
+        "usage_bytes": len(document.text.encode("utf-8", "surrogatepass")),
+        "last_error": None,
+        "attributes": _attributes(document),
+    }
+
+
+def _filename(document: Document) -> str:
+    source = document.metadata.get("source")
+    return source if isinstance(source, str) and source else document.title or document.id
+
+
+def _attributes(document: Document) -> dict[str, Any]:
+    """Return metadata in OpenAI's form: texts, numbers and booleans."""
+    return {
+        name: value
+        for name, value in public_metadata(document.metadata).items()
+        if isinstance(value, (str, int, float))
+    }
+
+
+def _slice(
+    names: Sequence[str], after: str | None, before: str | None, limit: int, order: str
+) -> tuple[list[str], bool]:
+    """Return a page of names, and whether more are on its far side.
+
+    Raises:
+        Problem: ``invalid-input``: both ends are given, or there is no such name, which would start all over.
+    """
+    if after is not None and before is not None:
+        _refuse("before", "give either after or before")
+    ordered_names = list(names) if order == "asc" else list(reversed(names))
+    cursor = after if before is None else before
+    if cursor is not None and cursor not in ordered_names:
+        _refuse("after" if before is None else "before", f"there is no {cursor!r:.80} in this list")
+    if before is not None:
+        end = ordered_names.index(before)
+        return ordered_names[max(0, end - limit) : end], end > limit
+    start = 0 if after is None else ordered_names.index(after) + 1
+    return ordered_names[start : start + limit], len(ordered_names) > start + limit
+
+
+def _page(data: list[dict[str, Any]], ids: Sequence[str], *, more: bool) -> dict[str, Any]:
+    ends = {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
+    return {"object": "list", "data": data, **ends, "has_more": more}
