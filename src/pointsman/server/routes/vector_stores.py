@@ -187,7 +187,7 @@ async def update_store(state: Shared, access: Caller, name: StoreName, body: Sto
         if body.metadata is not None:
             with dataset.writing(WRITE_PATIENCE):
                 dataset.store.annotate(**{_METADATA: json.dumps(body.metadata)})
-        return _store(dataset)
+        return _store(state.dataset(access, name))
 
     return Json(await in_writer(state, update))
 
@@ -334,10 +334,10 @@ async def update_file(state: Shared, access: Caller, name: StoreName, file_id: F
     def update() -> dict[str, Any]:
         dataset = _writable(state, access, name)
         with dataset.writing(WRITE_PATIENCE):
-            document = _existing(dataset, file_id)
+            document = _existing(state.dataset(access, name), file_id)
             removed = dict.fromkeys(_attributes(document).keys() - RESERVED.keys())
             dataset.set_metadata({file_id: {**removed, **(body.attributes or {})}})
-            return _file(name, _existing(dataset, file_id))
+            return _file(name, _existing(state.dataset(access, name), file_id))
 
     return Json(await in_writer(state, update))
 
@@ -354,7 +354,7 @@ async def delete_file(state: Shared, access: Caller, name: StoreName, file_id: F
     def delete() -> int:
         dataset = _writable(state, access, name)
         with dataset.writing(WRITE_PATIENCE):
-            _existing(dataset, file_id)
+            _existing(state.dataset(access, name), file_id)
             return dataset.delete([file_id])
 
     state.metrics.deleted(await in_writer(state, delete))
