@@ -6,7 +6,8 @@ over the analyser's tokens, so nothing here needs an index on disk.
 
 Kept in ``$POINTSMAN_STUDY`` (default: a folder beside the embeddings) under the embedder's name; delete it to work
 everything out again. ``$POINTSMAN_STUDY_MOST`` limits how many passages are taken of a collection: those that are
-relevant to the questions, and others drawn evenly.
+relevant to the questions, and others drawn evenly. ``$POINTSMAN_STUDY_SETS`` names the only ones that are taken, with
+commas.
 """
 
 from __future__ import annotations
@@ -44,14 +45,33 @@ HERE = Path(__file__).resolve().parent
 
 XQUAD = ("en_xquad", "zh_xquad", "ru_xquad", "xl_xquad_en_zh_ru")
 ULTRATOOL = ("tool_ultratool_en_dev", "tool_ultratool_zh_dev")
-SETS = (
+_ONLY = os.environ.get("POINTSMAN_STUDY_SETS", "").replace(" ", "").split(",")
+
+
+def _taken(*names: str) -> tuple[str, ...]:
+    return tuple(name for name in names if _ONLY == [""] or name in _ONLY)
+
+
+SETS = _taken(
     *("en_scifact", "en_cranfield", "en_cacm", "en_wikiqa", "zh_domainrag", "zh_cmrc2018", "ru_faq_java"),
     *("xl_debian_ru", *XQUAD, "mh_hotpotqa", "mh_musique_train100"),
     *("tool_metatool_train", "tool_sealtools_dev", *ULTRATOOL),
 )
 """Every collection whose documents are ranked."""
-DEMO = ("demo_python", "demo_packages", "demo_pointsman")
+DEMO = _taken("demo_python", "demo_packages", "demo_pointsman")
 """What ``pointsman demo`` indexes: real text without labels."""
+MATTERS = _taken("matters", "matters_among_others", "matters_even", "matters_odd")
+"""Notes as people keep them (a practice, a hotel, a club, a household), in three languages, with questions as they ask
+them: all notes alone and among passages of collections, and two halves among such. Questions on people's own things are
+worded like everyday ones; those of collections are not. They are in ``everyday_matters.tsv``."""
+AMONG: Mapping[str, tuple[slice, int]] = {
+    "matters": (slice(None), 0),
+    "matters_among_others": (slice(None), 100),
+    "matters_even": (slice(0, None, 2), 60),
+    "matters_odd": (slice(1, None, 2), 60),
+}
+"""By name, which notes, and how many passages of `FILLERS` beside them."""
+FILLERS = ("en_scifact", "mh_hotpotqa", "tool_sealtools_dev", "en_cacm")
 PARALLEL = (
     *((a, b) for a in XQUAD[:3] for b in XQUAD[:3] if a != b),
     *(ULTRATOOL, ULTRATOOL[::-1]),
@@ -67,7 +87,7 @@ CROSS = 200  # questions of a parallel collection
 def family(name: str) -> str:
     """Collections of one family share texts, so they are left out together."""
     name = name.rpartition(">")[2]
-    return "xquad" if name in XQUAD else "ultratool" if name in ULTRATOOL else name
+    return "xquad" if name in XQUAD else "ultratool" if name in ULTRATOOL else "matters" if name in MATTERS else name
 
 
 @dataclass(frozen=True)
@@ -207,10 +227,36 @@ def _demo(name: str) -> list[Document]:
     return list(readers[name]())
 
 
+def _matters() -> Iterator[tuple[str, list[str]]]:
+    """The notes with their questions; under ``-`` those that none answers."""
+    for passage, texts in tsv("everyday_matters.tsv"):
+        yield passage, texts.split(" | ")
+
+
+def _notes(name: str) -> dict[str, tuple[str, list[str]]]:
+    """The notes of a dataset with their questions, by id."""
+    notes = {str(number): row for number, row in enumerate(_matters()) if row[0] != "-"}
+    return {id_: notes[id_] for id_ in list(notes)[AMONG[name][0]]}
+
+
+def _among(name: str) -> list[Document]:
+    from pointsman.types import Document
+
+    chance, count = random.Random(name), AMONG[name][1]
+    made = [Document(id_, text) for id_, (text, _) in _notes(name).items()]
+    for other in FILLERS:
+        made += chance.sample(list(documents(other)), count // len(FILLERS))
+    chance.shuffle(made)
+    return made
+
+
 def labels(name: str) -> tuple[dict[str, str], dict[str, Mapping[str, int]]]:
     """The questions of a collection, a fixed sample where there are many, and their judgments."""
     if name in DEMO:
         return {}, {}
+    if name in MATTERS:
+        pairs = [(id_, text) for id_, (_, texts) in _notes(name).items() for text in texts]
+        return {text: text for _, text in pairs}, {text: {id_: 1} for id_, text in pairs}
     collection = read_collection(DATA / name)
     chosen = sorted(random.Random(0).sample(list(collection.queries), min(MOST, len(collection.queries))))
     return {query: collection.queries[query] for query in chosen}, {query: collection.qrels[query] for query in chosen}
@@ -220,6 +266,8 @@ def documents(name: str) -> Sequence[Document]:
     """What a collection, or a part of the demo, consists of."""
     if name in DEMO:
         return kept("demo-" + name, lambda: _demo(name))
+    if name in MATTERS:
+        return _among(name)
     every = read_collection(DATA / name).documents
     if not 0 < PASSAGES < len(every):
         return every
@@ -302,13 +350,15 @@ def _python(at: Corpus, languages: Sequence[str]) -> list[Judged]:
 def across() -> Iterator[tuple[str, list[Judged]]]:
     """Questions asked in another language than the documents are in, by ``source>documents``."""
     for source, name in PARALLEL:
+        if not {source, name} <= {*SETS}:
+            continue
         yield f"{source}>{name}", kept(f"across-{source}-{name}", partial(_parallel, source, name))
-    for name in TRANSLATED:
+    for name in _taken(*TRANSLATED):
         for language in ("en", "zh", "ru"):
             rows = [row for row in tsv("cross_lingual.tsv") if row[0] == name and row[2] == language]
             if rows:
                 yield f"{language}>{name}", kept(f"across-{language}-{name}", partial(_translated, rows, name))
-    for language in ("zh", "ru"):
+    for language in ("zh", "ru") if "demo_python" in DEMO else ():
         yield f"{language}>demo_python", kept(f"across-{language}-python", partial(_asked_in, language))
 
 
@@ -348,11 +398,15 @@ def may_overlap(name: str, other: str) -> bool:
 
 
 def foreign(name: str) -> list[Judged]:
-    """Questions of other collections, 12 of each that has surely other subjects."""
+    """Questions of other collections, 12 of each that has surely other subjects; of notes, those that none answers."""
 
     def make() -> list[Judged]:
         texts: list[str] = []
-        for other in SETS:
+        if name in MATTERS:
+            own_notes = _notes(name)
+            rows = enumerate(_matters())
+            texts = [text for number, (_, some) in rows if str(number) not in own_notes for text in some]
+        for other in SETS if name not in MATTERS else ():
             if other != name and not may_overlap(name, other):
                 queries = list(labels(other)[0].values())
                 texts += queries[:: max(1, len(queries) // 12)][:12]

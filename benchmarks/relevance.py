@@ -11,6 +11,7 @@
                  but not these everyday questions
 ``languages``    answers in another language than the question among the first five of several datasets, with and
                  without what `raised_cosines` adds; the former datasets chose its constant, the latter report it
+``directions``   how far own and everyday questions lie towards the documents
 ``cost``         milliseconds of judging alone
 ``fit``          the calibrations out of all collections; with ``--write`` they are put into relevance.json
 
@@ -36,7 +37,7 @@ import numpy as np
 
 import _judged
 import pointsman
-from _judged import DEMO, PASSAGES, SETS, Judged, across, background, everyday, family, foreign, own
+from _judged import DEMO, MATTERS, PASSAGES, SETS, Judged, across, background, everyday, family, foreign, own
 from pointsman.calibration.dataset import BINS, ece
 from pointsman.calibration.fitting import MINIMUM, Labelled, PreparedQuestion, fit_prepared, prepare
 from pointsman.evaluation import read_collection
@@ -165,9 +166,9 @@ def sources(text: str) -> NDArray[np.int64]:
 @cache
 def groups(form: Form = "both") -> tuple[Group, ...]:
     found = []
-    for name in (*SETS, *DEMO):
-        if name in SETS or name == "demo_python":
-            labelled = name in SETS
+    for name in (*SETS, *MATTERS, *DEMO):
+        if name not in DEMO or name == "demo_python":
+            labelled = name not in DEMO
             rows = tuple(row_of(one, name, True, form) for one in own(name))
             found.append(Group("own", name, name, rows, labelled))
         if name == "demo_python":
@@ -189,14 +190,22 @@ def prepared_rows(form: Form) -> list[tuple[Group, list[PreparedQuestion]]]:
     return [(group, [one for row in group.rows if (one := prepare(row, form))]) for group in groups(form)]
 
 
-def fit(form: Form, without: frozenset[str] = frozenset()) -> Relevance:
-    """Out of all groups but those of these families; half of the everyday questions are never fitted to."""
+def fit(form: Form, without: frozenset[str] = frozenset(), *, with_notes: bool = False) -> Relevance:
+    """Out of all groups but those of these families; half of the everyday questions are never fitted to.
+
+    What is shipped was fitted without people's own notes (`MATTERS`): they win a few questions of folders.py, and lose
+    more of those across languages; docs/scores.md has the figures.
+    """
     rows: list[PreparedQuestion] = []
     for group, every in prepared_rows(form):
         if family(group.dataset) in without or not group.labelled or (group.dataset == UNLIKE and not group.answered):
             continue
         some = every[::2] if group.kind == "everyday" else every
         share = {"own": 1.0, "across": min(1.0, len(some) / 40), "everyday": 0.7, "foreign": 0.3}[group.kind]
+        if group.dataset in MATTERS:
+            if not with_notes:
+                continue
+            share = 1.0 if group.kind == "foreign" else share
         share *= OF_COMPLETE if group.answered and group.dataset in COMPLETE else 1.0
         rows += [replace(row, weight=share / len(some), collection=group.label) for row in some]
     return fit_prepared(rows, form, None if form == "words" else _judged.embedder().name)
@@ -259,7 +268,7 @@ def calibration() -> bool:
             others.append(f"{ece(*shown(twin, form)):.3f}" if twin else "-")
         error = ece(chances, good)
         complete = group.kind == "own" and group.dataset in COMPLETE
-        if complete or len(group.rows) >= 50:
+        if complete or (len(group.rows) >= 50 and group.dataset not in MATTERS):
             errors["complete" if complete else "across" if group.kind == "across" else "sparse"][group.label] = error
         low = float((chances[good] < LOW).mean()) if good.any() else 0.0
         figures = (good.mean(), chances.mean(), error, noise(chances))
@@ -278,6 +287,19 @@ def calibration() -> bool:
             held(True, f"across languages, first hits: {np.mean([*errors['across'].values()]):.3f}"),
         ]
     )
+
+
+def directions() -> bool:
+    """How far questions lie from unrelated ones in the direction of the documents, in σ: the feature ``towards``."""
+    print(f"{'σ towards the documents':26}{'own':>16}{'everyday':>16}")
+    for name in (*SETS, *MATTERS):
+        cells = []
+        for questions in (own(name), everyday(name)):
+            at = background(name)
+            places = [at.nearness(one.vector) - at.chance[one.script] for one in questions]
+            cells.append(f"{np.mean(places):9.1f} ± {np.std(places):3.1f}")
+        print(f"{name:26}{cells[0]:>16}{cells[1]:>16}", flush=True)
+    return True
 
 
 # ── refusing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -304,7 +326,7 @@ def refusal() -> bool:
                 f"{kinds[kind][0]:9.3f}" if kind in kinds else f"{'-':>9}" for kind in ("own", "everyday", "foreign")
             )
             print(f"{name:22}{cells}   {' '.join(f'{one:.3f}' for one in kinds.get('across', []))}", flush=True)
-        usual = {name: kinds for name, kinds in by_name.items() if name != UNLIKE}
+        usual = {name: kinds for name, kinds in by_name.items() if name != UNLIKE and name not in MATTERS}
         means = {
             kind: np.mean([kinds[kind][0] for kinds in usual.values() if kind in kinds])
             for kind in ("own", "everyday", "foreign")
@@ -591,10 +613,10 @@ def cost() -> bool:
 # ── fitting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def fitting(write: bool) -> bool:
+def fitting(write: bool, *, with_notes: bool) -> bool:
     found = []
     for form in FORMS:
-        values = asdict(fit(form))
+        values = asdict(fit(form, with_notes=with_notes))
         for part in ("question", "hit"):
             values[part] = {
                 "intercept": round(values[part]["intercept"], ROUND),
@@ -629,17 +651,19 @@ def main() -> int:
         "labels": lambda: labels() & stricter(),
         "path": path,
         "languages": languages,
+        "directions": directions,
         "cost": cost,
     }
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join((*sections, 'fit'))}")
     parser.add_argument("--write", action="store_true", help="put what is fitted into relevance.json")
+    parser.add_argument("--notes", action="store_true", help="fit to people's own notes as well")
     options = parser.parse_intermixed_args()
     if unknown := set(options.sections) - {*sections, "fit"}:
         parser.error(f"no section named {', '.join(sorted(unknown))}")
     met = True
     for name in options.sections or sections:
         print(f"── {name} ──\n")
-        met &= fitting(options.write) if name == "fit" else sections[name]()  # type: ignore[operator]
+        met &= fitting(options.write, with_notes=options.notes) if name == "fit" else sections[name]()  # type: ignore[operator]
         print()
     return 0 if met else 1
 

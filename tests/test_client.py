@@ -375,6 +375,8 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
         "keep_calibration",
         "keep_reranking",
         "stored_calibrations",
+        "being_calibrated",
+        "wait_for_calibrations",
     }
     local |= {"get_vectors"}
     local |= {f"a{name}" for name in local}

@@ -39,3 +39,30 @@ def test_the_store_of_the_how_to_passes_the_suite(tmp_path: Path) -> None:
         [sys.executable, "use.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert (done.stdout.strip(), done.returncode) == ("a", 0), done.stderr[-3000:]
+
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def run_page(page: str, folder: Path) -> None:
+    """Run the blocks of a page under ``<!-- run -->`` in one folder; each prints the lines of the block below it."""
+    block = re.compile(r"<!-- run -->\n```(\w+)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
+    blocks = block.findall((DOCS / page).read_text("utf-8"))
+    assert blocks
+    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for language, code, expected in blocks:
+        command = ["bash", "-e", "-c", code] if language == "sh" else [sys.executable, "-c", code]
+        done = subprocess.run(
+            command, cwd=folder, env={**os.environ, "PATH": programs}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        missing = [line for line in expected.splitlines() if line not in done.stdout]
+        assert not missing, (missing, done.stdout[-3000:])
+
+
+def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
+    run_page("tutorial.md", tmp_path)
+
+
+def test_the_how_to_for_another_embedder_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
+    run_page("how-to/change-the-embedder.md", tmp_path)

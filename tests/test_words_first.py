@@ -451,3 +451,12 @@ def test_stores_say_whether_vectors_can_follow(tmp_path: Path) -> None:
         assert dataset.vectors_due == 0
         dataset.make()
         assert Capability.LATER in dataset.store.info.capabilities
+
+
+def test_cosines_are_measured_over_all_documents_once_the_last_has_its_vector() -> None:
+    dataset = Dataset("notes", embedder=HashingEmbedder())
+    dataset.add(
+        [{"id": str(number), "text": f"Signal {number} at mile {number * 7}."} for number in range(100)], embed="later"
+    )
+    dataset.embed()
+    assert dataset.store.statistics().notes["cosine_spread_at"] == "100"  # not 64, the first batch

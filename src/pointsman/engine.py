@@ -306,12 +306,13 @@ class Engine:
         recipe = self._refusing(self._reranking(recipe, strategy, request), request)
         if recipe.only_computes:
             recipe = replace(recipe, budget=None)
-        calibrations = {name: fitted[name].origin for name in recipe.sources if name in fitted}
+        used = {name: fitted[name] for name in recipe.sources if name in fitted}
         if unused_names := [name for name in views if name in stages.fitted]:
             reason = f"{', '.join(unused_names)}: calibrated on all documents, not on those that the principals see"
             recipe = recipe.deciding("relevance", "shipped", "default", reason)
-        if origins := [f"{name}: {origin}" for name, origin in calibrations.items() if origin]:
-            recipe = recipe.deciding("relevance", "calibrated", "calibration", "; ".join(origins))
+        if origins := [f"{name}: {calibration.origin}" for name, calibration in used.items() if calibration.origin]:
+            value = "none" if all(calibration.is_empty for calibration in used.values()) else "calibrated"
+            recipe = recipe.deciding("relevance", value, "calibration", "; ".join(origins))
         return recipe
 
     def _strategy(self, request: SearchRequest, sources: Sequence[Any]) -> tuple[str, Decision, Recommendation | None]:

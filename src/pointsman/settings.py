@@ -295,6 +295,9 @@ class Settings:
     image_embedder_api_key_env: str = _setting(
         "", _or_empty(_variable), "environment variable with its key; empty: no key needed", reaches=True
     )
+    calibrate_automatically: bool = _setting(
+        True, _flag, "make a calibration from the documents where the embedder has no built-in one"
+    )
     timeout: float = _setting(30.0, _seconds, "time limit in seconds for a whole search")
     policy: str = _setting(
         "auto",

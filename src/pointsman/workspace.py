@@ -17,6 +17,7 @@ from pointsman._attempts import Attempts
 from pointsman._forms import form_of
 from pointsman._open_datasets import OpenDatasets
 from pointsman._twins import async_twin, in_thread
+from pointsman.calibration.unasked import UnaskedCalibrations, is_by_hand
 from pointsman.dataset import ACCESS_IS_OFF, Dataset, check_name
 from pointsman.dataset.lifecycle import no_image_embedder
 from pointsman.engine import Engine, Stages
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
     from pointsman.calibration.dataset import Calibrating
     from pointsman.calibration.dataset import Progress as CalibrateProgress
+    from pointsman.dataset.lifecycle import StoredDataset
     from pointsman.indexing import IndexReport, Progress
     from pointsman.ingest import FileLimits
     from pointsman.protocols import LLM, Embedder
@@ -72,6 +74,9 @@ if TYPE_CHECKING:
     from pointsman.views import View
 
 T = TypeVar("T")
+
+BUILT_IN: Final = "built-in calibration"
+"""What most datasets have, in `Workspace.status`."""
 
 _FRESH: Final = 0.5
 """Seconds for which the list of datasets in a server is reused; changes by others are seen after that."""
@@ -124,7 +129,9 @@ class Workspace:
             llm = SettingsModels(settings) if llm is None else llm
             embedder = embedder_for(settings) if embedder is None else embedder
         self.llm = llm
-        self._engine = Engine(self.settings, self.workflow, llm)
+        self._calibrations = UnaskedCalibrations(self._keep_unasked)
+        parts = self.workflow, self.settings, llm, self._calibrations.states
+        self._engine = parts, Engine(self.settings, self.workflow, llm)
         self._embedder = None if embedder is None else as_embedder(embedder)
         self._image_embedder = None if image_embedder is None else as_embedder(image_embedder)
         self._query_vectors = QueryVectors(self._loaded_embedder)
@@ -243,10 +250,11 @@ class Workspace:
             bm25_k1=self.settings.bm25_k1,
             bm25_b=self.settings.bm25_b,
             query_vectors=self._image_query_vectors if holds_images else self._query_vectors,
-            engine=lambda: self.engine,
+            engine=partial(self._engine_of, name),
             on_make=self._forget_records,
             on_open=self._open_datasets.opened,
             has_access=self._has_access,
+            on_embed=partial(self._calibrate_if_needed, is_written=True),
         )
 
     def _record(self, name: str) -> DatasetRecord | None:
@@ -470,12 +478,14 @@ class Workspace:
         check_name(name)
         if name in self._attached():
             raise InputError(f"{name!r} is attached and cannot be deleted here; detach it")
+        self._calibrations.stop(name)
         with self._opening:
             dataset = self._datasets.pop(name, None)
             if dataset is not None:
                 dataset.close()
             self._forget_records()
             self.backend.drop(name)
+            self._calibrations.forget(name)
             if name in self.stored_calibrations():  # maybe fitted by another process
                 self.keep_calibration(name, None)
 
@@ -502,6 +512,7 @@ class Workspace:
             "indexing_technique": dataset.indexing_technique,
             "documents": len(dataset),
             "embedder": info.embedder,
+            "relevance": self._relevance_of(dataset),
             "vectors_due": statistics.vectors_due,
             "sequence": statistics.sequence,
             "keyword_index_sequence": getattr(dataset.store, "indexed", statistics.sequence),
@@ -509,6 +520,20 @@ class Workspace:
         }
 
     astatus = async_twin(status)
+
+    def _relevance_of(self, dataset: Dataset) -> str:
+        """Return in words what the relevance of a dataset's hits comes from, or why they have none."""
+        stored = self.workflow.fitted.get(dataset.name)
+        automatic = self.settings.calibrate_automatically and dataset is self._datasets.get(dataset.name)
+        fitted = stored
+        if automatic and (stored is None or stored.is_empty):
+            fitted = self._calibrations.state(dataset, stored) or stored
+        if fitted is not None and fitted.origin:
+            return f"none: {fitted.origin}" if fitted.is_empty else fitted.origin
+        embedder = dataset.store.info.embedder
+        if embedder is None or any(one.embedder == embedder for one in self.workflow.calibrations):
+            return BUILT_IN
+        return f"none: nothing is calibrated for {embedder!r}; run pointsman calibrate"
 
     def index(
         self,
@@ -703,6 +728,9 @@ class Workspace:
             if request.datasets is None
             else [self.source(name) for name in request.datasets]
         )
+        for dataset in datasets:
+            if dataset is self._datasets.get(dataset.name):
+                self._calibrate_if_needed(dataset)
         return self.in_view(datasets, request.principals)
 
     # ── access ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -778,11 +806,22 @@ class Workspace:
     @property
     def engine(self) -> Engine:
         """Return the engine that plans this workspace's searches."""
-        workflow, settings, llm = self.workflow, self.settings, self.llm
-        engine = self._engine
-        if engine.stages is not workflow or engine.settings is not settings or engine.models is not llm:
-            engine = self._engine = Engine(settings, workflow, llm)
+        parts = self.workflow, self.settings, self.llm, self._calibrations.states
+        engine_parts, engine = self._engine
+        if any(new is not old for new, old in zip(parts, engine_parts, strict=True)):
+            workflow, settings, llm, lacking = parts
+            if lacking:  # what is stored says more, unless it is empty too
+                stored = {name: one for name, one in workflow.fitted.items() if name not in lacking or not one.is_empty}
+                workflow = replace(workflow, fitted={**lacking, **stored})
+            engine = Engine(settings, workflow, llm)
+            self._engine = parts, engine
         return engine
+
+    def _engine_of(self, name: str) -> Engine:
+        """Return the engine for searches of one dataset, which say the same as those of the workspace."""
+        if (dataset := self._datasets.get(name)) is not None:
+            self._calibrate_if_needed(dataset)
+        return self.engine
 
     def keep(self, policy: Policy | None) -> None:
         """Use this policy from now on, also after the workspace is reopened; None restores the measured one.
@@ -832,6 +871,7 @@ class Workspace:
         """
         from pointsman.calibration.dataset import calibrate
 
+        self._calibrations.wait()
         result = calibrate(self.dataset(name, create=False), queries, qrels, on_progress=on_progress)
         if keep and result.calibration is not None:
             self.keep_calibration(name, result.calibration)
@@ -853,6 +893,7 @@ class Workspace:
         if not isinstance(calibration, Calibration | None):
             raise InputError(f"a workspace keeps a Calibration or None, not {calibration!r:.80}")
         self._change_calibration(name, lambda _: calibration)
+        self._calibrations.forget(name)
 
     def keep_reranking(self, name: str, reranking: Reranking) -> None:
         """Let ``auto`` decide by this whether to rerank hits of a dataset; other calibrations of it are kept.
@@ -885,8 +926,32 @@ class Workspace:
         """
         return stored_calibrations(self.backend)
 
+    def _calibrate_if_needed(self, dataset: StoredDataset, *, is_written: bool = False) -> None:
+        """Calibrate a dataset in the background if its embedder has no built-in calibration."""
+        if not self.settings.calibrate_automatically or (dataset.name in self._calibrations.known and not is_written):
+            return
+        if dataset.holds_images:  # no question can be taken out of a picture
+            return
+        with suppress(StoreError):  # whoever searches it meets the error again
+            self._calibrations.look_at(dataset, self.workflow.fitted.get(dataset.name), is_written=is_written)
+
+    @property
+    def being_calibrated(self) -> list[str]:
+        """The datasets of which calibrations are being made in the background."""
+        return self._calibrations.names
+
+    def _keep_unasked(self, name: str, calibration: Calibration) -> None:
+        """Store a calibration that was made from documents, unless labels have given one meanwhile."""
+        self._change_calibration(name, lambda former: former if is_by_hand(former) else calibration)
+        self._calibrations.forget(name)
+
+    def wait_for_calibrations(self) -> None:
+        """Wait until the calibrations are stored that are being made in the background."""
+        self._calibrations.wait()
+
     def close(self) -> None:
-        """Close all datasets and the connection to the server, if there is one."""
+        """Close all datasets and the connection to the server; calibrations that are being made are broken off."""
+        self._calibrations.stop()
         for dataset in (*self._datasets.values(), *(entry for _, entry in self._foreign.values())):
             dataset.close()
         self.backend.close()

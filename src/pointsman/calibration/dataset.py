@@ -59,9 +59,13 @@ FEWEST: Final = 20
 MADE: Final = 300
 """The maximum number of questions made from documents."""
 
+MADE_UNASKED: Final = 100
+"""The same for a calibration that nobody asked for: it fits few numbers, and the embedder may be slow or paid for."""
+
 BINS: Final = 10
 """The number of bins of equal count in the calibration error."""
 
+_BATCH: Final = 64  # texts embedded at once
 _FOLDS: Final = 5
 _Z: Final = 1.645  # a gain counts if its one-sided 95 % interval lies above zero
 _DEPTH: Final = 100
@@ -133,6 +137,7 @@ def calibrate(
     queries: Mapping[str, str] | None = None,
     qrels: Grades | None = None,
     *,
+    unasked: bool = False,
     on_progress: Progress | None = None,
 ) -> Calibrating:
     """Fit the relevance of a dataset's hits to labelled questions, or to questions made from its documents.
@@ -147,6 +152,7 @@ def calibrate(
         dataset: the dataset to calibrate.
         queries: texts by query id; None: questions are made from the documents.
         qrels: query id -> document id -> grade; above 0 is relevant.
+        unasked: from at most `MADE_UNASKED` documents, without labels, and without measuring a reranker.
         on_progress: called with the number of questions done.
 
     Raises:
@@ -154,12 +160,11 @@ def calibrate(
     """
     if queries is not None or qrels is not None:
         check_labels(queries, qrels)
-    study = _Study(dataset, on_progress or (lambda *_: None))
+    study = _Study(dataset, on_progress or (lambda *_: None), MADE_UNASKED if unasked else MADE)
     labelled = queries is not None
-    study.reranking = reranking = study.measured_reranking(queries, qrels or {})
-    previous = dataset.engine.stages.fitted.get(dataset.name, Calibration(""))
-    if reranking is not None:
-        previous = replace(previous, reranking=reranking)
+    reranking = None if unasked else study.measured_reranking(queries, qrels or {})
+    study.reranking = reranking
+    previous = _previous(dataset, reranking)
     said = [] if reranking is None else [reranking.reason]
     if not labelled and _is_calibrated(dataset):
         reason = "the built-in calibration was fitted to people's questions, which count for more than generated ones"
@@ -190,8 +195,17 @@ def calibrate(
     origin = f"fitted to {origin} by pointsman calibrate" if kept else f"unchanged after {origin}"
     calibration = None if reranking is None else previous
     if kept or coverage or minimums:
-        calibration = Calibration(origin, tuple(kept), coverage, previous.reranking, minimums)
+        documents = 0 if labelled else len(dataset)
+        calibration = Calibration(origin, tuple(kept), coverage, previous.reranking, minimums, documents)
     return Calibrating(calibration, count, tuple(fits), reason, reranking)
+
+
+def _previous(dataset: Dataset, reranking: Reranking | None) -> Calibration:
+    """Return the calibration in use, with a reranker's new measurement; an empty one's origin is left out."""
+    previous = dataset.engine.stages.fitted.get(dataset.name, Calibration(""))
+    if previous.is_empty:
+        previous = Calibration("", reranking=previous.reranking)
+    return previous if reranking is None else replace(previous, reranking=reranking)
 
 
 # ── questions ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -240,9 +254,10 @@ class _Asked:
 class _Study:
     """Searches one dataset for the questions of a calibration."""
 
-    def __init__(self, dataset: Dataset, told: Progress) -> None:
-        self.dataset, self.told = dataset, told
+    def __init__(self, dataset: Dataset, told: Progress, most: int = MADE) -> None:
+        self.dataset, self.told, self.most = dataset, told, most
         self.reranking: Reranking | None = None  # the answers are reranked by it if adopted
+        self._vectors: dict[str, NDArray[np.float32]] = {}
         policy = dataset.engine.stages.policy
         self.absent_script = 0.0 if policy is None else policy.absent_script
 
@@ -265,7 +280,7 @@ class _Study:
 
     def _made_rankings(self, engine: Engine) -> Iterator[Judged]:
         """Yield questions made from documents, with hits; the source document ranks without the question's text."""
-        for document, text, rest in _taken_out(self.dataset):
+        for document, text, rest in _taken_out(self.dataset, self.most):
             query, hits = first_hits(engine, self.dataset, text)
             if any(hit.id == document.id for hit in hits):
                 less = [self._hit_without(hit, text, document, rest) if hit.id == document.id else hit for hit in hits]
@@ -287,9 +302,22 @@ class _Study:
             score = hit.score - (1 - share) * (words.normalised or 0.0) - slope * (near.score - cosine)
         return replace(hit, document=rest, score=score)
 
+    def _prepare(self, questions: Sequence[str], texts: Sequence[str]) -> None:
+        """Embed questions, and texts for `_cosine`, in batches: an embedder behind an API is asked seldom."""
+        if self.dataset.store.info.embedder is None:
+            return
+        for start in range(0, len(questions), _BATCH):
+            some = slice(start, start + _BATCH)
+            self.dataset.query_vectors.prepare(questions[some])
+            vectors = self.dataset.embedder.embed_documents(texts[some])
+            self._vectors.update(zip(texts[some], vectors, strict=True))
+            self.told(min(some.stop, len(questions)), len(questions), "embedding")
+
     def _cosine(self, question: str, document: Document) -> float:
-        vectors = self.dataset.embedder.embed_documents([document.searchable])
-        return float(vectors[0] @ self.dataset.query_vectors(question))
+        text = document.searchable
+        if text not in self._vectors:
+            self._vectors[text] = self.dataset.embedder.embed_documents([text])[0]
+        return float(self._vectors[text] @ self.dataset.query_vectors(question))
 
     def coverage(
         self, queries: Mapping[str, str], qrels: Grades, halves: Halves, minimums: Mapping[Form, float]
@@ -335,13 +363,16 @@ class _Study:
     def unanswered(self) -> list[_Asked]:
         """Return the questions on any subject, which count as unanswered."""
         texts = [text for some in unrelated_questions().values() for text in some]
+        if self.dataset.store.info.embedder is not None:
+            self.dataset.query_vectors.prepare(texts)
         rows = [row for text in texts if (row := self.asked(text, None, frozenset(), answered=False)) is not None]
         return [replace(row, half=number % 2) for number, row in enumerate(rows)]
 
     def made(self) -> list[_Asked]:
         """Return questions made from documents; each is taken out of its document."""
         rows: list[_Asked] = []
-        drawn = list(_taken_out(self.dataset))
+        drawn = list(_taken_out(self.dataset, self.most))
+        self._prepare([question for _, question, _ in drawn], [rest.searchable for _, _, rest in drawn])
         for number, (document, question, rest) in enumerate(drawn, 1):
             row = self.asked(question, None, {document.id}, answered=True)
             if row is not None and (without := self._without(row, document, question, rest)) is not None:
@@ -418,10 +449,10 @@ def _hits(answer: RetrievalContext) -> Sequence[Hit]:
     return answer.refused.near_misses if answer.refused else answer.hits
 
 
-def _taken_out(dataset: Dataset) -> Iterator[tuple[Document, str, Document]]:
+def _taken_out(dataset: Dataset, most: int) -> Iterator[tuple[Document, str, Document]]:
     """Yield documents with a question taken out of each, and the rest: titles, first and other sentences in turn."""
     kinds = cycle(("title", "first", "other"))
-    for document in dataset.store.sample(MADE):
+    for document in dataset.store.sample(most):
         kind, text = next(kinds), document.text
         if kind == "title" and document.title:
             bare = {name: value for name, value in document.metadata.items() if name != "title"}

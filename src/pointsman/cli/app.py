@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -126,6 +126,10 @@ def index(
         except IndexingInterrupted as stop:
             report, was_interrupted = stop.report, True
         output.index_report(report, target, as_json=as_json, is_interrupted=was_interrupted)
+        if target_workspace.being_calibrated and not was_interrupted:
+            sys.stderr.write(f"pointsman: calibrating {dataset!r} from its documents; Ctrl-C leaves it for later\n")
+            with suppress(KeyboardInterrupt):
+                target_workspace.wait_for_calibrations()
     if report.nothing_read and not report.problems and not was_interrupted:
         hint = "" if hidden else "; hidden files and folders are skipped, unless you give --hidden"
         sys.stderr.write(f"pointsman: no readable files in {', '.join(paths)}{hint}\n")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pointsman.workspace import Routing, Workspace
 
 _DATASET_FIELDS = ("name", "description", "indexing_technique", "documents")
-_STATUS = (*_DATASET_FIELDS, "embedder", "vectors_due", "sequence", "keyword_index_sequence", "bytes")
+_STATUS = (*_DATASET_FIELDS, "embedder", "relevance", "vectors_due", "sequence", "keyword_index_sequence", "bytes")
 _SNIPPET = 320  # characters of a passage that are printed
 _WORD = re.compile(r"\w+")
 
@@ -424,6 +424,11 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
             for row in rows
         ],
     )
+    from pointsman.workspace import BUILT_IN
+
+    for row in rows:
+        if row["relevance"] != BUILT_IN:
+            console().print(f"{row['name']}, relevance: {row['relevance']}", markup=False)
     print_problems(problems)
     return not problems
 

@@ -75,6 +75,8 @@ class Dataset(EditableDataset):
             query is embedded once.
         engine: returns the engine for searches; a workspace passes its own.
         on_make: called when the dataset has been created.
+        on_open: called with the dataset when its store has been opened.
+        on_embed: called with the dataset when documents may have received vectors.
 
     Raises:
         InputError: name, technique or embedder is invalid.

@@ -117,6 +117,7 @@ class EditableDataset(EmbeddedDataset):
                 raise InputError(f"{len(vectors)} vectors for {position} documents; give one row for each")
         # Beside pictures, titles are embedded as stand-ins for questions: cosines between pictures are higher.
         self._measure_spread(store, embed=self.holds_images or (bool(embed) and vectors is None))
+        self._embedded()
         return total
 
     aadd = async_twin(add)

@@ -40,6 +40,7 @@ _WRITTEN_IN = 0.2  # a document is written in every script that has at least thi
 _BATCH_CHARACTERS = 32_000_000  # a transaction, and the memory to embed it, must fit into RAM
 _SPREAD_LEAST = 64
 _SPREAD_AT = "cosine_spread_at"
+_SPREAD_GROWTH = 1.1  # when all documents have their vectors
 
 
 class EmbeddedDataset(StoredDataset):
@@ -83,6 +84,9 @@ class EmbeddedDataset(StoredDataset):
             if not count and ids == stuck:  # the same documents twice, all changed or deleted while being embedded
                 break
             stuck = set() if count else ids
+        if total and not store.statistics().vectors_due:
+            self._measure_spread(store, embed=True, growth=_SPREAD_GROWTH)
+        self._embedded()
         return total
 
     aembed = async_twin(embed)
@@ -136,18 +140,25 @@ class EmbeddedDataset(StoredDataset):
 
         return self.embedder if isinstance(self.embedder, CachedEmbedder) else CachedEmbedder(self.embedder)
 
-    def _measure_spread(self, store: Store, *, embed: bool) -> None:
+    def _embedded(self) -> None:
+        """Tell the owner that documents may have received vectors."""
+        if self._on_embed is not None and self.indexing_technique != "keyword":
+            self._on_embed(self)
+
+    def _measure_spread(self, store: Store, *, embed: bool, growth: float = 2) -> None:
         """Estimate the distribution of cosines after the first documents, and again whenever their number has doubled.
 
         Args:
             store: the dataset's store.
             embed: whether questions may be generated and embedded; otherwise vectors of documents replace them.
+            growth: how many times as many documents as at the last time are needed; smaller when all have vectors, or
+                relevance would depend on which random half of a folder was embedded first.
         """
         if store.info.embedder is None or not store.info.can(Capability.VECTORS):
             return
         statistics = store.statistics()
         count, notes = store.count() - statistics.vectors_due, statistics.notes
-        if not count or count < 2 * int(notes.get(_SPREAD_AT) or 0):
+        if not count or count < growth * int(notes.get(_SPREAD_AT) or 0):
             return
         sample = store.vectors(sample=DRAWN)
         if not len(sample):

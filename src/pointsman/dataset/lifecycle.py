@@ -58,6 +58,7 @@ class StoredDataset(Source):
         on_make: Callable[[], None] | None = None,
         on_open: Callable[[StoredDataset], None] | None = None,
         has_access: Callable[[], bool | None] = lambda: None,
+        on_embed: Callable[[StoredDataset], None] | None = None,
     ) -> None:
         check_name(name)
         _check_description(description)
@@ -79,6 +80,7 @@ class StoredDataset(Source):
         self._opening = threading.RLock()
         self.used = 0.0  # when last, by ``monotonic``
         self._engine, self._on_make, self._on_open = engine or _default_engine, on_make, on_open
+        self._on_embed = on_embed
         self.query_vectors = query_vectors or QueryVectors(lambda: self.embedder)
         self._has_access = has_access
         self._views: OrderedDict[tuple[int, str], StoredDataset] = OrderedDict()  # by store and state, latest last

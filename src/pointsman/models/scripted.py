@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import xxhash
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Call", "ColourEmbedder", "Delay", "HashingEmbedder", "ScriptedLLM"]
+
+HASHING: Final = "hashing-"
+"""The beginning of the names of hashing embedders, whatever wraps them."""
 
 
 class HashingEmbedder(BaseEmbedder):
@@ -44,7 +47,7 @@ class HashingEmbedder(BaseEmbedder):
     @property
     def name(self) -> str:
         """``hashing-`` and the dimensions."""
-        return f"hashing-{self._dimensions}"
+        return f"{HASHING}{self._dimensions}"
 
     @property
     def dimensions(self) -> int:

@@ -181,9 +181,10 @@ class Calibration:
         reranking: the measured gain of the reranker in the settings; None if none was measured.
         minimums: by form of evidence, the probability of an answer below which a question in a language of the
             documents is refused; by default that of the form's calibration.
+        documents: how many documents the dataset had when it was calibrated without labels; 0 with labels.
 
     Raises:
-        InputError: a minimum is not a probability, or belongs to no form.
+        InputError: a minimum is not a probability, or belongs to no form, or the documents are not a count.
     """
 
     origin: str
@@ -191,12 +192,20 @@ class Calibration:
     coverage: Coverage | None = None
     reranking: Reranking | None = None
     minimums: Mapping[Form, float] = field(default_factory=dict, hash=False)
+    documents: int = 0
 
     def __post_init__(self) -> None:
+        if not _is_count(self.documents):
+            raise InputError(f"documents of a calibration are a count, not {self.documents!r:.80}")
         if not isinstance(self.minimums, Mapping) or not set(self.minimums) <= set(get_args(Form)):
             raise InputError(f"minimums are given by {', '.join(get_args(Form))}, not {self.minimums!r:.80}")
         if not all(map(_is_share, self.minimums.values())):
             raise InputError(f"minimums are probabilities from 0 to 1, not {self.minimums!r:.80}")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says only why there is none."""
+        return not (self.relevance or self.coverage or self.minimums)
 
     @classmethod
     def of(cls, values: Any) -> Self:
@@ -205,7 +214,7 @@ class Calibration:
         Raises:
             InputError: it is not a calibration.
         """
-        optional_fields = {"reranking", "minimums"}  # records of earlier versions lack them
+        optional_fields = {"reranking", "minimums", "documents"}  # records of earlier versions lack them
         if not isinstance(values, dict) or set(values) - optional_fields != {"origin", "relevance", "coverage"}:
             raise InputError(f"a stored calibration has origin, relevance and coverage, not {values!r:.80}")
         reranking = values.get("reranking")
@@ -223,7 +232,8 @@ class Calibration:
                 raise InputError(f"scores of a coverage are a list, not {coverage['scores']!r:.80}")
             coverage = Coverage(coverage["questions"], tuple(coverage["scores"]), coverage["way"])
         calibrations = tuple(Relevance.of(item) for item in relevance)
-        return cls(origin, calibrations, coverage, reranking, values.get("minimums", {}))
+        minimums, documents = values.get("minimums", {}), values.get("documents", 0)
+        return cls(origin, calibrations, coverage, reranking, minimums, documents)
 
 
 def to_json(calibrations: Mapping[str, Calibration]) -> str:

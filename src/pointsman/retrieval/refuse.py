@@ -183,13 +183,13 @@ def holds_words(question: str, hits: Sequence[Hit]) -> Hit | None:
     """Return the first hit that holds all words of a question, or all its names and codes if few hits hold them.
 
     Names are words with a capital letter that do not begin the question, codes such as ``INV-2041``, ``4.1.3`` and
-    ``lateness_penalty``; plain numbers are neither.
+    ``lateness_penalty``; plain numbers are neither, nor are words that are not searched, such as *I*.
     """
     tokens = [set(DEFAULT_ANALYZER.tokens(hit.document.searchable)) for hit in hits]
     words = set(query_tokens(question))
     if words and (holder := next((hit for hit, own in zip(hits, tokens, strict=True) if words <= own), None)):
         return holder
-    rare = set(query_tokens(" ".join(_names_and_codes(question))))
+    rare = words & set(query_tokens(" ".join(_names_and_codes(question))))
     holders = [hit for hit, own in zip(hits, tokens, strict=True) if rare and rare <= own]
     return holders[0] if 0 < len(holders) <= FEW else None
 

@@ -295,6 +295,9 @@ class Dataset(Open):
     indexing_technique: str
     documents: int | None
     embedder: str | None
+    relevance: Annotated[
+        str | None, Field(description="What the relevance of its hits comes from; `none: …`: why they have none.")
+    ]
     vectors_due: Annotated[
         int | None, Field(description="Documents that have no vector yet; only keyword search finds them.")
     ]

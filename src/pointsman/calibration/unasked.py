@@ -1,0 +1,216 @@
+"""Calibrations that nobody has to ask for: of datasets whose embedder has no built-in one, made from their documents.
+
+A workspace looks at a dataset when documents have been embedded, and when it is first searched. If nothing fits its
+vectors, questions are made from the documents in a thread (`pointsman.calibration.dataset`), and the fit is stored like
+one of ``pointsman calibrate``; it is made again when the number of documents has doubled, until there are as many as
+questions are made from. Closing the workspace stops the work; the next process that uses the dataset takes it up again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pointsman.errors import InputError
+from pointsman.retrieval.dataset_calibration import Calibration
+from pointsman.retrieval.relevance import shipped
+from pointsman.store.base import Capability
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pointsman.dataset.lifecycle import StoredDataset
+
+log = logging.getLogger(__name__)
+
+FEWEST: Final = 20
+"""The number of documents from which a calibration is tried."""
+
+BEING_MADE: Final = Calibration("a calibration is being made from the documents")
+TO_BE_MADE: Final = Calibration("the next search starts to make a calibration from the documents")
+
+
+class _StoppedError(Exception):
+    """The workspace is being closed."""
+
+
+class UnaskedCalibrations:
+    """Calibrates the datasets of a workspace in the background.
+
+    Args:
+        keep: stores the calibration of a dataset, by name.
+
+    Attributes:
+        known: the datasets that have been looked at.
+        states: by dataset, why there is no calibration, as an empty one whose origin says so; never changed in place.
+    """
+
+    def __init__(self, keep: Callable[[str, Calibration], None]) -> None:
+        self._keep = keep
+        self._guard, self._turn = threading.Lock(), threading.Lock()
+        self._running: dict[str, tuple[threading.Thread, threading.Event]] = {}
+        self.known: set[str] = set()
+        self.states: Mapping[str, Calibration] = {}
+
+    def look_at(self, dataset: StoredDataset, stored: Calibration | None, *, is_written: bool = False) -> None:
+        """Start to calibrate a dataset if its vectors need it; returns at once.
+
+        Args:
+            dataset: the dataset.
+            stored: its calibration so far.
+            is_written: documents have just been embedded; otherwise a dataset is looked at once.
+
+        Raises:
+            StoreError: the dataset cannot be read.
+        """
+        name = dataset.name
+        if name in self.known and not is_written:
+            return
+        with self._guard:
+            if name in self._running:
+                return
+            if is_fake(dataset):  # status says so, the plan of every test need not
+                self.known.add(name)
+                return
+            state = state_of(dataset, stored)
+            self.known.add(name)
+            self._put(name, state)
+            if state is BEING_MADE:
+                stop = threading.Event()
+                thread = threading.Thread(
+                    target=self._make, args=(dataset, stored, stop), name="calibrate", daemon=True
+                )
+                self._running[name] = thread, stop
+                thread.start()
+
+    def state(self, dataset: StoredDataset, stored: Calibration | None) -> Calibration | None:
+        """Return why a dataset has no calibration, as an empty one, without starting anything; None if it has one.
+
+        Raises:
+            StoreError: the dataset cannot be read.
+        """
+        if dataset.name in self._running:
+            return BEING_MADE
+        state = state_of(dataset, stored)
+        return TO_BE_MADE if state is BEING_MADE else state
+
+    @property
+    def names(self) -> list[str]:
+        """The datasets that are being calibrated."""
+        return list(self._running)
+
+    def wait(self) -> None:
+        """Wait for the calibrations that are being made."""
+        for thread, _ in list(self._running.values()):
+            thread.join()
+
+    def forget(self, name: str) -> None:
+        """Look at a dataset anew: it is deleted, or its calibration has been stored."""
+        self.known.discard(name)
+        self._put(name, None)
+
+    def stop(self, *names: str) -> None:
+        """Stop what is being made for these datasets, by default for all, and wait until it has stopped."""
+        running = [self._running[name] for name in names or list(self._running) if name in self._running]
+        for _, stop in running:
+            stop.set()
+        for thread, _ in running:
+            thread.join()
+
+    def _make(self, dataset: StoredDataset, stored: Calibration | None, stop: threading.Event) -> None:
+        name = dataset.name
+        try:
+            with self._turn:
+                self._keep(name, _calibrated(dataset, stored or Calibration(""), stop))
+        except _StoppedError:
+            self.forget(name)
+        except Exception as error:  # noqa: BLE001  (an embedder can raise anything; the plan says it)
+            log.warning("dataset %r could not be calibrated, its hits have no relevance: %s", name, error)
+            self._put(name, Calibration(f"none could be made from the documents: {error}"))
+        finally:
+            self._running.pop(name, None)
+
+    def _put(self, name: str, state: Calibration | None) -> None:
+        others = {other: value for other, value in self.states.items() if other != name}
+        self.states = others if state is None else {**others, name: state}
+
+
+def _calibrated(dataset: StoredDataset, stored: Calibration, stop: threading.Event) -> Calibration:
+    """Return the calibration of a dataset; one without relevance says why there is none."""
+    from pointsman.calibration.dataset import calibrate
+
+    def check(*_: object) -> None:
+        if stop.is_set():
+            raise _StoppedError
+
+    check()
+    count = dataset.store.count()
+    try:
+        result = calibrate(dataset, unasked=True, on_progress=check)  # type: ignore[arg-type]  # it is a whole dataset
+        reason, calibration = result.reason, result.calibration
+    except InputError as error:
+        reason, calibration = str(error), None
+    if calibration is None:
+        return replace(stored, origin=f"none could be made: {reason}", relevance=(), documents=count)
+    return replace(calibration, reranking=stored.reranking)
+
+
+def state_of(dataset: StoredDataset, stored: Calibration | None) -> Calibration | None:
+    """Return `BEING_MADE` if a calibration is to be made, an empty one that says why there is none, or None.
+
+    Args:
+        dataset: the dataset.
+        stored: its calibration so far.
+
+    Raises:
+        StoreError: the dataset cannot be read.
+    """
+    embedder = dataset.store.info.embedder
+    if embedder is None or is_by_hand(stored) or any(one.embedder == embedder for one in shipped()):
+        return None
+    if obstacle := _obstacle(dataset):
+        return Calibration(obstacle)
+    return None if stored is not None and _is_recent(stored, embedder, dataset.store.count()) else BEING_MADE
+
+
+def is_by_hand(stored: Calibration | None) -> bool:
+    """Whether somebody calibrated a dataset with labels."""
+    return stored is not None and bool(stored.origin) and not stored.documents
+
+
+def is_fake(dataset: StoredDataset) -> bool:
+    """Whether the vectors were made by an embedder for tests.
+
+    Raises:
+        StoreError: the dataset cannot be read.
+    """
+    from pointsman.models.scripted import HASHING  # brings NumPy
+
+    return (dataset.store.info.embedder or "").startswith(HASHING)
+
+
+def _obstacle(dataset: StoredDataset) -> str:
+    """Return why a dataset cannot be calibrated by its documents; empty if it can."""
+    info, count = dataset.store.info, dataset.store.count()
+    embedder = info.embedder or ""
+    if dataset.holds_images:
+        return "no question can be taken out of a picture; give labels to pointsman calibrate"
+    if is_fake(dataset):
+        return f"the vectors of {embedder!r} only repeat the words, as it is made for tests"
+    if dataset.embedder.name != embedder:
+        return f"a calibration is made when the dataset is opened with its embedder, {embedder!r}"
+    if not info.can(Capability.VECTORS):
+        return f"a {info.kind} store does not return vectors; give labels to pointsman calibrate"
+    if dataset.store.statistics().vectors_due:
+        return "a calibration is made when all documents have a vector"
+    return "" if count >= FEWEST else f"a calibration is made from {FEWEST} documents on; there are {count}"
+
+
+def _is_recent(stored: Calibration, embedder: str, count: int) -> bool:
+    """Whether a calibration that was made from documents still serves."""
+    from pointsman.calibration.dataset import MADE_UNASKED
+
+    fits = not stored.relevance or any(one.embedder == embedder for one in stored.relevance)
+    return fits and stored.documents > 0 and (count < 2 * stored.documents or stored.documents >= MADE_UNASKED)
