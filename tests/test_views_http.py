@@ -278,7 +278,7 @@ class TestTokens:
         jwt.get_algorithm_by_name("RS256").to_jwk(RSA),
         RSA.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
                           serialization.NoEncryption()).decode(),
-    ])  # fmt: skip
+    ], ids=["empty", "object", "list", "number", "damaged PEM", "secret", "private JWK", "private PEM"])  # fmt: skip
     def test_only_public_keys_are_trusted(self, text: str) -> None:
         with pytest.raises(InputError):
             Issuer(ISSUER, AUDIENCE, read_keys(text))

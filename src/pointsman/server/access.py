@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from pointsman.errors import MissingDependencyError, StoreError
 from pointsman.server.keys import ALL
 from pointsman.server.problems import HttpProblem, unknown_dataset
-from pointsman.views import View
+from pointsman.views import EVERYONE, View
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
@@ -149,7 +149,7 @@ class Access:
             )
         if principals is None:
             return View.of(self.principals)
-        if others := sorted(set(principals) - self.principals):
+        if others := sorted({*principals} - self.principals - {EVERYONE}):
             raise HttpProblem("forbidden", f"the key or token does not ask as {others[0]!r:.80}")
         return View.of(principals, self.principals)
 
