@@ -17,7 +17,7 @@ from pointsman._attempts import Attempts
 from pointsman._forms import form_of
 from pointsman._open_datasets import OpenDatasets
 from pointsman._twins import async_twin, in_thread
-from pointsman.calibration.unasked import UnaskedCalibrations, is_by_hand
+from pointsman.calibration.unasked_calibration import UnaskedCalibrations, is_by_hand
 from pointsman.dataset import ACCESS_IS_OFF, Dataset, check_name
 from pointsman.dataset.lifecycle import no_image_embedder
 from pointsman.engine import Engine, Stages
@@ -729,7 +729,7 @@ class Workspace:
             else [self.source(name) for name in request.datasets]
         )
         for dataset in datasets:
-            if dataset is self._datasets.get(dataset.name):
+            if dataset.name not in self._calibrations.known and dataset is self._datasets.get(dataset.name):
                 self._calibrate_if_needed(dataset)
         return self.in_view(datasets, request.principals)
 
@@ -806,10 +806,10 @@ class Workspace:
     @property
     def engine(self) -> Engine:
         """Return the engine that plans this workspace's searches."""
-        parts = self.workflow, self.settings, self.llm, self._calibrations.states
-        engine_parts, engine = self._engine
-        if any(new is not old for new, old in zip(parts, engine_parts, strict=True)):
-            workflow, settings, llm, lacking = parts
+        workflow, settings, llm, lacking = parts = self.workflow, self.settings, self.llm, self._calibrations.states
+        (old_workflow, old_settings, old_llm, old_lacking), engine = self._engine
+        is_same = workflow is old_workflow and settings is old_settings and llm is old_llm and lacking is old_lacking
+        if not is_same:
             if lacking:  # what is stored says more, unless it is empty too
                 stored = {name: one for name, one in workflow.fitted.items() if name not in lacking or not one.is_empty}
                 workflow = replace(workflow, fitted={**lacking, **stored})
