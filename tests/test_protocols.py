@@ -6,6 +6,7 @@ import inspect
 import random
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -483,7 +484,8 @@ def test_rerankers_answer_in_the_shapes_of_cohere_and_jina(served: Served) -> No
     url = f"http://127.0.0.1:{served.port}"
     documents = [pointsman.Document(str(n), text) for n, text in enumerate(("bread is baked", "a signal stops trains"))]
     for address in (f"{url}/v2/rerank", f"{url}/v1/rerank"):
-        ranking = HTTPReranker(address).rerank("signal trains", documents, 2)
+        with closing(HTTPReranker(address)) as reranker:
+            ranking = reranker.rerank("signal trains", documents, 2)
         assert [one.id for one in ranking] == ["1", "0"], address
     status, answer = served.post(
         "/v1/rerank", {"query": "signal trains", "documents": [{"text": "a signal"}, "bread"], "top_n": 1}

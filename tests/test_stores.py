@@ -327,6 +327,12 @@ MUTANTS = (
     ),
     Mutant("test_bad_documents_are_refused", "write", lambda _: lambda *__: AddResult()),
     Mutant("test_bad_vectors_are_refused", "write", lambda method: lambda docs, rows=None, name=None: method(docs)),
+    Mutant(
+        "test_documents_with_and_without_a_vector_in_one_write",
+        "write",
+        lambda method: lambda docs, rows=None, name=None, **_: method(docs, rows, name),
+    ),
+    Mutant("test_documents_with_and_without_a_vector_in_one_write", "bare", after(lambda found: found[:-1])),
     Mutant("test_vectors_come_and_go", "search", ranking(lambda pairs: [])),
     Mutant("test_vectors_follow", "bare", after(lambda found: found[:-1])),
     Mutant("test_vectors_follow", "statistics", after(lambda told: replace(told, vectors_due=0))),
