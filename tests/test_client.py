@@ -378,10 +378,12 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
         "being_calibrated",
         "wait_for_calibrations",
     }
-    local |= {"get_vectors"}
+    local |= {"check_searchable", "for_request", "holds_images", "in_view", "is_view", "needs_principals"}
+    # What decides for everyone who uses the workspace.
+    local |= {"access", "switch_access"}
     local |= {f"a{name}" for name in local}
     added = {"embed", "existing", "batch_size", "on_commit"}  # the service has its own batches
-    only_here = {"add": added, "aadd": added}
+    only_here = {"add": added, "aadd": added, "dataset": {"images"}, "adataset": {"images"}}
     public = [name for name in dir(here) if not name.startswith("_") and name not in local]
     assert len(public) >= 10
     for name in public:

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 from pointsman import Document, Workspace
 from pointsman.cli.app import app as cli
+from pointsman.client import Client as RemoteClient
 from pointsman.errors import CorruptStoreError, InputError
 from pointsman.integrations.mcp.calls import Calls
 from pointsman.integrations.mcp.library import Library
@@ -31,6 +32,7 @@ from pointsman.server.access import Access
 from pointsman.server.keys import keys_of
 from pointsman.server.rates import Gate
 from pointsman.server.tokens import KIND, Issuer, TokenTrust, read_keys
+from serving import serving
 
 ISSUER, AUDIENCE = "https://login.example.org", "pointsman"
 RSA = rsa.generate_private_key(65537, 2048)
@@ -102,6 +104,32 @@ def hits(client: TestClient, token: str, **body: Any) -> set[str]:
 
 def key_of(workspace: Workspace, *principals: str) -> str:
     return keys_of(workspace.backend).create("k", scopes=["read"], principals=principals).text
+
+
+def test_a_client_says_who_may_see_what_it_writes(workspace: Workspace, client: TestClient, tmp_path: Path) -> None:
+    writer = keys_of(workspace.backend).create("w", scopes=["write"]).text
+    with serving(create_app(workspace)) as url, RemoteClient(url, writer) as remote:
+        notes = remote.dataset("notes")
+        notes.add([Document("new", "signal of the new line")], access=["group:money"])
+        notes.set_access({"rail": None, "denied": ["everyone"]})
+        with pytest.raises(InputError, match="by the ids of documents"):
+            notes.set_access(["group:money"])  # type: ignore[arg-type]
+    assert hits(client, key_of(workspace, "group:money")) == {"pay", "all", "new", "denied"}
+    assert hits(client, key_of(workspace, "group:rail")) == {"all", "denied"}
+
+
+def test_a_client_indexes_a_folder_with_rules(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    (folder / "hr").mkdir(parents=True)
+    (folder / "hr" / "pay.md").write_text("signal of the salary")
+    (folder / "rail.md").write_text("signal of the yard")
+    with Workspace(tmp_path / "indexed", embedder=HashingEmbedder()) as workspace:
+        with serving(create_app(workspace)) as url, RemoteClient(url) as remote:
+            assert remote.index(folder, "files", access=["hr=group:hr", "everyone"]).added == 2
+        workspace.switch_access(on=True)
+        sources = [hit.document.metadata["source"] for hit in workspace.search("signal", principals=[], refuse=False)]
+        assert sources == ["rail.md"]
+        assert len(workspace.search("signal", principals=["group:hr"], refuse=False).hits) == 2
 
 
 class TestKeys:

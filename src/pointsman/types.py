@@ -14,9 +14,11 @@ from pointsman._values import ID, TEXT
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, parse_filter
 from pointsman.trace import Explanation, HitKey, Span, Trace
+from pointsman.views import ACCESS
 
 if TYPE_CHECKING:
     from pointsman.citations import AnswerCheck, Citation, Style
+    from pointsman.views import Permissions
 
 __all__ = [
     "AddResult",
@@ -206,6 +208,13 @@ class Document:
 
 Documents = Document | Mapping[str, Any] | Iterable[Any]
 """What `Document.each` takes: one document or several, each as for `Document.of`."""
+
+
+def with_access(documents: Documents, permissions: Permissions) -> Iterator[Document]:
+    """Yield documents that say in their metadata who may see them, instead of what they said before."""
+    value = permissions.to_metadata()
+    for document in Document.each(documents):
+        yield Document(document.id, document.text, {**document.metadata, ACCESS: value})
 
 
 class Provenance(NamedTuple):  # a tuple, as each search makes hundreds: a frozen dataclass is three times slower

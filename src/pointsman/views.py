@@ -123,6 +123,19 @@ def permissions_of(metadata: Mapping[str, Any]) -> Permissions | None:
         return None
 
 
+def access_changes(access: object) -> dict[str, dict[str, Any]]:
+    """Return new permissions, by the ids of documents, as changes of their metadata; None: nobody.
+
+    Raises:
+        InputError: they are not given by ids, or a value names no principals.
+    """
+    if not isinstance(access, Mapping):
+        raise InputError(f"access is given by the ids of documents, not as {access!r:.80}")
+    return {
+        id_: {ACCESS: None if value is None else Permissions.of(value).to_metadata()} for id_, value in access.items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The documents that exist for whoever asks.

@@ -30,7 +30,9 @@ from pointsman.types import (
     check_ids,
     check_page,
     check_top_k,
+    with_access,
 )
+from pointsman.views import Permissions, access_changes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +96,10 @@ class RemoteDataset:
         name: its name.
         description: what it contains, as of the creation of this object.
         indexing_technique: ``"vector"``, ``"keyword"`` or ``"hybrid"``.
+        holds_images: always False: pictures do not travel, so only the service's own machine can index them.
     """
+
+    holds_images: Final = False
 
     def __init__(
         self,
@@ -120,6 +125,7 @@ class RemoteDataset:
         *,
         vectors: GivenVectors | None = None,
         embed: bool | Literal["later"] = True,
+        access: Permissions | Mapping[str, Any] | Iterable[str] | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> AddResult:
         """Add documents, or update those with known ids; unchanged documents cost nothing.
@@ -134,6 +140,7 @@ class RemoteDataset:
             vectors: by the dataset's embedder; see `Dataset.add`. By default the service embeds.
             embed: with ``"later"``, keyword search finds the documents as soon as they are acknowledged, and the
                 service computes their vectors afterwards; with False, documents without a vector get none.
+            access: who may see these documents; see `Dataset.add`.
             on_progress: called with the number of documents made durable since the last call.
 
         Raises:
@@ -145,6 +152,8 @@ class RemoteDataset:
         """
         if embed not in _EMBED:
             raise InputError(f"embed is True, False or 'later', not {embed!r:.80}")
+        if access is not None:
+            documents = with_access(documents, Permissions.of(access))
         progress = UploadProgress(on_progress or (lambda _: None))
         try:
             for window in windows(documents, vectors):
@@ -265,6 +274,12 @@ class RemoteDataset:
         return result
 
     aset_metadata = async_twin(set_metadata)
+
+    def set_access(self, access: Mapping[str, Permissions | Mapping[str, Any] | Iterable[str] | None]) -> AddResult:
+        """Change who may see documents; see `Dataset.set_access`."""
+        return self.set_metadata(access_changes(access))
+
+    aset_access = async_twin(set_access)
 
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
         """Return the document with this id; None if there is none."""

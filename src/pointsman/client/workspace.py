@@ -19,6 +19,7 @@ from pointsman.errors import InputError, ServiceError, UnknownNameError, UnmetNe
 from pointsman.request import SearchRequest, WorkspaceOptions
 from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
 from pointsman.types import Explanation, Plan, Query, RetrievalContext, Trace
+from pointsman.views import AccessRule
 from pointsman.workflow import several
 
 if TYPE_CHECKING:
@@ -188,6 +189,7 @@ class Client:
         max_tokens: int | None = None,
         overlap: int | None = None,
         limits: FileLimits | None = None,
+        access: Sequence[AccessRule | str] | None = None,
         on_progress: IndexingProgress | None = None,
     ) -> IndexReport:
         """Synchronise a dataset of the service with files and folders of this machine; see `Workspace.index`.
@@ -203,7 +205,14 @@ class Client:
 
         target: Any = self.dataset(dataset, description=description)
         return index_paths(
-            target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, limits=limits, on_progress=on_progress
+            target,
+            paths,
+            hidden=hidden,
+            max_tokens=max_tokens,
+            overlap=overlap,
+            limits=limits,
+            access=None if access is None else list(map(AccessRule.of, access)),
+            on_progress=on_progress,
         )
 
     aindex = async_twin(index)

@@ -14,8 +14,8 @@ from pointsman.errors import ConflictError, InputError
 from pointsman.filters import parse_optional
 from pointsman.passages import SourceText, source_text
 from pointsman.retrieval.source import Source
-from pointsman.types import AddResult, Document, check_changes, check_id, check_ids, check_page
-from pointsman.views import ACCESS, Permissions
+from pointsman.types import AddResult, Document, check_changes, check_id, check_ids, check_page, with_access
+from pointsman.views import Permissions, access_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -87,7 +87,7 @@ class EditableDataset(EmbeddedDataset):
         total, position = AddResult(), 0
         most = (BATCH if vectors is None else 20 * BATCH) if batch_size is None else batch_size
         permissions = None if access is None else Permissions.of(access)
-        batches = in_batches(documents if permissions is None else _with_access(documents, permissions), most)
+        batches = in_batches(documents if permissions is None else with_access(documents, permissions), most)
         first = next(batches, None)  # before the dataset is created: unreadable input must not create one
         if first is None and vectors is not None and len(vectors):
             raise InputError(f"{len(vectors)} vectors for no documents; give one row for each")
@@ -325,14 +325,7 @@ class EditableDataset(EmbeddedDataset):
             InputError: an id is unknown, or a value names no principals; nothing is changed.
             LockedError: another process is writing to the dataset.
         """
-        if not isinstance(access, Mapping):
-            raise InputError(f"access is given by the ids of documents, not as {access!r:.80}")
-        return self.set_metadata(
-            {
-                id_: {ACCESS: None if value is None else Permissions.of(value).to_metadata()}
-                for id_, value in access.items()
-            }
-        )
+        return self.set_metadata(access_changes(access))
 
     aset_access = async_twin(set_access)
 
@@ -372,12 +365,6 @@ class EditableDataset(EmbeddedDataset):
 
     def __contains__(self, id_: str) -> bool:
         return self.get(id_) is not None
-
-
-def _with_access(documents: Documents, permissions: Permissions) -> Iterator[Document]:
-    value = permissions.to_metadata()
-    for document in Document.each(documents):
-        yield Document(document.id, document.text, {**document.metadata, ACCESS: value})
 
 
 def _rows_of(vectors: GivenVectors) -> NDArray[Any]:

@@ -97,16 +97,16 @@ def hits_to_cover(
 
 
 def relevant_enough(
-    least: float, hits: tuple[Hit, ...], ranked: Ranked, journal: Journal
+    option: str, least: float, hits: tuple[Hit, ...], ranked: Ranked, journal: Journal
 ) -> tuple[tuple[Hit, ...], Refusal | None]:
-    """Return the hits that reach the relevance ``least``, or a refusal if none does."""
+    """Return the hits that reach the relevance ``least``, which an option asks for, or a refusal if none does."""
     start = journal.now()
     if unjudged := sum(hit.relevance is None for hit in hits):
-        journal.degrade(f"min_relevance: {unjudged} hits have no relevance and are kept: no calibration applies")
+        journal.degrade(f"{option}: {unjudged} hits have no relevance and are kept: no calibration applies")
     reasons, refusal = too_irrelevant(hits, least)
     remaining = tuple(hit for hit in hits if hit.key not in reasons)
-    journal.ranked("min_relevance", replace(ranked, hits=remaining, dropped=reasons, degraded=()))
-    journal.span("min_relevance", f"{len(reasons)} of {len(hits)} are below {least:g}", start, len(remaining))
+    journal.ranked(option, replace(ranked, hits=remaining, dropped=reasons, degraded=()))
+    journal.span(option, f"{len(reasons)} of {len(hits)} are below {least:g}", start, len(remaining))
     return remaining, refusal
 
 

@@ -348,7 +348,7 @@ class Pipeline:
         if recipe.min_relevance is not None and refused is None:
             from pointsman.retrieval.cutoff import relevant_enough
 
-            hits, refused = relevant_enough(recipe.min_relevance, hits, self.ranked, journal)
+            hits, refused = relevant_enough("min_relevance", recipe.min_relevance, hits, self.ranked, journal)
         context = RetrievalContext(
             self.query,
             hits,
