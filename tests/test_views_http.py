@@ -107,7 +107,7 @@ def key_of(workspace: Workspace, *principals: str) -> str:
 
 
 def test_a_client_says_who_may_see_what_it_writes(workspace: Workspace, client: TestClient, tmp_path: Path) -> None:
-    writer = keys_of(workspace.backend).create("w", scopes=["write"]).text
+    writer = keys_of(workspace.backend).create("w").text
     with serving(create_app(workspace)) as url, RemoteClient(url, writer) as remote:
         notes = remote.dataset("notes")
         notes.add([Document("new", "signal of the new line")], access=["group:money"])
@@ -125,7 +125,7 @@ def test_a_client_indexes_a_folder_with_rules(tmp_path: Path) -> None:
     (folder / "rail.md").write_text("signal of the yard")
     with Workspace(tmp_path / "indexed", embedder=HashingEmbedder()) as workspace:
         with serving(create_app(workspace)) as url, RemoteClient(url) as remote:
-            assert remote.index(folder, "files", access=["hr=group:hr", "everyone"]).added == 2
+            assert remote.index(folder, "files", access=["hr=group:hr", "everyone"]).passages.added == 2
         workspace.switch_access(on=True)
         sources = [hit.document.metadata["source"] for hit in workspace.search("signal", principals=[], refuse=False)]
         assert sources == ["rail.md"]
