@@ -33,6 +33,7 @@ from mcp_types import CallToolResult
 import pointsman
 from pointsman import Document
 from pointsman.cli.mcp import mcp as serve
+from pointsman.engine import Engine
 from pointsman.integrations.mcp import MAX_CHARS, MAX_K, create_http_app, create_server
 from pointsman.integrations.mcp.calls import TOOLS as DEFINED
 from pointsman.integrations.mcp.searching import result_of
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     import numpy as np
     from mcp.server import Server
     from numpy.typing import NDArray
+
+    from pointsman.request import SearchRequest
 
 ERAS = ("legacy", "auto")  # with the handshake of 2025, and without as of 2026
 TOOLS = ("search", "fetch", "read", "outline", "grep", "verify", "route", "list_datasets", "explain")
@@ -175,14 +178,14 @@ def test_an_empty_query_and_the_history_are_as_in_python(workspace: pointsman.Wo
     assert empty.refused is not None
     assert answer(call(server, "search", query=""))["refused"]["reason"] == empty.refused.reason
     asked = []
-    search = workspace.search
+    search = Engine.search
 
-    def noted(query: Any, *args: Any, **options: Any) -> Any:
-        asked.append(query)
-        return search(query, *args, **options)
+    def noted(engine: Engine, request: SearchRequest, *args: Any) -> Any:
+        asked.append(request.query)
+        return search(engine, request, *args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workspace, "search", noted)
+        patch.setattr(Engine, "search", noted)
         answer(call(server, "search", query="it", history=[{"role": "user", "text": "What is a switch?"}]))
     assert asked == [Query("it", history=(Message("user", "What is a switch?"),))]
 
@@ -502,7 +505,7 @@ def test_what_went_wrong_here_is_told_to_the_log_alone(
         def fail(*_: Any, **__: Any) -> None:
             raise RuntimeError("/srv/private is on fire, key sk-hidden")
 
-        monkeypatch.setattr(opened, "search", fail)
+        monkeypatch.setattr(Engine, "search", fail)
         unforeseen = told(call(server, "search", query="train"))
         assert "internal server error" in unforeseen
     for result in (text(half), json.dumps(half.structured_content), none, unforeseen):

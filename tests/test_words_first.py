@@ -383,8 +383,6 @@ def test_a_service_acknowledges_words_and_makes_the_vectors_itself(tmp_path: Pat
         gate.set()
         assert client.dataset("notes").embed(on_progress=seen.append) == sum(seen) <= 101
         assert client.dataset("notes").vectors_due == 0
-        with pytest.raises(InputError, match="through a service"):
-            client.dataset("notes").add(documents(1), embed=False)
     with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("notes")
         as_they_should_be(dataset)

@@ -75,8 +75,6 @@ async def search(
     """
     recipe = recipes[0]
     sources = [source for source in recipe.sources.values() if isinstance(source, Source)]
-    for source in sources:
-        source.check_searchable()
     limits = [seconds, None if recipe.timeout is None else recipe.timeout * len(queries)]
     limit = min([limit for limit in limits if limit is not None], default=None)
     with reading_each(sources) as readings, _spending(recipe, len(queries), limit):
@@ -498,13 +496,18 @@ class Pipeline:
 
 
 async def open_readings(pipelines: Sequence[Pipeline]) -> None:
-    """Open the routed datasets, and bind the recipes to them: all that a search reads before it waits for a model."""
+    """Open the routed datasets, and bind the recipes to them: all that a search reads before it waits for a model.
+
+    Raises:
+        InputError: access is on, and nobody said who asks.
+    """
     names = dict.fromkeys(name for pipeline in pipelines for name in pipeline.names)
 
     def open_each() -> None:
         readings = pipelines[0].readings
         for name in names:
             if name in readings:
+                readings[name].source.check_searchable()
                 readings[name].open()
         for pipeline in pipelines:
             pipeline.bind()
