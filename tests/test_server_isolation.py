@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -187,6 +188,10 @@ def requests() -> dict[tuple[str, str], list[Request]]:
     search, many = "/api/search", "/api/search_many"
     one, documents = "/api/datasets/{name}", "/api/datasets/{name}/documents"
     stores, store = "/v1/vector_stores", "/v1/vector_stores/{name}"
+    batches, model = f"{store}/file_batches", HashingEmbedder().name
+    ids = ["quokka-1", "own-1", "nobody"]
+    texts = ["A railway switch.", "Zanzibar ledger 7341", THEIRS, ABSENT]
+    upload = {"file_id": "quokka-1", "attributes": {"ledger": "zanzibar"}}
     lines = {"content-type": "application/x-ndjson"}
     policy = {"chosen": "default"}
     made = {
@@ -257,6 +262,11 @@ def requests() -> dict[tuple[str, str], list[Request]]:
         ("POST", "/api/datasets/{name}/nearest"): named(
             "POST", "/api/datasets/{name}/nearest", json={"vector": VECTOR}
         ),
+        ("POST", "/api/datasets/{name}/vectors"): [
+            *named("POST", "/api/datasets/{name}/vectors", json={"ids": ids}),
+            *named("POST", "/api/datasets/{name}/vectors", json={"ids": []}),
+        ],
+        ("GET", "/api/datasets/{name}/metadata_keys"): named("GET", "/api/datasets/{name}/metadata_keys"),
         ("POST", documents): [
             *named("POST", documents, json={"documents": [document("quokka-1"), document("own-1")]}),
             *named("POST", documents, json={"documents": []}),
@@ -284,7 +294,23 @@ def requests() -> dict[tuple[str, str], list[Request]]:
             Request("GET", stores, params=params)
             for params in ({}, {"after": THEIRS}, {"limit": "1"}, {"order": "desc", "after": OWN})
         ],
+        ("POST", stores): [
+            Request("POST", stores, {"name": name, **more})
+            for name in (THEIRS, ABSENT, OWN, "later", "../own", THEIRS.upper())
+            for more in (
+                {},
+                {"description": "Trains", "metadata": {"kind": "rail"}},
+                {"file_ids": ["quokka-1"]},
+                {"expires_after": {"anchor": "last_active_at", "days": 1}},
+                {"chunking_strategy": {"type": "static"}},
+            )
+        ],
         ("GET", store): named("GET", store),
+        ("POST", store): [
+            *named("POST", store, json={"metadata": {"kind": "rail"}}),
+            *named("POST", store, json={}),
+            *(Request("POST", f"{stores}/{OWN}", {"name": name}) for name in (OWN, THEIRS, ABSENT)),
+        ],
         ("POST", f"{store}/search"): [
             *named("POST", f"{store}/search", json={"query": QUERIES[:2], "max_num_results": 50}),
             *named(
@@ -302,6 +328,48 @@ def requests() -> dict[tuple[str, str], list[Request]]:
             *named("GET", f"{store}/files/quokka-1"),
             *named("GET", f"{store}/files/quokka-1/content"),
         ],
+        ("POST", f"{store}/files/{{file_id}}"): [
+            *named("POST", f"{store}/files/{FILE}", json={"attributes": {"kind": "rail", "year": 1}}),
+            *named("POST", f"{store}/files/quokka-7", json={"attributes": {"ledger": "own"}}),
+            *named("POST", f"{store}/files/quokka-7", json={"attributes": None}),
+        ],
+        ("POST", f"{store}/files"): named("POST", f"{store}/files", json=upload),
+        ("POST", batches): named("POST", batches, json={"file_ids": ids}),
+        ("GET", f"{batches}/{{rest}}"): [
+            *named("GET", f"{batches}/{FILE}"),
+            *named("GET", f"{batches}/quokka-1/files"),
+        ],
+        ("POST", f"{batches}/{{rest}}"): [
+            *named("POST", f"{batches}/{FILE}"),
+            *named("POST", f"{batches}/quokka-1/cancel"),
+        ],
+        ("GET", "/v1/files"): [Request("GET", "/v1/files", params=params) for params in ({}, {"after": "quokka-1"})],
+        ("POST", "/v1/files"): [Request("POST", "/v1/files", upload)],
+        ("POST", "/v1/uploads"): [Request("POST", "/v1/uploads", {"filename": name}) for name in (THEIRS, ABSENT)],
+        ("GET", "/v1/files/{rest}"): [
+            Request("GET", f"/v1/files/{id_}{end}") for id_ in (*ids, OWN, THEIRS, ABSENT) for end in ("", "/content")
+        ],
+        ("GET", "/v1/models"): [Request("GET", "/v1/models")],
+        ("GET", "/v1/models/{name}"): [
+            Request("GET", f"/v1/models/{model}"),
+            Request("GET", f"/v1/models/{model}/query"),
+            *named("GET", "/v1/models/{name}"),
+        ],
+        ("POST", "/v1/embeddings"): [
+            Request("POST", "/v1/embeddings", {"input": given, "model": name})
+            for name in (model, f"{model}/query", THEIRS, ABSENT)
+            for given in (QUERY, texts)
+        ],
+        ("POST", "/v1/rerank"): [
+            Request("POST", "/v1/rerank", {"query": query, "documents": texts, **more})
+            for more in ({}, {"top_n": 1}, {"model": THEIRS}, {"model": ABSENT})
+            for query in QUERIES[:4]
+        ],
+        ("POST", "/v2/rerank"): [
+            Request("POST", "/v2/rerank", {"query": query, "documents": texts, **more})
+            for more in ({}, {"top_n": 1}, {"model": THEIRS}, {"model": ABSENT})
+            for query in QUERIES[:4]
+        ],
         ("GET", "/health"): [Request("GET", "/health")],
         ("GET", "/ready"): [Request("GET", "/ready")],
         ("GET", "/metrics"): [Request("GET", "/metrics")],
@@ -311,7 +379,13 @@ def requests() -> dict[tuple[str, str], list[Request]]:
         ("PUT", "/api/policy"): [Request("PUT", "/api/policy", policy)],
         ("DELETE", "/api/policy"): [Request("DELETE", "/api/policy")],
         ("GET", "/api/openapi.json"): [Request("GET", "/api/openapi.json")],
-        ("DELETE", one): named("DELETE", one),  # the last one, as it takes away what the others are about
+        ("DELETE", "/v1/files/{rest}"): [Request("DELETE", f"/v1/files/{id_}") for id_ in (*ids, THEIRS, ABSENT)],
+        ("DELETE", f"{store}/files/{{file_id}}"): [
+            *named("DELETE", f"{store}/files/{FILE}"),
+            *named("DELETE", f"{store}/files/quokka-7"),
+        ],
+        ("DELETE", store): named("DELETE", store),
+        ("DELETE", one): named("DELETE", one),  # the last ones, as they take away what the others are about
     }
     console = [
         Request("GET", path) for path in ("/", "/console", "/console/", f"/console/{THEIRS}", "/console/../api/me")
@@ -346,7 +420,7 @@ def routes(world: World) -> set[tuple[str, str]]:
 
 
 ROUTES = requests()
-_DOORS = ("/api/", "/v1/", "/retrieval")
+_DOORS = ("/api/", "/v1/", "/v2/", "/retrieval")
 
 
 def test_every_route_is_covered(worlds: tuple[World, World]) -> None:
@@ -378,6 +452,8 @@ def told(response: httpx.Response) -> dict[str, Any]:
     body: Any = response.text
     if kind in {"application/json", "application/problem+json"}:
         body = steady(response.json())
+        if response.request.url.path == "/v2/rerank" and response.is_success:
+            body["id"] = uuid.UUID(body["id"]).version  # 4: drawn anew for each answer
     elif kind == "application/x-ndjson":
         body = [steady(json.loads(line)) for line in response.text.splitlines()]
     elif kind == "text/event-stream":
@@ -419,7 +495,7 @@ def same(worlds: tuple[World, World], key: str, several: list[Request]) -> None:
 
 
 def path_of(route: tuple[str, str], name: str) -> str:
-    return route[1].replace("{name}", name).replace("{file_id}", FILE)
+    return route[1].replace("{name}", name).replace("{file_id}", FILE).replace("{rest}", FILE)
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if "{name}" in route[1]], ids=" ".join)
@@ -475,12 +551,29 @@ def test_scopes(worlds: tuple[World, World]) -> None:
         ("POST", "/retrieval"), ("GET", "/v1/vector_stores"), ("GET", "/v1/vector_stores/{name}"),
         ("POST", "/v1/vector_stores/{name}/search"), ("GET", "/v1/vector_stores/{name}/files"),
         ("GET", "/v1/vector_stores/{name}/files/{file_id}"),
+        ("POST", "/api/datasets/{name}/vectors"), ("GET", "/api/datasets/{name}/metadata_keys"),
+        ("GET", "/v1/models"), ("GET", "/v1/models/{name}"), ("POST", "/v1/embeddings"),
+        ("POST", "/v1/rerank"), ("POST", "/v2/rerank"),
     }  # fmt: skip
     writes = {
         ("POST", "/api/datasets/{name}/documents"), ("DELETE", "/api/datasets/{name}/documents"),
-        ("DELETE", "/api/datasets/{name}"),
+        ("DELETE", "/api/datasets/{name}"), ("POST", "/v1/vector_stores"),
     }  # fmt: skip
-    both = {("PATCH", "/api/datasets/{name}/documents")}  # what is unknown is refused, which tells what is known
+    both = {  # what is unknown is refused, or the answer shows what is stored, which tells what is known
+        ("PATCH", "/api/datasets/{name}/documents"),
+        ("POST", "/v1/vector_stores/{name}"), ("DELETE", "/v1/vector_stores/{name}"),
+        ("POST", "/v1/vector_stores/{name}/files/{file_id}"), ("DELETE", "/v1/vector_stores/{name}/files/{file_id}"),
+    }  # fmt: skip
+    neither = {  # not there for anyone: files are not uploaded
+        ("GET", "/v1/files"), ("POST", "/v1/files"), ("POST", "/v1/uploads"),
+        ("GET", "/v1/files/{rest}"), ("DELETE", "/v1/files/{rest}"),
+        ("POST", "/v1/vector_stores/{name}/files"), ("POST", "/v1/vector_stores/{name}/file_batches"),
+        ("GET", "/v1/vector_stores/{name}/file_batches/{rest}"),
+        ("POST", "/v1/vector_stores/{name}/file_batches/{rest}"),
+    }  # fmt: skip
+    for route in neither:
+        for key in ("own", "reader", "writer", "theirs", "all"):
+            assert {worlds[0].ask(key, request).status_code for request in ROUTES[route]} == {404}, route
     for route in both:
         assert {worlds[0].ask(key, ROUTES[route][0]).status_code for key in ("reader", "writer")} == {403}, route
     for route in reads:
@@ -489,7 +582,7 @@ def test_scopes(worlds: tuple[World, World]) -> None:
     for route in writes:
         assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 403, route
     assert worlds[0].ask("reader", Request("POST", "/api/datasets", {"name": OWN})).status_code == 403
-    everything = reads | writes | both | {("POST", "/api/datasets")}
+    everything = reads | writes | both | neither | {("POST", "/api/datasets")}
     closed = {route for route in ROUTES if route[1].startswith(_DOORS) and route not in everything}
     assert closed == {
         ("GET", "/api/me"), ("GET", "/api/openapi.json"), ("GET", "/api/evaluations"), ("GET", "/api/policy"),
@@ -513,9 +606,17 @@ def test_without_a_key_there_is_nothing_but_the_door(worlds: tuple[World, World]
 
 def test_z_deleting_ones_own_leaves_the_others(worlds: tuple[World, World]) -> None:
     """The last one: it deletes."""
-    for route in (("DELETE", "/api/datasets/{name}/documents"), ("DELETE", "/api/datasets/{name}")):
+    deletions = [route for route in ROUTES if route[0] == "DELETE" and route[1] != "/api/policy"]
+    assert deletions[-2:] == [("DELETE", "/v1/vector_stores/{name}"), ("DELETE", "/api/datasets/{name}")]
+    for route in deletions:
         for key in ("own", "writer"):
             same(worlds, key, ROUTES[route])
+        if route == deletions[-2]:  # made again, for the other way to delete them
+            assert worlds[0].ask("own", Request("GET", "/api/datasets")).json() == {"datasets": []}
+            names = (OWN, "empty", "later", THEIRS, ABSENT)
+            same(worlds, "own", [Request("POST", "/v1/vector_stores", {"name": name}) for name in names])
+            listed = worlds[0].ask("own", Request("GET", "/api/datasets")).json()["datasets"]
+            assert {one["name"] for one in listed} == {OWN, "empty", "later"}
     assert worlds[0].ask("own", Request("GET", "/api/datasets")).json() == {"datasets": []}
     assert worlds[0].ask("own", Request("POST", "/api/search", {"query": QUERY})).status_code == 200
     found = worlds[0].ask("theirs", Request("GET", f"/api/datasets/{THEIRS}")).json()
