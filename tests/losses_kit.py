@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from email import message_from_string
 from importlib.metadata import distributions
 from typing import TYPE_CHECKING, Any
 
 from office_files import opendocument
-from pointsman.ingest import ParsedDocument, chunk, convert
+from pointsman.ingest import ParsedDocument, Problem, chunk, convert
 
 if TYPE_CHECKING:
     from pointsman.types import Document
 
 SIZES = ((16, 0), (64, 16), (256, 32), (480, 0))
 _WORD = re.compile(r"\w+")
+_REPEATED = re.compile(r"([\d,]+) records? repeats? an earlier one in text and fields")
 
 
 def losses(name: str, data: bytes, max_tokens: int, overlap: int, headings: Sequence[str] = ()) -> list[str]:
     """The headings and words of a file that are in no passage, and those headings that its text does not hold."""
     missing = []
     texts = []
-    for source in convert(name, data):
+    found = list(convert(name, data))
+    for source in found:
         if isinstance(source, ParsedDocument):
             passages = chunk(source, max_tokens=max_tokens, overlap=overlap)
             missing += losses_of(source, passages)
             texts += [passage.searchable for passage in passages]
+    if name.endswith((".csv", ".jsonl")):
+        missing += _lost_records(name, data, found)
     searched = _folded(" ".join(texts))
     return missing + [f"heading {heading!r}" for heading in headings if _folded(heading) not in searched]
 
@@ -63,6 +69,38 @@ def losses_of(source: ParsedDocument, passages: Sequence[Document]) -> list[str]
             if _folded(heading) not in titles and not _covers(source.text, covered, heading):
                 missing += [f"heading {heading!r}"]
     return missing
+
+
+def _lost_records(name: str, data: bytes, found: Sequence[ParsedDocument | Problem]) -> list[str]:
+    """The records of a table or of JSON lines that no source holds.
+
+    One that is equal to an earlier record needs no source of its own, but the file's problems are to count it.
+    """
+    text = data.decode()
+    records: list[dict[str, str]] = (
+        list(csv.DictReader(io.StringIO(text)))
+        if name.endswith(".csv")
+        else [json.loads(line) for line in text.splitlines()]
+    )
+    distinct = {json.dumps(record, sort_keys=True): record for record in records}
+    sources = [item for item in found if isinstance(item, ParsedDocument)]
+    held = [_words_of(source.text, source.title, *source.metadata.values()) for source in sources]
+    missing = []
+    for record in distinct.values():
+        words = _words_of(*record.values())
+        number = next((number for number, of_source in enumerate(held) if words <= of_source), None)
+        if number is None:
+            missing.append(f"record {record}")
+        else:
+            del held[number]  # a source holds one record
+    repeated = len(records) - len(distinct)
+    matches = [_REPEATED.match(item.reason) for item in found if isinstance(item, Problem)]
+    reported = sum(int(match[1].replace(",", "")) for match in matches if match)
+    return missing + ([f"{repeated} repeated records, {reported} reported"] if repeated != reported else [])
+
+
+def _words_of(*values: object) -> Counter[str]:
+    return Counter(word for value in values for word in _WORD.findall(_folded(str(value))))
 
 
 def _folded(text: str) -> str:
@@ -189,11 +227,11 @@ def _lines(outline: Outline) -> str:
 
 
 def _table(outline: Outline) -> str:
-    return "name,text\n" + "".join(f'"{heading}","{text}"\n' for _, heading, text in outline)
+    return "name,text\n" + "".join(f'"{heading}","{text}"\n' for _, heading, text in [*outline, outline[0]])
 
 
 def _records(outline: Outline) -> str:
-    return "".join(json.dumps({"title": heading, "text": text}) + "\n" for _, heading, text in outline)
+    return "".join(json.dumps({"title": heading, "text": text}) + "\n" for _, heading, text in [*outline, outline[0]])
 
 
 def _code(outline: Outline) -> str:
@@ -206,5 +244,5 @@ FORMATS: dict[str, Callable[[Outline], str | bytes]] = {
     "md": _markdown, "rst": _restructured, "html": _html, "docx": _word, "pptx": _slides, "xlsx": _workbook,
     "odt": _open_text, "ipynb": _notebook, "txt": _lines, "csv": _table, "jsonl": _records, "py": _code,
 }  # fmt: skip
-"""Writers of outlines by format."""
+"""Writers of outlines by format; the last record of tables and of JSON lines repeats the first."""
 _FLAT = ("xlsx", "txt", "csv", "py")  # headings are text like any other there, and may be divided

@@ -83,7 +83,7 @@ def test_a_file_that_takes_too_much_memory_is_reported_and_the_next_is_read(tmp_
 
 def test_a_crash_of_the_converter_is_a_problem_of_its_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Good.")
-    (tmp_path / "b.csv").write_bytes(b"a,b\n" + b"1,2\n" * 500_000)
+    (tmp_path / "b.csv").write_text("a,b\n" + "".join(f"1,{number}\n" for number in range(500_000)))
     with FileReader() as reader:
         list(reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1)))
         worker = reader._worker
@@ -99,7 +99,7 @@ def test_a_crash_of_the_converter_is_a_problem_of_its_file(tmp_path: Path) -> No
 
 def test_files_share_a_process_and_an_abandoned_file_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("First.")
-    (tmp_path / "b.csv").write_bytes(b"a,b\n" + b"1,2\n" * 5000)
+    (tmp_path / "b.csv").write_text("a,b\n" + "".join(f"1,{number}\n" for number in range(5000)))
     with FileReader() as reader:
         list(reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1)))
         first = reader._worker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import islice
 
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import losses_kit
 from losses_kit import FORMATS, SIZES, descriptions, generated_file, losses
-from pointsman.ingest import ParsedDocument, chunk, convert
+from pointsman.ingest import ParsedDocument, Problem, chunk, convert
 from pointsman.ingest.source import Block, outline
 
 FAQ = (
@@ -85,3 +87,35 @@ def test_a_heading_in_the_text_is_not_divided_between_passages() -> None:
     first, *others = chunk(source, max_tokens=64, overlap=16)
     assert heading in first.searchable
     assert others
+
+
+REPEATING = {
+    "a.csv": "name,text\nOne,A switch.\nTwo,A signal.\nOne,A switch.\n",
+    "a.jsonl": "".join(
+        json.dumps({"title": title, "text": text}) + "\n"
+        for title, text in (("One", "A switch."), ("Two", "A signal."), ("One", "A switch."))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPEATING)
+def test_a_repeated_record_is_no_loss_only_if_the_first_is_stored_and_the_others_are_reported(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = REPEATING[name].encode()
+    found = list(convert(name, data))
+    assert [type(item) for item in found] == [ParsedDocument, ParsedDocument, Problem]
+    assert losses(name, data, 64, 0) == []
+    for left_out, loss in enumerate(("record {", "record {", "1 repeated records, 0 reported")):
+        rest = found[:left_out] + found[left_out + 1 :]
+        monkeypatch.setattr(losses_kit, "convert", lambda *_, rest=rest: rest)
+        (reason,) = losses(name, data, 64, 0)
+        assert reason.startswith(loss)
+
+
+@pytest.mark.parametrize("fields", [{}, {"id": "r1"}])
+@pytest.mark.parametrize("count", [2, 3, 4, 9])
+def test_no_passage_of_a_long_record_is_lost(fields: dict[str, str], count: int) -> None:
+    sentences = [f"Sentence {number} tells of switches, signals and trains." for number in range(count)]
+    source = parsed("a.jsonl", json.dumps({**fields, "text": " ".join(sentences)}))
+    assert [passage.text for passage in chunk(source, max_tokens=16, overlap=0)] == sentences

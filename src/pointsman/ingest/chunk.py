@@ -9,7 +9,7 @@ import unicodedata
 import zlib
 from bisect import bisect_right
 from collections import Counter
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pointsman._values import RESERVED
@@ -121,10 +121,10 @@ def passages(source: ParsedDocument, max_tokens: int = MAX_TOKENS, overlap: int 
         yield _Writer(source).document(_Cut(0, (), 0, len(source.text)), 0, None)
         return
     cuts = _cuts(source, max_tokens, overlap)
-    first = list(zip(cuts, range(2), strict=False)) if source.record_name is not None else []
+    first = list(islice(cuts, 2)) if source.record_name is not None else []
     own_id = source.record_name if len(first) == 1 else None
     writer = _Writer(source)
-    for position, cut in enumerate(chain((cut for cut, _ in first), cuts)):
+    for position, cut in enumerate(chain(first, cuts)):
         yield writer.document(cut, position, own_id)
 
 
