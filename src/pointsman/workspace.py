@@ -784,6 +784,8 @@ class Workspace:
             return list(datasets)
         return [dataset.in_view(principals) for dataset in datasets]
 
+    ain_view = async_twin(in_view)
+
     def source(self, name: str) -> Dataset:
         """Return a dataset to search beside others; if its manifest is unreadable, only its own part of a search fails.
 
@@ -948,6 +950,8 @@ class Workspace:
     def wait_for_calibrations(self) -> None:
         """Wait until the calibrations are stored that are being made in the background."""
         self._calibrations.wait()
+
+    await_for_calibrations = async_twin(wait_for_calibrations)
 
     def close(self) -> None:
         """Close all datasets and the connection to the server; calibrations that are being made are broken off."""

@@ -134,6 +134,8 @@ class Dataset(EditableDataset):
         assert isinstance(dataset, Dataset)
         return dataset
 
+    ain_view = async_twin(in_view)
+
     @property
     def needs_principals(self) -> bool:
         """Whether access is on, so that only a view of the dataset can be searched."""
