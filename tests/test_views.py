@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import pointsman
-from pointsman import Dataset, Document, Workspace
+from pointsman import Dataset, Document, Query, Workspace
 from pointsman._forms import plain_form
 from pointsman.backup import backup, restore
 from pointsman.copying import copy
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
+from pointsman.integrations._shared import hits_by_both
 from pointsman.leaktest import ShippedEmbedder, leaktest
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.compress import WindowExpander
@@ -59,6 +60,16 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Works
 def ids(workspace: Workspace, query: str, principals: Sequence[str], **options: Any) -> set[str]:
     answer = workspace.search(query, 50, principals=principals, refuse=False, **options)
     return {hit.id for hit in answer}
+
+
+def test_a_question_whose_vector_is_given_needs_to_say_who_asks(workspace: Workspace) -> None:
+    dataset, query = workspace.dataset("notes"), Query("signal")
+    (vector,) = dataset.embedder.embed_queries(["signal"]).tolist()
+    for alpha in (None, 0.5):
+        with pytest.raises(InputError, match="needs to know who asks"):
+            hits_by_both(dataset, query, vector, 5, alpha=alpha)
+        hits = hits_by_both(dataset.in_view(["group:money"]), query, vector, 50, alpha=alpha)
+        assert {hit.id for hit in hits} <= {"all", "denied", *(f"pay-{n}" for n in range(5))}
 
 
 class TestTwins:

@@ -172,6 +172,11 @@ class _GivenQuestion(Source):
         self.query_vectors = QueryVectors(lambda: embedder)
 
     @property
+    def needs_principals(self) -> bool:
+        """Whether only a view of the dataset can be searched."""
+        return self.dataset.needs_principals
+
+    @property
     def store(self) -> Store:
         """The dataset's store."""
         return self.dataset.store

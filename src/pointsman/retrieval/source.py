@@ -51,9 +51,9 @@ class Source(ABC):
     """Held while the background is measured."""
 
     @property
+    @abstractmethod
     def needs_principals(self) -> bool:
         """Whether access is on, so that only a view of the source can be searched."""
-        return False
 
     def check_searchable(self) -> None:
         """Check that the source may be searched as it is.
