@@ -336,7 +336,7 @@ class LocalStore(BaseStore):
 
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> ViewStore:
         """See `Store`."""
-        return ViewStore(self, self.collection.permissions.visible(view), notes)
+        return ViewStore(self, self.collection, self.collection.permissions.visible(view), notes)
 
     # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     from pointsman.filters import Filter
     from pointsman.store.base import Store
+    from pointsman.store.local.collection import Collection
     from pointsman.store.local.keyword import IndexSubset, WordQuery
     from pointsman.store.local.permissions import VisibleDocuments
-    from pointsman.store.local.store import LocalStore
     from pointsman.store.local.vectors import SubsetVectorQuery, VectorSubset
 
 _READ_TOGETHER = 1000
@@ -55,17 +55,19 @@ class ViewStore(BaseStore):
 
     Args:
         store: the store.
+        collection: its documents and indexes.
         visible: the documents that exist in the view now.
         notes: measures what `Statistics.notes` says of the documents; called once, when it is first needed.
     """
 
     def __init__(
         self,
-        store: LocalStore,
+        store: Store,
+        collection: Collection,
         visible: VisibleDocuments,
         notes: Callable[[Store], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        self._store, self._visible, self._measure = store, visible, notes
+        self._store, self._collection, self._visible, self._measure = store, collection, visible, notes
         self._word_subset: IndexSubset | None = None
         self._vector_subset: VectorSubset | None = None
         self._notes: Mapping[str, str] | None = None
@@ -96,7 +98,7 @@ class ViewStore(BaseStore):
 
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
-        self._store.collection.refresh()
+        self._collection.refresh()
         lists = [self._search(query) for query in store_queries]
         missing = len(self._visible.keys) - len(self._words().keys) if WORDS in self._store.info.scales else 0
         if not missing:
@@ -123,10 +125,10 @@ class ViewStore(BaseStore):
 
     def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, SubsetVectorQuery | None]:
         """Return what a look asks of the two indexes."""
-        text, vector, index = store_query.text, store_query.vector, self._store.collection.vectors
+        text, vector, index = store_query.text, store_query.vector, self._collection.vectors
         subset = self._vectors() if vector is not None else None
         return (
-            self._store.collection.keyword.query(text, self._words())
+            self._collection.keyword.query(text, self._words())
             if text is not None and WORDS in self._store.info.scales
             else None,
             index.query_subset(vector, subset)
@@ -139,7 +141,7 @@ class ViewStore(BaseStore):
 
         Otherwise the former words of a document would be found by those who may see it only now.
         """
-        keyword = self._store.collection.keyword
+        keyword = self._collection.keyword
         keyword.applied  # noqa: B018  (opens the index)
         self._word_subset = subset = keyword.subset(self._keys_up_to(keyword.shown), self._word_subset)
         return subset
@@ -150,7 +152,7 @@ class ViewStore(BaseStore):
         return keys if not len(keys) or int(stamps.max()) <= sequence else keys[stamps <= sequence]
 
     def _vectors(self) -> VectorSubset | None:
-        index = self._store.collection.vectors
+        index = self._collection.vectors
         if index is None:
             return None
         self._vector_subset = subset = index.subset(self._keys_up_to(index.applied), self._vector_subset)
@@ -158,7 +160,7 @@ class ViewStore(BaseStore):
 
     def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
-        self._store.collection.refresh()
+        self._collection.refresh()
         return [self._score(query, candidates) for query, candidates in zip(store_queries, keys, strict=True)]
 
     def _score(self, store_query: StoreQuery, keys: Sequence[Any]) -> Scores:
@@ -220,8 +222,8 @@ class ViewStore(BaseStore):
 
     def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
         """See `Store`."""
-        ids = self._store.collection.truth.ids_of(self._matching(filters).tolist())
-        of_source = None if source is None else set(self._store.collection.truth.ids(source=source))
+        ids = self._collection.truth.ids_of(self._matching(filters).tolist())
+        of_source = None if source is None else set(self._collection.truth.ids(source=source))
         return ids if of_source is None else [id_ for id_ in ids if id_ in of_source]
 
     def sample(self, count: int) -> list[Document]:
@@ -237,14 +239,14 @@ class ViewStore(BaseStore):
         keys = self._visible.keys
         if filters is None:
             return keys
-        self._store.collection.refresh()
-        return keys[self._store.collection.columns.mask(filters, keys)]
+        self._collection.refresh()
+        return keys[self._collection.columns.mask(filters, keys)]
 
     # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`."""
-        index, subset = self._store.collection.vectors, self._vectors()
+        index, subset = self._collection.vectors, self._vectors()
         if index is None or subset is None:
             return np.zeros((0, 0), np.float32)
         if keys is not None:
@@ -259,7 +261,7 @@ class ViewStore(BaseStore):
     def metadata_keys(self) -> frozenset[str]:
         """See `Store`."""
         if self._names is None:
-            columns, keys = self._store.collection.columns, self._visible.keys
+            columns, keys = self._collection.columns, self._visible.keys
             columns.mask(And(()), keys)  # loads them
             names = columns.names() or frozenset()
             self._names = frozenset(name for name in names if columns.mask(Exists(name), keys).any())
@@ -281,7 +283,7 @@ class ViewStore(BaseStore):
 
     def pinned(self) -> ViewStore:
         """See `Store`."""
-        self._store.collection.refresh()
+        self._collection.refresh()
         return self
 
     def close(self) -> None:
