@@ -30,8 +30,8 @@ from hostile_schemas_kit import (
 from pointsman.cli.mcp import mcp as serve
 from pointsman.errors import InputError
 from pointsman.integrations.mcp.checking import SchemaChecker
-from pointsman.integrations.mcp.program import MAX_LINE, message_of, pruned
-from pointsman.integrations.mcp.sdk import TOO_DEEP, ServerAddress, ToolListing
+from pointsman.integrations.mcp.program import MAX_LINE, TOO_DEEP, message_of, pruned
+from pointsman.integrations.mcp.sdk import ServerAddress, ToolListing
 from pointsman.integrations.mcp.toolbox import Toolbox, choices_of
 from pointsman.integrations.mcp.upstream import ForeignTool, Upstream, read_servers
 from pointsman.models.scripted import HashingEmbedder

@@ -19,13 +19,14 @@ from mcp import types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from pointsman.integrations.mcp.sdk import TOO_DEEP
-
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, ObjectReceiveStream, ObjectSendStream, Process
 
 MAX_LINE: Final = 8_000_000
 """Bytes of one message, such as a page of a list of tools."""
+
+TOO_DEEP: Final = "…nested too deeply…"
+"""Stands where a message of a foreign server was nested deeper than the SDK reads."""
 
 _DEPTH: Final = 150  # of brackets; pydantic reads 200
 _EXIT: Final = 2.0  # seconds for a program to end by itself, and after a signal

@@ -67,9 +67,6 @@ _LATEST_WITH_SESSIONS: Final = "2025-11-25"  # version of the protocol
 _USED: Final = ("name", "title", "description", "inputSchema")  # of the definition of a foreign tool
 _NAME_CHARS: Final = 80  # of a refused tool
 
-TOO_DEEP: Final = "…nested too deeply…"
-"""Stands where a message of a foreign server was nested deeper than the SDK reads."""
-
 Wire = dict[str, Any]
 """A part of a message in the protocol's form."""
 
@@ -359,6 +356,8 @@ class _ToolLists:
 
     def _complaint(self, wire: Wire) -> str | None:
         """Return why the SDK would refuse a list with this tool; None if it would not."""
+        from pointsman.integrations.mcp.program import TOO_DEEP
+
         alone: Wire = {"tools": [wire], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         try:
             if TOO_DEEP in json.dumps(wire, ensure_ascii=False):
