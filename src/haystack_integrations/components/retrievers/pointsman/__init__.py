@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from anyio import to_thread
 from haystack import Document, component, default_from_dict, default_to_dict
@@ -67,10 +67,37 @@ class _Retriever:
             "score_threshold": self.score_threshold,
         }
 
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Rebuild the component from the output of `to_dict`."""
+        parameters = dict(data["init_parameters"])
+        if isinstance(parameters["document_store"], dict):
+            parameters["document_store"] = PointsmanDocumentStore.from_dict(parameters["document_store"])
+        return default_from_dict(cls, {**data, "init_parameters": parameters})
+
     def _documents(self, hits: Sequence[Hit], score_threshold: float | None) -> dict[str, list[Document]]:
         least = self.score_threshold if score_threshold is None else score_threshold
         hits = [hit for hit in hits if least is None or hit.score >= least]
         return {"documents": self.document_store.hits_to_documents(hits, return_embedding=self.return_embedding)}
+
+
+class _VectorRetriever(_Retriever):
+    """Shared by the retrievers that are given a vector: they have the same settings."""
+
+    def __init__(
+        self,
+        document_store: PointsmanDocumentStore,
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
+        return_embedding: bool = False,
+        score_threshold: float | None = None,
+    ) -> None:
+        self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the settings from which `from_dict` rebuilds it."""
+        return default_to_dict(self, **self._init_parameters())
 
 
 def _check(top_k: int, score_threshold: float | None) -> None:
@@ -83,13 +110,6 @@ def _check(top_k: int, score_threshold: float | None) -> None:
         raise ValueError(f"top_k is 1 or more, not {top_k}")
     if score_threshold is not None and not math.isfinite(score_threshold):
         raise ValueError(f"score_threshold is a number, not {score_threshold}")
-
-
-def _with_store(data: dict[str, Any]) -> dict[str, Any]:
-    parameters = dict(data["init_parameters"])
-    if isinstance(parameters["document_store"], dict):
-        parameters["document_store"] = PointsmanDocumentStore.from_dict(parameters["document_store"])
-    return {**data, "init_parameters": parameters}
 
 
 @component
@@ -130,11 +150,6 @@ class PointsmanRetriever(_Retriever):
             self, **self._init_parameters(), strategy=self.strategy, rerank=self.rerank, refuse=self.refuse
         )
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "PointsmanRetriever":
-        """Rebuild the component from the output of `to_dict`."""
-        return default_from_dict(cls, _with_store(data))
-
     @component.output_types(documents=list[Document])
     def run(
         self,
@@ -174,7 +189,7 @@ class PointsmanRetriever(_Retriever):
 
 
 @component
-class PointsmanEmbeddingRetriever(_Retriever):
+class PointsmanEmbeddingRetriever(_VectorRetriever):
     """Searches by a vector from a Haystack embedder.
 
     Args:
@@ -185,26 +200,6 @@ class PointsmanEmbeddingRetriever(_Retriever):
         return_embedding: whether documents have their embeddings.
         score_threshold: documents with a lower score are left out.
     """
-
-    def __init__(
-        self,
-        document_store: PointsmanDocumentStore,
-        filters: dict[str, Any] | None = None,
-        top_k: int = 10,
-        filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
-        return_embedding: bool = False,
-        score_threshold: float | None = None,
-    ) -> None:
-        self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the settings from which `from_dict` rebuilds it."""
-        return default_to_dict(self, **self._init_parameters())
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "PointsmanEmbeddingRetriever":
-        """Rebuild the component from the output of `to_dict`."""
-        return default_from_dict(cls, _with_store(data))
 
     @component.output_types(documents=list[Document])
     def run(
@@ -232,7 +227,7 @@ class PointsmanEmbeddingRetriever(_Retriever):
 
 
 @component
-class PointsmanHybridRetriever(_Retriever):
+class PointsmanHybridRetriever(_VectorRetriever):
     """Searches by a question's words and by its vector, which comes from a Haystack embedder.
 
     Both scores are added up (the calibrated sum) if the store has an embedder, whose vectors are then meant; otherwise
@@ -246,26 +241,6 @@ class PointsmanHybridRetriever(_Retriever):
         return_embedding: whether documents have their embeddings.
         score_threshold: documents with a lower score are left out.
     """
-
-    def __init__(
-        self,
-        document_store: PointsmanDocumentStore,
-        filters: dict[str, Any] | None = None,
-        top_k: int = 10,
-        filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
-        return_embedding: bool = False,
-        score_threshold: float | None = None,
-    ) -> None:
-        self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the settings from which `from_dict` rebuilds it."""
-        return default_to_dict(self, **self._init_parameters())
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "PointsmanHybridRetriever":
-        """Rebuild the component from the output of `to_dict`."""
-        return default_from_dict(cls, _with_store(data))
 
     @component.output_types(documents=list[Document])
     def run(
