@@ -15,12 +15,15 @@ from pointsman.errors import MissingDependencyError, StoreError
 from pointsman.server.keys import ALL
 from pointsman.server.problems import HttpProblem, unknown_dataset
 from pointsman.views import EVERYONE, View
+from pointsman.workspace import existing
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
+    from pointsman.dataset import Dataset
     from pointsman.server.keys import ApiKey, KeyStore
     from pointsman.server.tokens import Token, TokenTrust
+    from pointsman.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +155,21 @@ class Access:
         if others := sorted({*principals} - self.principals - {EVERYONE}):
             raise HttpProblem("forbidden", f"the key or token does not ask as {others[0]!r:.80}")
         return View.of(principals, self.principals)
+
+    def choose_datasets(
+        self, workspace: Workspace, names: Sequence[str] | None = None, principals: Sequence[str] | None = None
+    ) -> list[Dataset]:
+        """Return the requested datasets, or all visible ones, as far as they exist for whoever asks.
+
+        Raises:
+            Problem: a dataset does not exist or is not visible, or access is on and the key does not say who asks.
+        """
+        selection = self.choose(names, workspace.names())
+        view = self.view(principals, on=workspace.access)
+        datasets = (
+            existing(workspace.source, selection) if names is None else [workspace.source(name) for name in selection]
+        )
+        return datasets if view is None else workspace.in_view(datasets, view)
 
     def sees(self, name: str) -> bool:
         """Whether a dataset of this name, if it exists, is visible to the request."""

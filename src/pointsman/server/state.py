@@ -14,7 +14,6 @@ from fastapi import Depends, Request
 
 from pointsman.server.access import Access, access_of
 from pointsman.server.problems import HttpProblem
-from pointsman.workspace import existing
 
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
@@ -65,19 +64,8 @@ class State:
     def datasets(
         self, access: Access, names: list[str] | None = None, principals: list[str] | None = None
     ) -> list[Dataset]:
-        """Return the requested datasets, or all that are visible to the key, as far as they exist for whoever asks.
-
-        Raises:
-            Problem: a dataset does not exist or is not visible to the key, or access is on and the key does not say who
-                asks.
-        """
-        workspace = self.workspace
-        selection = access.choose(names, workspace.names())
-        view = access.view(principals, on=workspace.access)
-        datasets = (
-            existing(workspace.source, selection) if names is None else [workspace.source(name) for name in selection]
-        )
-        return datasets if view is None else workspace.in_view(datasets, view)
+        """Return the requested datasets, or all that are visible to the key; see `Access.choose_datasets`."""
+        return access.choose_datasets(self.workspace, names, principals)
 
     def dataset(self, access: Access, name: str) -> Dataset:
         """Return the dataset of this name.

@@ -13,7 +13,6 @@ from pointsman.registry import STRATEGY_ALIASES
 from pointsman.request import OPTIONS, SearchRequest
 from pointsman.server.problems import HttpProblem
 from pointsman.types import Message, Query
-from pointsman.workspace import existing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,16 +72,10 @@ class Library:
             Problem: a dataset is not visible, or access is on and the key does not say who asks.
             InputError: there are no datasets.
         """
-        workspace = self.workspace
-        if names is None:
-            datasets = existing(workspace.source, access.visible(workspace.names()))
-        else:
-            chosen_names = access.choose(names, workspace.names())
-            datasets = [workspace.dataset(name, create=False) for name in chosen_names]
+        datasets = access.choose_datasets(self.workspace, names, principals)
         if not datasets:
             raise InputError("there are no datasets yet; add documents first")
-        view = access.view(principals, on=workspace.access)
-        return datasets if view is None else workspace.in_view(datasets, view)
+        return datasets
 
     def visible(self, access: Access) -> list[Dataset]:
         """Return all visible datasets, as far as they exist for whoever asks."""
