@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pointsman
-from pointsman import Dataset, Document, Query, Workspace
+from pointsman import BaseRouter, Dataset, Document, Query, RetrievalWorkflow, Workspace
 from pointsman._forms import plain_form
 from pointsman.backup import backup, restore
 from pointsman.copying import copy
@@ -60,6 +60,26 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Works
 def ids(workspace: Workspace, query: str, principals: Sequence[str], **options: Any) -> set[str]:
     answer = workspace.search(query, 50, principals=principals, refuse=False, **options)
     return {hit.id for hit in answer}
+
+
+def test_a_router_reads_no_dataset_before_it_is_said_who_asks(workspace: Workspace, tmp_path: Path) -> None:
+    asked = list[str]()
+
+    class Second(BaseRouter):
+        def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
+            asked.append(str(query))
+            return [datasets[1]]
+
+    with Workspace(tmp_path / "other", embedder=HashingEmbedder()) as other:
+        public = other.dataset("public")
+        public.add([Document("signal", "signal for all")])
+        workflow = RetrievalWorkflow(router=Second())
+        with pytest.raises(InputError, match="needs to know who asks"):
+            workflow.search("signal", [workspace.dataset("notes"), public])
+        assert not asked
+        view = workspace.dataset("notes").in_view(["group:money"])
+        assert [hit.id for hit in workflow.search("signal", [view, public])] == ["signal"]
+        assert len(asked) == 1
 
 
 def test_a_question_whose_vector_is_given_needs_to_say_who_asks(workspace: Workspace) -> None:

@@ -45,7 +45,7 @@ from pointsman.retrieval.dataset_calibration import (
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.routing.router import ContentRouter, ImageRouter
-from pointsman.retrieval.source import TECHNIQUES
+from pointsman.retrieval.source import TECHNIQUES, check_all_searchable
 from pointsman.selector.heuristic import router_select
 from pointsman.settings import Settings
 from pointsman.store.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
@@ -686,8 +686,7 @@ class Workspace:
         """
         question = Query.of(query)
         choices = self._choices(self.names() if datasets is None else datasets)
-        for dataset in choices:
-            dataset.check_searchable()
+        check_all_searchable(choices)
         if datasets is None and choices:
             choices = list(ImageRouter().decide(question, choices).datasets)
         decision = self._router.decide(question, choices) if choices else None
@@ -779,8 +778,7 @@ class Workspace:
                 raise InputError(ACCESS_IS_OFF)
             return list(datasets)
         if principals is None:
-            for dataset in datasets:
-                dataset.check_searchable()
+            check_all_searchable(datasets)
             return list(datasets)
         return [dataset.in_view(principals) for dataset in datasets]
 

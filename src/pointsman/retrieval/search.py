@@ -38,7 +38,7 @@ from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.judging import NOTHING, Verdict, embedder_of, judge, raised_cosines
 from pointsman.retrieval.lookup import RoutedLookup
 from pointsman.retrieval.reading import Reading, reading_each
-from pointsman.retrieval.source import Source
+from pointsman.retrieval.source import Source, check_all_searchable
 from pointsman.trace import Trace
 from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext, keys_of
 
@@ -164,7 +164,11 @@ class Pipeline:
         self.query, self.names = self.asked, list(self.recipe.sources)
 
     async def route(self) -> None:
-        """Choose the sources; if the router fails, all are searched."""
+        """Choose the sources; if the router fails, all are searched.
+
+        Raises:
+            InputError: access is on for one of them, and nobody said who asks: a router reads all of them.
+        """
         router, query = self.recipe.router, self.query
         if router is None:
             return
@@ -174,6 +178,7 @@ class Pipeline:
             return
         from pointsman.retrieval.routing.router import RouteDecision
 
+        await self.mode.blocking(partial(check_all_searchable, routable))
         call = DualCall(lambda: router.decide(query, routable), lambda: router.adecide(query, routable))
         decision: Any = await self.attempt(call, self.journal.deadline.before_searching())
         if not isinstance(decision, RouteDecision):

@@ -15,7 +15,7 @@ from pointsman.store.base import Capability
 from pointsman.types import check_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from threading import Lock
 
     from pointsman.models.queries import QueryVectors
@@ -132,6 +132,12 @@ class Source(ABC):
         return self.indexing_technique == "hybrid" or (
             not needs_vectors if self.indexing_technique == "keyword" else not words
         )
+
+
+def check_all_searchable(sources: Iterable[Source]) -> None:
+    """Check that sources may be searched as they are; see `Source.check_searchable`."""
+    for source in sources:
+        source.check_searchable()
 
 
 def words_in(text: str, statistics: Statistics, least: float, store: Store) -> str:
