@@ -108,7 +108,7 @@ def test_first_search_with_a_slow_embedder_answers_by_words_and_says_so(workspac
     embedder = workspace.dataset("rails").embedder
     assert isinstance(embedder, HeldEmbedder)
     embedder.may_embed.clear()
-    answer, calls = outside_calls(lambda: workspace.asearch("railway switch", 5, timeout=0.5, refuse=False))
+    answer, calls = outside_calls(lambda: workspace.asearch("railway switch", 5, timeout=3, refuse=False))
     assert len(answer.hits) == 5
     assert [note for note in answer.degraded if note.startswith("rails: TimeoutError")], answer.degraded
     assert calls == []
