@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,16 @@ class TestTwins:
         report = leaktest(workspace, pairs=1, questions=10)
         assert report.differing == 0, report.leaks[:3]
         assert workspace.dataset("notes").store.statistics().sequence == sequence, "nothing is written to it"
+
+    def test_a_door_whose_package_is_missing_is_not_counted_as_equal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for module in ("starlette.testclient", "pointsman.integrations.mcp.calls"):
+            monkeypatch.setitem(sys.modules, module, None)  # importing it fails
+        report = leaktest(pairs=1, questions=40, seed=11)
+        assert {reason.partition(":")[0] for reason in report.skipped} == {"http", "mcp"}
+        assert len(report.skipped) == 2
+        assert all("pip install" in reason for reason in report.skipped)
+        assert not {"http", "mcp"} & set(report.doors)
+        assert report.comparisons == report.doors.total() < 40
 
     @pytest.mark.parametrize(("pairs", "wall"), [(0, "access"), (1, "fence")])
     def test_what_cannot_be_compared_is_refused(self, pairs: int, wall: Any) -> None:

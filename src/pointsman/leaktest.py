@@ -184,7 +184,6 @@ def leaktest(
     for _ in range(pairs):
         case = random_case(random.Random(chance.random()), questions, samples)  # noqa: S311  (no secret)
         with TwinPair(case, wall, embedder or ShippedEmbedder()) as twins:
-            report.skipped = twins.skipped
             twins.compare(report, times)
         report.pairs += 1
         on_pair(report)
@@ -347,7 +346,6 @@ class TwinPair:
 
     def __init__(self, case: TwinCase, wall: Wall, embedder: BaseEmbedder) -> None:
         self.case, self.wall = case, wall
-        self.skipped: list[str] = []
         self._view = View.of(case.asker)
         self._folder = Path(tempfile.mkdtemp(prefix="pointsman-leaktest-"))
         self._stack = ExitStack()
@@ -408,15 +406,22 @@ class TwinPair:
         return Document(document.id, document.text, {**metadata, "tenant": "a" if document.id in visible_ids else "b"})
 
     def compare(self, report: LeakReport, times: Mapping[str, list[float]]) -> None:
-        """Ask both copies everything, and note what differs."""
+        """Ask both copies everything, and note what differs, and which doors could not be asked."""
         doors = [_Doors(workspace, self.case.asker, self.wall) for workspace in (self.full_copy, self.visible_copy)]
         try:
             for door, question in self.case.questions:
-                answers = []
-                for copy, values in zip(doors, times.values(), strict=True):
-                    start = perf_counter()
-                    answers.append(timeless(copy.ask(door, question)))
-                    values.append(perf_counter() - start)
+                answers, seconds = [], []
+                try:
+                    for copy in doors:
+                        start = perf_counter()
+                        answers.append(timeless(copy.ask(door, question)))
+                        seconds.append(perf_counter() - start)
+                except MissingDependencyError as error:
+                    if (reason := f"{door}: {error}") not in report.skipped:
+                        report.skipped.append(reason)
+                    continue
+                for values, value in zip(times.values(), seconds, strict=True):
+                    values.append(value)
                 report.comparisons += 1
                 report.doors[door] += 1
                 if _text(answers[0]) == _text(answers[1]):
@@ -426,7 +431,6 @@ class TwinPair:
                     path, first, second = next(_differences(*answers))
                     shown = json.dumps(question, ensure_ascii=False)
                     report.leaks.append(Leak(door, shown, path, f"{first!r:.200}", f"{second!r:.200}"))
-            self.skipped = doors[0].skipped
         finally:
             for copy in doors:
                 copy.close()
@@ -465,7 +469,6 @@ class _Doors:
 
     def __init__(self, workspace: Workspace, asker: Sequence[str], wall: Wall) -> None:
         self._workspace, self._asker, self._wall = workspace, list(asker), wall
-        self.skipped: list[str] = []
         self._http: Any = None
         self._tools: Any = None
         self._doors: Mapping[str, Callable[[dict[str, Any]], Any]] = {
@@ -484,9 +487,15 @@ class _Doors:
             self._http.close()
 
     def ask(self, door: str, question: Mapping[str, Any]) -> Any:
-        """Return the answer of a door, or its error."""
+        """Return the answer of a door, or its error.
+
+        Raises:
+            MissingDependencyError: it cannot be asked here.
+        """
         try:
             return self._doors[door](dict(question))
+        except MissingDependencyError:
+            raise
         except PointsmanError as error:
             return {"error": type(error).__name__, "message": str(error)}
 
@@ -601,8 +610,11 @@ class _Doors:
         if self._tools is None:
             from dataclasses import replace
 
-            from pointsman.integrations.mcp.calls import Calls
-            from pointsman.integrations.mcp.library import Library
+            try:
+                from pointsman.integrations.mcp.calls import Calls
+                from pointsman.integrations.mcp.library import Library
+            except ImportError as error:
+                raise MissingDependencyError("mcp", "mcp", "asking over MCP") from error
             from pointsman.server.access import Access
             from pointsman.server.limits import Limits
             from pointsman.server.rates import Gate
