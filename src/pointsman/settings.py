@@ -500,6 +500,23 @@ class LLMSpec:
     missing: str | None = None
 
 
+def key_in(environ: Mapping[str, str] | None, variable: str, subject: str) -> str | None:
+    """Return the key in an environment variable; None if no variable is named.
+
+    Args:
+        environ: by default that of the process.
+        variable: the name of the variable, or an empty text.
+        subject: what needs the key, for the message.
+
+    Raises:
+        InputError: the variable is not set, or empty.
+    """
+    key = (os.environ if environ is None else environ).get(variable) if variable else None
+    if variable and not key:
+        raise InputError(f"{subject} has no key; set the variable {variable}")
+    return key
+
+
 def describe(settings: Settings) -> list[dict[str, Any]]:
     """Return every setting as a row of JSON values: ``name``, ``value``, ``default``, ``origin``, ``about``.
 

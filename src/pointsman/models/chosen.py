@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError, PointsmanError, UnknownNameError
-from pointsman.settings import TASKS
+from pointsman.settings import TASKS, key_in
 
 if TYPE_CHECKING:
     from pointsman.models.base import BaseEmbedder
@@ -129,11 +129,7 @@ def image_embedder_for(settings: Settings, environ: Mapping[str, str] | None = N
     """
     if not settings.image_embedder:
         return None
-    environ = os.environ if environ is None else environ
-    variable = settings.image_embedder_api_key_env
-    key = environ.get(variable) if variable else None
-    if variable and not key:
-        raise InputError(f"the embedder {settings.image_embedder!r} has no key; set the variable {variable}")
+    key = key_in(environ, settings.image_embedder_api_key_env, f"the embedder {settings.image_embedder!r}")
     return _open_image_embedder(settings.image_embedder, key)
 
 

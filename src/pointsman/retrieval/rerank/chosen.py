@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 from pointsman.errors import InputError
 from pointsman.retrieval.rerank.base import TIMEOUT, BaseReranker
-from pointsman.settings import RERANKER
+from pointsman.settings import RERANKER, key_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,11 +51,7 @@ def reranker_for(settings: Settings, environ: Mapping[str, str] | None = None) -
     """
     if not settings.reranker:
         return None
-    environ = os.environ if environ is None else environ
-    variable = settings.reranker_api_key_env
-    key = environ.get(variable) if variable else None
-    if variable and not key:
-        raise InputError(f"the reranker {settings.reranker!r} has no key; set the variable {variable}")
+    key = key_in(environ, settings.reranker_api_key_env, f"the reranker {settings.reranker!r}")
     return _opened(settings.reranker, key, settings.reranker_timeout)
 
 
