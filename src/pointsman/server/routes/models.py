@@ -97,14 +97,14 @@ class ModelPage(schemas.Open):
 @router.get("/v1/models", response_model=ModelPage, responses=_CALLS, operation_id="list_models")
 async def list_models(state: Shared, access: Reader) -> Response:  # noqa: ARG001  (a valid key is required)
     """List the embedder, once for documents and once for queries, and the reranker."""
-    names = await in_thread(lambda: [*_models(_embedder(state)), _reranker(state).name])
+    names = await in_thread(_all_models, state)
     return Json({"object": "list", "data": list(map(_model, names))})
 
 
 @router.get("/v1/models/{name:path}", response_model=schemas.Open, responses=_CALLS, operation_id="get_model")
 async def get_model(state: Shared, access: Reader, name: str) -> Response:  # noqa: ARG001  (a valid key is required)
     """Get a model by its id."""
-    names = await in_thread(lambda: [*_models(_embedder(state)), _reranker(state).name])
+    names = await in_thread(_all_models, state)
     _check_model(name, names)
     return Json(_model(name))
 
@@ -181,11 +181,15 @@ def _embedder(state: State) -> Embedder:
 
 def _reranker(state: State) -> BaseReranker:
     """Return the reranker of the settings; without one, the offline reranker over the workspace's embedder."""
-    chosen = reranker_for(state.workspace.settings) if state.workspace.settings.reranker else None
+    chosen = reranker_for(state.workspace.settings)
     if chosen is not None:
         return chosen
     embedder = _embedder(state)
     return CalibratedReranker(embedder, sigma=getattr(embedder, "cosine_spread", None) or USUAL_SIGMA)
+
+
+def _all_models(state: State) -> list[str]:
+    return [*_models(_embedder(state)), _reranker(state).name]
 
 
 def _models(embedder: Embedder) -> list[str]:
