@@ -1,5 +1,7 @@
 """Hostile schemas and arguments of foreign tools: ``python benchmarks/hostile_schemas.py [--pairs 10000]``.
 
+The pairs come in slices, each with a server and a `pointsman` of its own; totals are printed after every slice.
+
 A real ``pointsman mcp --tools`` stands in front of a server whose tools have generated hostile schemas: references that
 double, comparisons of all pairs, catastrophic patterns, deep nesting, long enumerations, values of wrong types, lone
 surrogates, NaN; a tenth also as ``outputSchema``. Every tool is called with arguments as hostile, one after the other;
@@ -21,6 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -35,6 +38,8 @@ from hostile_schemas_kit import Pair, doubling_references, hostile
 
 PAUSE: Final = 0.02  # seconds between two pings
 PATIENCE: Final = 120.0  # seconds for one answer
+STARTING: Final = "it is being started"
+LISTING: Final = 300.0  # seconds until the tools of a slice are listed and checked
 KINDS: Final = ("memory", "cannot be offered", "no tool", "do not fit", "longer than", "too deeply", "called")
 
 
@@ -150,41 +155,85 @@ def attack(agent: Agent, pairs: list[Pair]) -> Counter[str]:
     return answers
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=10_000)
-    parser.add_argument("--exhausting", type=float, default=0.005)
-    parser.add_argument("--seed", type=int, default=23)
-    options = parser.parse_args()
-    random = Random(options.seed)
-    pairs = [hostile(random, exhausting=options.exhausting) for _ in range(options.pairs)]
-    with tempfile.TemporaryDirectory() as folder:
-        servers = {}
-        file = Path(folder) / "tools.json"
+def until_listed(agent: Agent) -> dict[str, Any]:
+    """Wait until the hostile server's tools are listed; returns the last answer, which says if it has been given up."""
+    end = time.monotonic() + LISTING
+    while True:
+        found = agent.ask("tools/call", {"name": "find_tools", "arguments": {"query": "x"}})
+        content: dict[str, Any] = found["result"]["structuredContent"]
+        if content["away"].get("hostile") != STARTING or time.monotonic() > end:
+            return content
+        time.sleep(0.5)
+
+
+@dataclass
+class Totals:
+    """What the slices gave.
+
+    Attributes:
+        answers: calls by kind of answer.
+        pings: seconds of each.
+        tools: tools offered and left out.
+        problems: what breaks the promise.
+    """
+
+    answers: Counter[str] = field(default_factory=Counter)
+    pings: list[float] = field(default_factory=list)
+    tools: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        pings = sorted(self.pings)
+        return (
+            f"{self.answers.total()} calls; {self.tools['offered']} tools offered, {self.tools['left out']} left out; "
+            f"{len(pings)} pings, median {pings[len(pings) // 2]:.4f} s, p99 {pings[int(0.99 * len(pings))]:.3f} s, "
+            f"the slowest {pings[-1]:.3f} s; {len(self.problems)} problems"
+        )
+
+    def attack(self, pairs: list[Pair], random: Random, folder: Path) -> None:
+        """Offer and call one slice of tools."""
+        file = folder / "tools.json"
         file.write_text(json.dumps(definitions(pairs, random)), "utf-8")
         args = [raw_tool_server.__file__, str(file)]
-        servers["hostile"] = {"command": sys.executable, "args": args, "env": dict(os.environ)}
-        config = Path(folder) / "servers.json"
+        servers = {"hostile": {"command": sys.executable, "args": args, "env": dict(os.environ)}}
+        config = folder / "servers.json"
         config.write_text(json.dumps({"mcpServers": servers}), "utf-8")
         agent = Agent(config)
         agent.start()
-        while (found := agent.ask("tools/call", {"name": "find_tools", "arguments": {"query": "x"}}))["result"][
-            "structuredContent"
-        ]["away"].get("hostile"):
-            time.sleep(0.5)
-        listed = found["result"]["structuredContent"]
-        until_listed = len(agent.pings)
-        print(f"{listed['total']} tools offered, {listed['left_out']} left out; away: {listed['away']}")
-        print(f"while listing: {until_listed} pings, the slowest {max(agent.pings):.3f} s")
-        answers = attack(agent, pairs)
-        running, pings, status = agent.process.poll() is None, list(agent.pings), agent.close()
-    for kind, times in answers.most_common():
+        listing = until_listed(agent)
+        self.tools.update({"offered": listing["total"], "left out": listing["left_out"]})
+        if listing["away"]:
+            self.problems.append(f"not listed: {listing['away']}")
+        self.answers += attack(agent, pairs)
+        if agent.process.poll() is not None:
+            self.problems.append("the process ended")
+        pings, status = list(agent.pings), agent.close()
+        if max(pings) >= 1:
+            self.problems.append(f"a ping took {max(pings):.3f} s")
+        if status:
+            self.problems.append(f"exit status {status}")
+        self.pings += pings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=10_000)
+    parser.add_argument("--slice", type=int, default=500, help="pairs for one process")
+    parser.add_argument("--exhausting", type=float, default=0.005)
+    parser.add_argument("--seed", type=int, default=23)
+    options = parser.parse_args()
+    random, totals = Random(options.seed), Totals()
+    for start in range(0, options.pairs, options.slice):
+        count = min(options.slice, options.pairs - start)
+        pairs = [hostile(random, exhausting=options.exhausting) for _ in range(count)]
+        with tempfile.TemporaryDirectory() as folder:
+            totals.attack(pairs, random, Path(folder))
+        print(totals, flush=True)
+    for kind, times in totals.answers.most_common():
         print(f"{times:6} {kind}")
-    print(
-        f"{answers.total()} calls; {len(pings)} pings, median {sorted(pings)[len(pings) // 2]:.4f} s, "
-        f"p99 {sorted(pings)[int(0.99 * len(pings))]:.3f} s, the slowest {max(pings):.3f} s; exit status {status}"
-    )
-    sys.exit(max(pings) >= 1 or answers["NO ANSWER"] > 0 or not running)
+    for problem in totals.problems:
+        print(f"PROBLEM {problem}")
+    sys.exit(bool(totals.problems) or totals.answers["NO ANSWER"] > 0)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters, stdio_client
 
@@ -30,7 +31,7 @@ from hostile_schemas_kit import (
 from pointsman.cli.mcp import mcp as serve
 from pointsman.errors import InputError
 from pointsman.integrations.mcp.checking import SchemaChecker
-from pointsman.integrations.mcp.program import MAX_LINE, TOO_DEEP, message_of, pruned
+from pointsman.integrations.mcp.program import MAX_LINE, NOT_UNICODE, TOO_DEEP, message_of, pruned, with_unicode_only
 from pointsman.integrations.mcp.sdk import ServerAddress, ToolListing
 from pointsman.integrations.mcp.toolbox import Toolbox, choices_of
 from pointsman.integrations.mcp.upstream import ForeignTool, Upstream, read_servers
@@ -438,6 +439,7 @@ def test_tools_that_the_sdk_refuses_are_left_out_alone_and_named_once(
         "nothing": {},
         "description": {"inputSchema": {"type": "object"}, "description": {}},
         "nested": {"inputSchema": {"type": "object", "x": json.loads("[" * 900 + "]" * 900)}},
+        "half_a_pair": {"inputSchema": {"type": "object", "const": "\ud800"}},
     }
     good = {"name": "good", "inputSchema": {"type": "object"}, "icons": 7, "annotations": "x", "outputSchema": 7}
     tools = [good, *({"name": name, **tool} for name, tool in refused.items()), "no tool", {"name": 7}]
@@ -492,6 +494,19 @@ def test_pruned_json_is_the_same_down_to_the_depth_that_is_read(value: Any, dept
         assert result["x"][1] == "beside"
         result = result["x"][0]
     assert depth < 76 or result in (TOO_DEEP, {"x": TOO_DEEP}), "and a marker there"
+
+
+@given(st.text('ab\\"\u20ac\U0001f600\ud83d\ude00', max_size=12))
+@example("\\ud83d\ud83d\ude00\ude00")
+def test_halves_of_surrogate_pairs_are_marked_and_nothing_else_changes(text: str) -> None:
+    unicode_text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    assert json.loads(with_unicode_only(json.dumps(text).encode())) == re.sub(
+        "[\ud800-\udfff]", NOT_UNICODE, unicode_text
+    )
+
+
+def test_bytes_that_are_not_utf_8_are_marked() -> None:
+    assert with_unicode_only(b'["\xc3\xa9", "a\xff\xfeb"]').decode() == f'["é", "a{NOT_UNICODE}b"]'
 
 
 @pytest.mark.parametrize("line", [b'["\\"' * 200_000, b'"' * 500_001, b"[" * 1_000_000, b'{"a' + b"\\" * 1_000_001])

@@ -28,11 +28,17 @@ MAX_LINE: Final = 8_000_000
 TOO_DEEP: Final = "…nested too deeply…"
 """Stands where a message of a foreign server was nested deeper than the SDK reads."""
 
+NOT_UNICODE: Final = "…not Unicode…"
+"""Stands where a message of a foreign server held half of a surrogate pair, or bytes that are not UTF-8."""
+
 _DEPTH: Final = 150  # of brackets; pydantic reads 200
 _EXIT: Final = 2.0  # seconds for a program to end by itself, and after a signal
 _STRUCTURE: Final = re.compile(
     rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL
 )  # a string may lack its end: no search is repeated
+_ESCAPE: Final = re.compile(
+    r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..|[\udc80-\udcff]+)|\\.", re.DOTALL
+)  # a pair; half of one, or bytes that could not be decoded; any other escape
 
 
 @asynccontextmanager
@@ -85,15 +91,21 @@ async def lines(stdout: ByteReceiveStream) -> AsyncIterator[bytes]:
 def message_of(line: bytes) -> SessionMessage | ValueError:
     """Parse a line; returns the error if it is no message.
 
-    What is nested too deeply for the SDK is replaced by `TOO_DEEP`.
+    What the SDK cannot read although it is well formed is replaced by `NOT_UNICODE` and `TOO_DEEP`, so that one tool
+    does not cost its server all the others.
     """
+    result = _message(line)
+    for repair in (with_unicode_only, pruned):
+        if isinstance(result, SessionMessage) or len(line) > MAX_LINE:
+            break
+        line = repair(line)
+        result = _message(line)
+    return result
+
+
+def _message(line: bytes) -> SessionMessage | ValueError:
     try:
         return SessionMessage(_parsed(line))
-    except ValueError as error:
-        if len(line) > MAX_LINE or "recursion limit" not in str(error):
-            return error
-    try:
-        return SessionMessage(_parsed(pruned(line)))
     except ValueError as error:
         return error
 
@@ -101,6 +113,12 @@ def message_of(line: bytes) -> SessionMessage | ValueError:
 def _parsed(line: bytes) -> Any:
     adapter = getattr(types, "jsonrpc_message_adapter", None)  # version 2 of the SDK
     return types.JSONRPCMessage.model_validate_json(line) if adapter is None else adapter.validate_json(line)  # type: ignore[attr-defined]
+
+
+def with_unicode_only(line: bytes) -> bytes:
+    """Return JSON with `NOT_UNICODE` instead of what no Unicode text can hold; in linear time."""
+    text = line.decode("utf-8", "surrogateescape")
+    return _ESCAPE.sub(lambda escape: NOT_UNICODE if escape[1] else escape[0], text).encode()
 
 
 def pruned(line: bytes) -> bytes:

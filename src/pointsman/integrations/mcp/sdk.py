@@ -356,12 +356,15 @@ class _ToolLists:
 
     def _complaint(self, wire: Wire) -> str | None:
         """Return why the SDK would refuse a list with this tool; None if it would not."""
-        from pointsman.integrations.mcp.program import TOO_DEEP
+        from pointsman.integrations.mcp.program import NOT_UNICODE, TOO_DEEP
 
         alone: Wire = {"tools": [wire], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         try:
-            if TOO_DEEP in json.dumps(wire, ensure_ascii=False):
+            text = json.dumps(wire, ensure_ascii=False)
+            if TOO_DEEP in text:
                 return "its schema is nested too deeply"
+            if NOT_UNICODE in text:
+                return "its definition is not Unicode"
             _plain(types.ListToolsResult.model_validate(alone))
             if MODERN:
                 from mcp_types.methods import validate_server_result
