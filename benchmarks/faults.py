@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from faults_kit import FAILURES, FAULTS, WAYS, Case, Fault, Result, Rig, pair_cases, run, single_cases
+from faults_kit import FAILURES, FAULTS, MODES, Case, Fault, Result, Rig, pair_cases, run, single_cases
 
 
 def main() -> int:
@@ -77,7 +77,7 @@ def print_table(results: Sequence[tuple[Case, Result]]) -> None:
         print(f"\n{stage}")
         for (one, fault_name), outcomes in rows.items():
             if one == stage:
-                told = ", ".join(f"{way} {outcome}" for way, outcome in zip(WAYS, outcomes, strict=True))
+                told = ", ".join(f"{way} {outcome}" for way, outcome in zip(MODES, outcomes, strict=True))
                 ways = outcomes[0] if len(set(outcomes)) == 1 else told
                 print(f"  {fault_name:{width}}  {ways}")
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from hostile_kit import OPTIONS, OWN, Attacks, assault, half_open, prepare, secrets
+from hostile_kit import OPTIONS, OWN_DATASET, Attacks, assault, half_open, prepare, secrets
 from server_kit import Served
 
 HOW = ("problem", "problem in the stream", "by the HTTP server", "closed")
@@ -41,13 +41,15 @@ def main() -> None:
             memory = resident(served.process.pid)
             table = Table("kind", "requests", *HOW, "faults", box=None)
             began = time.perf_counter()
-            verdicts = [one for _ in range(options.rounds) for one in assault(address, Attacks(keys).all(), hidden)]
+            verdicts = [
+                one for _ in range(options.rounds) for one in assault(address, Attacks(keys).make_all(), hidden)
+            ]
             took = time.perf_counter() - began
             for kind in dict.fromkeys(one.attack.kind for one in verdicts):
                 those = [one for one in verdicts if one.attack.kind == kind]
-                how, faults = Counter(one.how for one in those), sum(bool(one.faults) for one in those)
+                how, faults = Counter(one.outcome for one in those), sum(bool(one.faults) for one in those)
                 table.add_row(kind, str(len(those)), *(str(how[one] or "") for one in HOW), str(faults))
-            how = Counter(one.how for one in verdicts)
+            how = Counter(one.outcome for one in verdicts)
             faulty = [one for one in verdicts if one.faults]
             table.add_row("all", str(len(verdicts)), *(str(how[one]) for one in HOW), str(len(faulty)), style="bold")
             console.print(table)
@@ -57,11 +59,13 @@ def main() -> None:
                 )
             waiting = half_open(address, options.half_open)
             began = time.perf_counter()
-            status, answer = served.request("POST", "/api/search", {"query": "railway switch"}, {"X-API-Key": keys.own})
+            status, answer = served.request(
+                "POST", "/api/search", {"query": "railway switch"}, {"X-API-Key": keys.own_key}
+            )
             beside = time.perf_counter() - began
             for connection in waiting:
                 connection.close()
-            healthy = status == 200 and {hit["dataset"] for hit in answer["hits"]} == {OWN}
+            healthy = status == 200 and {hit["dataset"] for hit in answer["hits"]} == {OWN_DATASET}
             errors = [line for line in served.lines() if line["level"] in {"error", "critical"}]
             console.print(f"{len(verdicts)} requests in {took:.1f} s; errors in the log: {len(errors)}")
             console.print(

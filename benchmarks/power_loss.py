@@ -37,7 +37,7 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         replay = Replay(WORKER, Path(folder), options.on)
-        replay.every(options.every, [None, *map(random.Random, range(options.seeds))])
+        replay.crash_everywhere(options.every, [None, *map(random.Random, range(options.seeds))])
     for problem in replay.problems[:50]:
         print(f"VIOLATION {problem[:400]}")
     print(

@@ -34,7 +34,7 @@ QUERY: Final = "Which colour does the signal lamp show when a train must stop?"
 TIMEOUT: Final = 0.5
 """Seconds for a search."""
 TOP: Final = 6
-WAYS: Final = ("sync", "async", "batch")
+MODES: Final = ("sync", "async", "batch")
 SLACK: Final = 4.0
 """Seconds beyond that before a search counts as late: machines are busy, and this is no measurement."""
 _FOREVER: Final = 20.0
@@ -53,7 +53,7 @@ SENTENCES: Final = (
 )
 
 
-TEXTS: Final = tuple(f"{one} {other}" for one, other in permutations(SENTENCES, 2))
+TEXTS: Final = tuple(f"{first} {second}" for first, second in permutations(SENTENCES, 2))
 
 
 class Fault(NamedTuple):
@@ -72,15 +72,15 @@ class Fault(NamedTuple):
 
 
 def _gives(answer: Any) -> Callable[[Any, Callable[[], Any]], Any]:
-    return lambda given, real: answer
+    return lambda argument, real: answer
 
 
 def _makes(change: Callable[[Any], Any]) -> Callable[[Any, Callable[[], Any]], Any]:
-    return lambda given, real: change(real())
+    return lambda argument, real: change(real())
 
 
 def _fails(error: Callable[[], Exception]) -> Callable[[Any, Callable[[], Any]], Any]:
-    def spoil(given: Any, real: Callable[[], Any]) -> Any:
+    def spoil(argument: Any, real: Callable[[], Any]) -> Any:
         raise error()
 
     return spoil
@@ -107,7 +107,7 @@ _LLM: Final = (
     Fault("an error page", _gives("<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>")),
     Fault("control characters", _gives("\0\ud800\x07\u202e")),
     Fault("half a megabyte", _gives("9 " * 250_000)),
-    Fault("the prompt again", lambda given, real: given),
+    Fault("the prompt again", lambda argument, real: argument),
     Fault("no text", _gives(Silent())),
 )
 _HITS: Final = (
@@ -146,16 +146,16 @@ _SCORES: Final = (
     Fault("scores in words", _makes(lambda scores: ["high"] * len(scores))),
     Fault("scores in lists", _makes(lambda scores: [[score] for score in scores])),
 )
-_RANKED: Final = (
+_RANKING_FAULTS: Final = (
     Fault("None", _gives(None)),
-    Fault("a list of hits", _makes(lambda ranked: list(ranked.hits))),
-    Fault("hits that are None", _makes(lambda ranked: replace(ranked, hits=None))),
-    Fault("hits that are texts", _makes(lambda ranked: replace(ranked, hits=("a", "b")))),
-    Fault("every hit twice", _makes(lambda ranked: replace(ranked, hits=ranked.hits * 2))),
+    Fault("a list of hits", _makes(lambda ranking: list(ranking.hits))),
+    Fault("hits that are None", _makes(lambda ranking: replace(ranking, hits=None))),
+    Fault("hits that are texts", _makes(lambda ranking: replace(ranking, hits=("a", "b")))),
+    Fault("every hit twice", _makes(lambda ranking: replace(ranking, hits=ranking.hits * 2))),
     Fault("scores that are none", _makes(lambda r: replace(r, hits=tuple(replace(h, score=math.nan) for h in r.hits)))),
-    Fault("refused, and hits", _makes(lambda ranked: replace(ranked, refused=Refusal("no")))),
-    Fault("degraded in one text", _makes(lambda ranked: replace(ranked, degraded="broken"))),
-    Fault("dropped that is None", _makes(lambda ranked: replace(ranked, dropped=None))),
+    Fault("refused, and hits", _makes(lambda ranking: replace(ranking, refused=Refusal("no")))),
+    Fault("degraded in one text", _makes(lambda ranking: replace(ranking, degraded="broken"))),
+    Fault("dropped that is None", _makes(lambda ranking: replace(ranking, dropped=None))),
 )
 
 FAULTS: Final[Mapping[str, tuple[Fault, ...]]] = {
@@ -165,7 +165,7 @@ FAULTS: Final[Mapping[str, tuple[Fault, ...]]] = {
     "retriever": FAILURES + _HITS,
     "remote retriever": FAILURES + _HITS,
     "reranker": FAILURES + _SCORES,
-    "refuser": FAILURES + _RANKED,
+    "refuser": FAILURES + _RANKING_FAULTS,
     "compressor (LLM)": FAILURES + _LLM,
 }
 """By the stage that calls: what can go wrong with the call."""
@@ -187,33 +187,33 @@ class Switches:
     """Which calls are disturbed just now, and how."""
 
     def __init__(self) -> None:
-        self.on: dict[str, Fault] = {}
-        self.over = threading.Event()
+        self.active_faults: dict[str, Fault] = {}
+        self.finish = threading.Event()
 
-    def call(self, stage: str, given: Any, real: Callable[[], Any]) -> Any:
-        fault = self.on.get(stage)
+    def call(self, stage: str, argument: Any, real: Callable[[], Any]) -> Any:
+        fault = self.active_faults.get(stage)
         if fault is None:
             return real()
         if fault.spoil is None:
-            self.over.wait(_FOREVER)
+            self.finish.wait(_FOREVER)
             raise ConnectionError("given up")
-        return fault.spoil(given, real)
+        return fault.spoil(argument, real)
 
-    async def acall(self, stage: str, given: Any, real: Callable[[], Any]) -> Any:
-        fault = self.on.get(stage)
+    async def acall(self, stage: str, argument: Any, real: Callable[[], Any]) -> Any:
+        fault = self.active_faults.get(stage)
         if fault is not None and fault.hangs:
             await anyio.sleep(_FOREVER)
-        return self.call(stage, given, real)
+        return self.call(stage, argument, real)
 
     def llm(self, stage: str, answer: Callable[[str], Any]) -> ScriptedLLM:
         """A model that answers as it should, unless its stage is disturbed."""
 
         def reply(prompt: str) -> Any:
-            fault = self.on.get(stage)
+            fault = self.active_faults.get(stage)
             if fault is not None and fault.hangs:
                 return Delay(3 * TIMEOUT, "too late")  # its thread ends soon after the search
-            found = self.call(stage, prompt, lambda: answer(prompt))
-            return found if isinstance(found, str | Silent) else json.dumps(found)
+            completion = self.call(stage, prompt, lambda: answer(prompt))
+            return completion if isinstance(completion, str | Silent) else json.dumps(completion)
 
         return _Model(reply)
 
@@ -231,8 +231,8 @@ class _Embedder(HashingEmbedder):
         self.switches = switches
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = self.switches.call("embedder", texts, lambda: self.embed_documents(texts))
-        return found
+        vectors: NDArray[np.float32] = self.switches.call("embedder", texts, lambda: self.embed_documents(texts))
+        return vectors
 
     def embed_documents(self, texts: Sequence[str], **options: Any) -> NDArray[np.float32]:
         return HashingEmbedder(self.dimensions).embed_documents(texts, **options)
@@ -245,8 +245,8 @@ class _Local(BaseRetriever):
         self.switches, self.hits = switches, hits
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        found: list[Hit] = self.switches.call("retriever", query, lambda: list(self.hits[:top_k]))
-        return found
+        hits: list[Hit] = self.switches.call("retriever", query, lambda: list(self.hits[:top_k]))
+        return hits
 
 
 class _Remote(BaseRetriever):
@@ -257,8 +257,8 @@ class _Remote(BaseRetriever):
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         await anyio.sleep(0.001)
-        found: list[Hit] = await self.switches.acall("remote retriever", query, lambda: list(self.hits[:top_k]))
-        return found
+        hits: list[Hit] = await self.switches.acall("remote retriever", query, lambda: list(self.hits[:top_k]))
+        return hits
 
 
 class _Reranker(BaseReranker):
@@ -272,8 +272,8 @@ class _Reranker(BaseReranker):
         await anyio.sleep(0.001)
         words = set(query.lower().rstrip("?").split())
         real = [float(len(words & set(text.lower().rstrip(".").split()))) for text in texts]
-        found: list[float] = await self.switches.acall("reranker", texts, lambda: real)
-        return found
+        scores: list[float] = await self.switches.acall("reranker", texts, lambda: real)
+        return scores
 
 
 class _Refuser(Refuser):
@@ -287,8 +287,8 @@ class _Refuser(Refuser):
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
         judge = super().refine
-        found: Ranked = self.switches.call("refuser", ranked, lambda: judge(query, ranked, top_k))
-        return found
+        outcome: Ranked = self.switches.call("refuser", ranked, lambda: judge(query, ranked, top_k))
+        return outcome
 
 
 class Rig:
@@ -297,15 +297,15 @@ class Rig:
     def __init__(self) -> None:
         self.switches = Switches()
         embedder = _Embedder(self.switches)
-        self.datasets = [Dataset(name, about, embedder=embedder) for name, about in _ABOUT.items()]
+        self.datasets = [Dataset(name, description, embedder=embedder) for name, description in _DESCRIPTIONS.items()]
         for number, dataset in enumerate(self.datasets):
-            dataset.add(Document(f"{dataset.name} {place}", text) for place, text in enumerate(TEXTS[number::5]))
+            dataset.add(Document(f"{dataset.name} {index}", text) for index, text in enumerate(TEXTS[number::5]))
         self.datasets[2].add([Document("stations", f"{QUERY} Ask the guard.")])  # what the router keeps out
         local, remote = (
-            [Hit(Document(text[:20], text), 1.0 - place / 20) for place, text in enumerate(TEXTS[number::5])]
+            [Hit(Document(text[:20], text), 1.0 - index / 20) for index, text in enumerate(TEXTS[number::5])]
             for number in (3, 4)
         )
-        self.searched = [*self.datasets, _Local(self.switches, local), _Remote(self.switches, remote)]
+        self.sources = [*self.datasets, _Local(self.switches, local), _Remote(self.switches, remote)]
         self.workflow = RetrievalWorkflow(
             transformer=LLMExpander(self.switches.llm("transformer (LLM)", lambda _: {"queries": ["speed", "track"]})),
             router=LLMRouter(self.switches.llm("router (LLM)", lambda _: "[1]")),
@@ -318,12 +318,12 @@ class Rig:
             timeout=TIMEOUT,
             breaker=Breaker(None),
         )
-        self.undisturbed = answer_of(self.search({}, "sync", _FOREVER))
-        for way in WAYS:
-            found = self.search({}, way, _FOREVER)
-            assert answer_of(found) == self.undisturbed, "without faults every way gives the same answer"
-            assert not found.degraded, f"without faults nothing is degraded: {found.degraded}"
-        assert 1 < len(self.undisturbed) < TOP, "the refuser has something to drop, and leaves something"
+        self.baseline = answer_of(self.search({}, "sync", _FOREVER))
+        for mode in MODES:
+            context = self.search({}, mode, _FOREVER)
+            assert answer_of(context) == self.baseline, "without faults every way gives the same answer"
+            assert not context.degraded, f"without faults nothing is degraded: {context.degraded}"
+        assert 1 < len(self.baseline) < TOP, "the refuser has something to drop, and leaves something"
 
     def forget(self) -> None:
         """No vector is remembered from the searches before."""
@@ -331,23 +331,23 @@ class Rig:
         for dataset in self.datasets:
             dataset.query_vectors = vectors
 
-    def search(self, faults: Mapping[str, Fault], way: str, timeout: float = TIMEOUT) -> RetrievalContext:
+    def search(self, faults: Mapping[str, Fault], mode: str, timeout: float = TIMEOUT) -> RetrievalContext:
         """One search with these faults, whatever comes of it."""
-        with self._disturbed(faults):
-            if way == "async":
-                return asyncio.run(self.workflow.asearch(QUERY, self.searched, TOP, timeout=timeout))
-            if way == "sync":
-                return self.workflow.search(QUERY, self.searched, TOP, timeout=timeout)
-            return self.workflow.search_many([QUERY, "red lamp"], self.searched, TOP, timeout=timeout)[0]
+        with self._disturb(faults):
+            if mode == "async":
+                return asyncio.run(self.workflow.asearch(QUERY, self.sources, TOP, timeout=timeout))
+            if mode == "sync":
+                return self.workflow.search(QUERY, self.sources, TOP, timeout=timeout)
+            return self.workflow.search_many([QUERY, "red lamp"], self.sources, TOP, timeout=timeout)[0]
 
     @contextmanager
-    def _disturbed(self, faults: Mapping[str, Fault]) -> Iterator[None]:
-        self.switches.on, self.switches.over = dict(faults), threading.Event()
+    def _disturb(self, faults: Mapping[str, Fault]) -> Iterator[None]:
+        self.switches.active_faults, self.switches.finish = dict(faults), threading.Event()
         try:
             yield
         finally:
-            self.switches.over.set()
-            self.switches.on = {}
+            self.switches.finish.set()
+            self.switches.active_faults = {}
 
     def close(self) -> None:
         """Let go of the datasets."""
@@ -355,7 +355,11 @@ class Rig:
             dataset.close()
 
 
-_ABOUT: Final = {"signals": "Signals and lamps", "trains": "Trains and engines", "stations": "Tickets and platforms"}
+_DESCRIPTIONS: Final = {
+    "signals": "Signals and lamps",
+    "trains": "Trains and engines",
+    "stations": "Tickets and platforms",
+}
 
 
 def answer_of(context: RetrievalContext) -> list[tuple[Any, float, str]]:
@@ -368,11 +372,11 @@ class Case:
     """Faults by stage, and the way of asking."""
 
     faults: Mapping[str, Fault]
-    way: str
+    mode: str
 
     def __str__(self) -> str:
-        told = " and ".join(f"{stage}: {fault.name}" for stage, fault in self.faults.items())
-        return f"{told}, {self.way}"
+        faults = " and ".join(f"{stage}: {fault.name}" for stage, fault in self.faults.items())
+        return f"{faults}, {self.mode}"
 
 
 @dataclass(frozen=True)
@@ -386,78 +390,80 @@ class Result:
 def run(rig: Rig, case: Case) -> Result:
     """Search with the faults, and once more without them."""
     rig.forget()
-    began = time.perf_counter()
-    broken: list[str] = []
+    start = time.perf_counter()
+    complaints: list[str] = []
     try:
         hanging = any(fault.hangs for fault in case.faults.values())  # else a busy machine must not decide
-        context = rig.search(case.faults, case.way, TIMEOUT if hanging else SLACK)
+        context = rig.search(case.faults, case.mode, TIMEOUT if hanging else SLACK)
     except RetrievalError as error:
         outcome = "RetrievalError"
-        broken.append(f"RetrievalError though not every branch was disturbed: {error}")
+        complaints.append(f"RetrievalError though not every branch was disturbed: {error}")
     except Exception as error:  # noqa: BLE001  (this is what is looked for)
         outcome = type(error).__name__
-        broken.append(f"an exception: {type(error).__name__}: {error}")
+        complaints.append(f"an exception: {type(error).__name__}: {error}")
     else:
-        outcome, told = judged(context, rig.undisturbed, case.faults)
-        broken += told
-    allowed = TIMEOUT * (2 if case.way == "batch" else 1)
-    if (seconds := time.perf_counter() - began) > allowed + SLACK:
-        broken.append(f"too late: it took {seconds:.1f} s, and {allowed} were allowed")
+        outcome, judge_complaints = judge_answer(context, rig.baseline, case.faults)
+        complaints += judge_complaints
+    time_limit = TIMEOUT * (2 if case.mode == "batch" else 1)
+    if (seconds := time.perf_counter() - start) > time_limit + SLACK:
+        complaints.append(f"too late: it took {seconds:.1f} s, and {time_limit} were allowed")
     try:
-        after = rig.search({}, case.way, SLACK)
+        context_without_faults = rig.search({}, case.mode, SLACK)
     except Exception as error:  # noqa: BLE001  (told)
-        broken.append(f"the search after it: {type(error).__name__}: {error}")
+        complaints.append(f"the search after it: {type(error).__name__}: {error}")
     else:
-        if answer_of(after) != rig.undisturbed:
-            broken.append(f"the search after it answers differently: {after.degraded}")
+        if answer_of(context_without_faults) != rig.baseline:
+            complaints.append(f"the search after it answers differently: {context_without_faults.degraded}")
             rig.forget()
-    return Result(outcome, tuple(broken))
+    return Result(outcome, tuple(complaints))
 
 
-def judged(context: RetrievalContext, undisturbed: Sequence[Any], faults: Mapping[str, Fault]) -> tuple[str, list[str]]:
+def judge_answer(
+    context: RetrievalContext, baseline: Sequence[Any], faults: Mapping[str, Fault]
+) -> tuple[str, list[str]]:
     """A word for an answer, and what is wrong with it."""
-    broken = []
+    complaints = []
     try:
-        same = answer_of(context) == undisturbed
-        shown = json.dumps(context.trace.to_dict(lists=True), ensure_ascii=True)
+        is_baseline = answer_of(context) == baseline
+        trace_text = json.dumps(context.trace.to_dict(lists=True), ensure_ascii=True)
         context.explain(context.hits[0].id if context.hits else "nothing")
     except Exception as error:  # noqa: BLE001  (told)
         return "unreadable", [f"an answer that cannot be read: {type(error).__name__}: {error}"]
-    if not isinstance(context.degraded, tuple) or not all(isinstance(one, str) for one in context.degraded):
-        broken.append(f"degraded is no tuple of texts: {context.degraded!r}")
-    marked = bool(context.degraded) or context.refused is not None
-    if not same and not marked:
-        broken.append("another answer, and nothing says so")
+    if not isinstance(context.degraded, tuple) or not all(isinstance(note, str) for note in context.degraded):
+        complaints.append(f"degraded is no tuple of texts: {context.degraded!r}")
+    is_marked = bool(context.degraded) or context.refused is not None
+    if not is_baseline and not is_marked:
+        complaints.append("another answer, and nothing says so")
     if context.refused is not None and context.hits:
-        broken.append("refused, and there are hits")
+        complaints.append("refused, and there are hits")
     keys = [hit.key for hit in context.hits]
     if len(set(keys)) < len(keys):
-        broken.append("a document more than once")
+        complaints.append("a document more than once")
     if any(not isinstance(hit.score, float) or math.isnan(hit.score) for hit in context.hits):
-        broken.append("a score that is no number")
-    if any(len(one) > 2000 for one in context.degraded) or len(shown) > 200_000:
-        broken.append("a mark, or a trace, without end")
-    failed = {span.stage for span in context.trace.spans if span.error}
-    if not same and context.refused is None and not any(failed & SPANS[stage] for stage in faults):
-        broken.append(f"no span of the stage has an error; those with one: {sorted(failed)}")
-    if not same:
+        complaints.append("a score that is no number")
+    if any(len(note) > 2000 for note in context.degraded) or len(trace_text) > 200_000:
+        complaints.append("a mark, or a trace, without end")
+    error_stages = {span.stage for span in context.trace.spans if span.error}
+    if not is_baseline and context.refused is None and not any(error_stages & SPANS[stage] for stage in faults):
+        complaints.append(f"no span of the stage has an error; those with one: {sorted(error_stages)}")
+    if not is_baseline:
         outcome = "refused" if context.refused is not None else "degraded"
     else:
-        outcome = "same answer, marked" if marked else "same answer"
-    return outcome, broken
+        outcome = "same answer, marked" if is_marked else "same answer"
+    return outcome, complaints
 
 
-def single_cases(ways: Sequence[str] = WAYS) -> list[Case]:
+def single_cases(modes: Sequence[str] = MODES) -> list[Case]:
     """Every fault alone, every way."""
-    return [Case({stage: fault}, way) for stage, faults in FAULTS.items() for fault in faults for way in ways]
+    return [Case({stage: fault}, mode) for stage, faults in FAULTS.items() for fault in faults for mode in modes]
 
 
-def pair_cases(chosen: Callable[[Sequence[Fault]], Sequence[Fault]], ways: Sequence[str] = WAYS[:2]) -> list[Case]:
+def pair_cases(choose: Callable[[Sequence[Fault]], Sequence[Fault]], modes: Sequence[str] = MODES[:2]) -> list[Case]:
     """Of any two stages the chosen faults with one another."""
     return [
-        Case({one: fault, other: another}, way)
-        for one, other in combinations(FAULTS, 2)
-        for fault in chosen(FAULTS[one])
-        for another in chosen(FAULTS[other])
-        for way in ways
+        Case({stage: fault, other_stage: other_fault}, mode)
+        for stage, other_stage in combinations(FAULTS, 2)
+        for fault in choose(FAULTS[stage])
+        for other_fault in choose(FAULTS[other_stage])
+        for mode in modes
     ]

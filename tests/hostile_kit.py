@@ -24,7 +24,7 @@ from pointsman import Document
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import KeyStore
 
-OWN, THEIRS = "own", "theirs"
+OWN_DATASET, OTHER_DATASET = "own", "theirs"
 SECRET: Final = "zanzibar"
 """Stands in every document of the other tenant's dataset, and in its description."""
 
@@ -51,32 +51,32 @@ class Attack:
 class Keys:
     """The keys to the service that is attacked."""
 
-    own: str
+    own_key: str
     reader: str
-    theirs: str
-    revoked: str
-    expired: str
+    other_key: str
+    revoked_key: str
+    expired_key: str
 
 
 def prepare(folder: Path) -> Keys:
     """A workspace of two tenants, and their keys."""
     with pointsman.open(folder, embedder=HashingEmbedder()) as workspace:
-        workspace.dataset(OWN, description="Railways").add(
+        workspace.dataset(OWN_DATASET, description="Railways").add(
             [Document(f"own-{n}", f"A railway switch guides train {n}.", {"year": 2000 + n}) for n in range(20)]
         )
-        workspace.dataset(THEIRS, description=SECRET).add(
+        workspace.dataset(OTHER_DATASET, description=SECRET).add(
             [Document(f"theirs-{n}", f"The {SECRET} railway switch {n}.", {"year": n}) for n in range(20)]
         )
     store = KeyStore(folder / "keys.json")
     yesterday = KeyStore(folder / "keys.json", clock=lambda: datetime.now(UTC) - timedelta(days=2))
-    revoked = store.create("revoked", datasets=[OWN])
-    store.revoke(revoked.key.id)
+    grant = store.create("revoked", datasets=[OWN_DATASET])
+    store.revoke(grant.key.id)
     return Keys(
-        store.create("own", datasets=[OWN]).text,
-        store.create("reader", datasets=[OWN], scopes=["read"]).text,
-        store.create("theirs", datasets=[THEIRS]).text,
-        revoked.text,
-        yesterday.create("expired", datasets=[OWN], expires=datetime.now(UTC) - timedelta(days=1)).text,
+        store.create("own", datasets=[OWN_DATASET]).text,
+        store.create("reader", datasets=[OWN_DATASET], scopes=["read"]).text,
+        store.create("theirs", datasets=[OTHER_DATASET]).text,
+        grant.text,
+        yesterday.create("expired", datasets=[OWN_DATASET], expires=datetime.now(UTC) - timedelta(days=1)).text,
     )
 
 
@@ -104,7 +104,7 @@ class Attacks:
         key: str | None = "own",
         host: str | None = "localhost",
         kind: str | None = "application/json",
-        more: Sequence[Header] = (),
+        extra_headers: Sequence[Header] = (),
     ) -> bytes:
         """A request that is as it should be, but for what is given; a body of bytes goes as it is."""
         headers: list[Header] = [] if host is None else [("Host", host)]
@@ -115,27 +115,27 @@ class Attacks:
         if body is not None:
             headers.append(("Content-Length", str(len(data))))
             headers += [("Content-Type", kind)] if kind is not None else []
-        return head(method, target, [*headers, *more]) + data
+        return head(method, target, [*headers, *extra_headers]) + data
 
-    def search(self, body: Any, **more: Any) -> bytes:
+    def search(self, body: Any, **options: Any) -> bytes:
         """A search with this body."""
-        return self.request("POST", "/api/search", body, **more)
+        return self.request("POST", "/api/search", body, **options)
 
-    def all(self) -> list[Attack]:
+    def make_all(self) -> list[Attack]:
         """All of them, each with a name of its own within its kind."""
         makers: list[Callable[[], Iterator[Attack]]] = [
-            self.json, self.shapes, self.filters, self.sizes, self.paths, self.ids, self.unauthorized, self.tenants,
+            self.json, self.shapes, self.filters, self.sizes, self.paths, self.ids, self.bad_keys, self.tenants,
             self.types, self.methods, self.hosts, self.sites, self.heads, self.bodies, self.protocol,
         ]  # fmt: skip
-        found = [attack for make in makers for attack in make()]
-        names = Counter((attack.kind, attack.name) for attack in found)
+        attacks = [attack for make in makers for attack in make()]
+        names = Counter((attack.kind, attack.name) for attack in attacks)
         assert max(names.values()) == 1, names.most_common(1)
-        return found
+        return attacks
 
     def json(self) -> Iterator[Attack]:
         """What is no JSON, or means two things."""
         start = b'{"query": "railway", '
-        malformed: dict[str, bytes] = {
+        bodies: dict[str, bytes] = {
             "empty": b"", "blank": b" \n ", "cut short": b'{"query": "rail',
             "two values": b'{"query": "a"}{"query": "b"}',
             "comment": b'{"query": "a" /* b */}', "single quotes": b"{'query': 'a'}",
@@ -153,7 +153,7 @@ class Attacks:
             "XML": b"<query>a</query>",
             "pickle": b"\x80\x04\x95\x0b\x00\x00\x00", "bad escape": b'{"query": "\\x41"}', "open depth": b"[" * 200,
         }  # fmt: skip
-        for name, body in malformed.items():
+        for name, body in bodies.items():
             yield Attack("JSON", name, self.search(body), (400, 422))
         refused: dict[str, bytes] = {
             "name twice": b'{"query": "a", "query": "b"}', "name twice, escaped": b'{"query": "a", "\\u0071uery": "b"}',
@@ -186,33 +186,33 @@ class Attacks:
                         [{"role": "user", "text": "a", "more": 1}], [{"role": "user", "text": "a"}] * 101,
                         [{"role": "user", "text": "a" * 4001}]],
         }  # fmt: skip
-        for name, several in wrong.items():
-            for number, value in enumerate(several):
-                shown = f"{name} {number}: {value!r:.30}"
-                yield Attack("shape", shown, self.search({"query": "railway", name: value}), (422,))
+        for name, values in wrong.items():
+            for number, value in enumerate(values):
+                label = f"{name} {number}: {value!r:.30}"
+                yield Attack("shape", label, self.search({"query": "railway", name: value}), (422,))
         for name in ("more", "__proto__", "constructor", "__class__", "llm", "workspace", "K", "query ", "embedder"):
             yield Attack("shape", f"unknown name {name!r}", self.search({"query": "railway", name: {}}), (422,))
-        many = "/api/search_many"
+        path = "/api/search_many"
         for number, queries in enumerate(([], "railway", [5], [None], ["a"] * 101, ["a" * 4001])):
-            yield Attack("shape", f"queries {number}", self.request("POST", many, {"queries": queries}), (422,))
+            yield Attack("shape", f"queries {number}", self.request("POST", path, {"queries": queries}), (422,))
         for name, value in {
             "name": [5, "", "a" * 65, None],
             "indexing_technique": ["x", 5],
             "description": [5, []],
         }.items():
-            for number, one in enumerate(value):
-                made = self.request("POST", "/api/datasets", {"name": OWN, name: one})
-                yield Attack("shape", f"dataset's {name} {number}", made, (422,))
-        for number, one in enumerate(
+            for number, item in enumerate(value):
+                request = self.request("POST", "/api/datasets", {"name": OWN_DATASET, name: item})
+                yield Attack("shape", f"dataset's {name} {number}", request, (422,))
+        for number, item in enumerate(
             (5, [5], [{}], [{"id": "a"}], [{"text": "a"}], [{"id": 5, "text": "a"}], [{"id": "", "text": "a"}],
              [{"id": "a", "text": None}], [{"id": "a", "text": "a", "metadata": []}],
              [{"id": "a", "text": "a", "vector": [1]}], [{"id": "a" * 1025, "text": "a"}])
         ):  # fmt: skip
-            made = self.request("POST", f"/api/datasets/{OWN}/documents", {"documents": one})
-            yield Attack("shape", f"documents {number}", made, (422,))
+            request = self.request("POST", f"/api/datasets/{OWN_DATASET}/documents", {"documents": item})
+            yield Attack("shape", f"documents {number}", request, (422,))
         for number, query in enumerate(("", "?query=" + "a" * 4001, "?q=a", "?query=%ff", "?query=%ed%a0%80")):
-            made = self.request("GET", f"/api/retrieval/recommend_strategy{query}")
-            yield Attack("shape", f"recommend {number}", made, (400, 422))
+            request = self.request("GET", f"/api/retrieval/recommend_strategy{query}")
+            yield Attack("shape", f"recommend {number}", request, (400, 422))
         for query in (
             "limit=0",
             "limit=-1",
@@ -223,8 +223,8 @@ class Attacks:
             "after=a",
             f"after={2**64}",
         ):
-            made = self.request("GET", f"/api/datasets/{OWN}/documents?{query}")
-            yield Attack("shape", query, made, (422,))
+            request = self.request("GET", f"/api/datasets/{OWN_DATASET}/documents?{query}")
+            yield Attack("shape", query, request, (422,))
 
     def filters(self) -> Iterator[Attack]:
         """Filters that would be something else."""
@@ -249,27 +249,31 @@ class Attacks:
             {"year": {}}, [{"year": 1}], 5, True,
         )  # fmt: skip
         for number, mapping in enumerate(mappings):
-            made = self.search({"query": "railway", "filters": mapping})
-            yield Attack("filter", f"mapping {number}: {mapping}", made, (422,))
+            request = self.search({"query": "railway", "filters": mapping})
+            yield Attack("filter", f"mapping {number}: {mapping}", request, (422,))
 
     def sizes(self) -> Iterator[Attack]:
         """Too much of something."""
-        documents = f"/api/datasets/{OWN}/documents"
+        documents = f"/api/datasets/{OWN_DATASET}/documents"
         large = json.dumps({"query": "a" * 1_000_001}).encode()
         yield Attack("size", "body", self.search(large), (413,))
         yield Attack("size", "body of 8 MB", self.search(b" " * 8_000_000), (413,))
         chunk = b"%x\r\n" % len(large) + large + b"\r\n0\r\n\r\n"
-        chunked = [("Transfer-Encoding", "chunked"), ("Content-Type", "application/json")]
-        yield Attack("size", "chunked body", self.request("POST", "/api/search", more=chunked) + chunk, (413,))
+        chunked_headers = [("Transfer-Encoding", "chunked"), ("Content-Type", "application/json")]
+        yield Attack(
+            "size", "chunked body", self.request("POST", "/api/search", extra_headers=chunked_headers) + chunk, (413,)
+        )
         small = b"10\r\n" + b" " * 16 + b"\r\n"
-        made = self.request("POST", "/api/search", more=chunked) + small * 65_000 + b"0\r\n\r\n"
-        yield Attack("size", "body in chunks of 16 bytes", made, (400, 413))  # or it takes too long
+        request = self.request("POST", "/api/search", extra_headers=chunked_headers) + small * 65_000 + b"0\r\n\r\n"
+        yield Attack("size", "body in chunks of 16 bytes", request, (400, 413))  # or it takes too long
         for length in ("1000001", "99999999999", "999999999999999999"):
-            made = self.request("POST", "/api/search", more=[("Content-Length", length), chunked[1]])
-            yield Attack("size", f"announces {length}", made, (413,))
+            request = self.request(
+                "POST", "/api/search", extra_headers=[("Content-Length", length), chunked_headers[1]]
+            )
+            yield Attack("size", f"announces {length}", request, (413,))
         yield Attack("size", "policy", self.request("PUT", "/api/policy", large), (413,))
-        several = [{"id": str(n), "text": "a"} for n in range(1001)]
-        yield Attack("size", "1001 documents", self.request("POST", documents, {"documents": several}), (413, 422))
+        too_many = [{"id": str(n), "text": "a"} for n in range(1001)]
+        yield Attack("size", "1001 documents", self.request("POST", documents, {"documents": too_many}), (413, 422))
         ids = self.request("DELETE", documents, {"ids": ["a"] * 100_001})
         yield Attack("size", "100,001 ids", ids, (413, 422))
         kind = "application/x-ndjson"
@@ -278,21 +282,25 @@ class Attacks:
         yield Attack(
             "size", "line without end", self.request("POST", documents, b"a" * 1_500_000, kind=kind), (413,), "stream"
         )
-        announced = self.request("POST", documents, b" " * 2_000_001, kind=kind)
-        yield Attack("size", "stream", announced, (413,))
+        request_with_length = self.request("POST", documents, b" " * 2_000_001, kind=kind)
+        yield Attack("size", "stream", request_with_length, (413,))
         lines = b"".join(b"%x\r\n" % 100_001 + b" " * 100_000 + b"\n\r\n" for _ in range(25)) + b"0\r\n\r\n"
-        streamed = self.request("POST", documents, more=[chunked[0], ("Content-Type", kind)]) + lines
-        yield Attack("size", "chunked stream", streamed, (413,), "stream")
+        chunked_request = (
+            self.request("POST", documents, extra_headers=[chunked_headers[0], ("Content-Type", kind)]) + lines
+        )
+        yield Attack("size", "chunked stream", chunked_request, (413,), "stream")
         for size in (40_001, 60_000):
             yield Attack("size", f"address of {size}", self.request("GET", "/api/me?" + "a" * size), (413,))
         yield Attack("size", "path", self.request("GET", "/" + "a" * 40_001), (413,))
         yield Attack("size", "address beyond all", self.request("GET", "/" + "a" * 200_000), (400, 431), "protocol")
         for size in (16_384, 50_000):
-            yield Attack("size", f"header of {size}", self.request("GET", "/api/me", more=[("X", "a" * size)]), (413,))
-        made = self.request("GET", "/api/me", more=[(f"X-{n}", "a" * 100) for n in range(200)])
-        yield Attack("size", "200 headers", made, (413,))
-        made = self.request("GET", "/api/me", more=[("X", "a" * 200_000)])
-        yield Attack("size", "header beyond all", made, (400, 431), "protocol")
+            yield Attack(
+                "size", f"header of {size}", self.request("GET", "/api/me", extra_headers=[("X", "a" * size)]), (413,)
+            )
+        request = self.request("GET", "/api/me", extra_headers=[(f"X-{n}", "a" * 100) for n in range(200)])
+        yield Attack("size", "200 headers", request, (413,))
+        request = self.request("GET", "/api/me", extra_headers=[("X", "a" * 200_000)])
+        yield Attack("size", "header beyond all", request, (400, 431), "protocol")
 
     def paths(self) -> Iterator[Attack]:
         """Names that would be places on disk."""
@@ -309,13 +317,13 @@ class Attacks:
             "%252e%252e", "%e2%80%ae", "%ef%bc%8e%ef%bc%8e", "%ef%bc%8f", "-rf", "OWN", "nothing",
         )  # fmt: skip
         for name in names:
-            made = self.request("GET", f"/api/datasets/{name}")
-            yield Attack("path", f"GET {name[:40]}", made, (400, 404, 405, 422))
+            request = self.request("GET", f"/api/datasets/{name}")
+            yield Attack("path", f"GET {name[:40]}", request, (400, 404, 405, 422))
         for name in names[:24]:
-            made = self.request("DELETE", f"/api/datasets/{name}")
-            yield Attack("path", f"DELETE {name[:40]}", made, (400, 404, 405, 422))
-            made = self.request("POST", f"/api/datasets/{name}/documents", {"documents": [{"id": "a", "text": "a"}]})
-            yield Attack("path", f"POST {name[:40]}", made, (400, 404, 405, 415, 422))
+            request = self.request("DELETE", f"/api/datasets/{name}")
+            yield Attack("path", f"DELETE {name[:40]}", request, (400, 404, 405, 422))
+            request = self.request("POST", f"/api/datasets/{name}/documents", {"documents": [{"id": "a", "text": "a"}]})
+            yield Attack("path", f"POST {name[:40]}", request, (400, 404, 405, 415, 422))
         given = (
             "..",
             "../x",
@@ -334,10 +342,10 @@ class Attacks:
             "．．",
         )
         for name in given:
-            made = self.request("POST", "/api/datasets", {"name": name})
-            yield Attack("path", f"make {name!r}", made, (403, 422))
+            request = self.request("POST", "/api/datasets", {"name": name})
+            yield Attack("path", f"make {name!r}", request, (403, 422))
             yield Attack("path", f"search {name!r}", self.search({"query": "a", "datasets": [name]}), (404, 422))
-        elsewhere = (
+        other_paths = (
             "/etc/passwd", "//etc/passwd", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd",
             "/console/../../etc/passwd",
             "/console/%2e%2e/%2e%2e/app.py", "/console/..%2f..%2fserver%2fkeys.py", "/console/%00",
@@ -349,7 +357,7 @@ class Attacks:
             "//evil.example/%2e%2e", "/api/datasets//documents", "/api//me", "/API/ME", "/api/me/", "/api/me%2f",
             "/api/me;x",
         )  # fmt: skip
-        for path in elsewhere:
+        for path in other_paths:
             yield Attack("path", path, self.request("GET", path), (400, 404, 405, 422))
 
     def ids(self) -> Iterator[Attack]:
@@ -359,20 +367,22 @@ class Attacks:
             "%25",
             "own-_", "a" * 2000, "%ff", "%ed%a0%80", "-1", "null", "own-1&dataset=theirs&id=theirs-1", "%F0%9F%92%A9",
         ):  # fmt: skip
-            made = self.request("GET", f"/api/datasets/{OWN}/document?id={id_.replace(' ', '+')}")
-            yield Attack("id", f"GET {id_[:40]}", made, (400, 404, 422))
+            request = self.request("GET", f"/api/datasets/{OWN_DATASET}/document?id={id_.replace(' ', '+')}")
+            yield Attack("id", f"GET {id_[:40]}", request, (400, 404, 422))
         for id_ in ("theirs-1", "../own-1", "nobody\r\nX-Injected: 1", "a" * 5000):
-            for place in (THEIRS, "nothing"):
-                made = self.request("POST", "/api/explain", {"query": "railway", "document_id": id_, "dataset": place})
-                yield Attack("id", f"explain {id_[:30]!r} in {place}", made, (404, 422))
+            for dataset in (OTHER_DATASET, "nothing"):
+                request = self.request(
+                    "POST", "/api/explain", {"query": "railway", "document_id": id_, "dataset": dataset}
+                )
+                yield Attack("id", f"explain {id_[:30]!r} in {dataset}", request, (404, 422))
         for number, ids in enumerate((5, "own-1", [5], [None], [""], [["own-1"]], {"own-1": 1})):
-            made = self.request("DELETE", f"/api/datasets/{OWN}/documents", {"ids": ids})
-            yield Attack("id", f"delete {number}", made, (422,))
+            request = self.request("DELETE", f"/api/datasets/{OWN_DATASET}/documents", {"ids": ids})
+            yield Attack("id", f"delete {number}", request, (422,))
 
-    def unauthorized(self) -> Iterator[Attack]:
+    def bad_keys(self) -> Iterator[Attack]:
         """Keys that are none."""
         keys = self._keys
-        good = keys.own
+        good = keys.own_key
         attempts: dict[str, list[Header]] = {
             "none": [], "empty": [("Authorization", "")], "scheme alone": [("Authorization", "Bearer")],
             "no scheme": [("Authorization", good)], "Basic": [("Authorization", f"Basic {good}")],
@@ -381,10 +391,11 @@ class Attacks:
             "cut": [("Authorization", f"Bearer {good[:-1]}")], "longer": [("Authorization", f"Bearer {good}A")],
             "other case": [("Authorization", f"Bearer {good.swapcase()}")], "id alone": [("X-API-Key", good[:12])],
             "zeros": [("X-API-Key", f"{good[:13]}{'A' * 43}")], "unknown": [("X-API-Key", "ptm_00000000_" + "A" * 43)],
-            "another's secret": [("X-API-Key", good[:13] + keys.theirs[13:])], "revoked": [("X-API-Key", keys.revoked)],
-            "expired": [("X-API-Key", keys.expired)], "twice": [("X-API-Key", good)] * 2,
-            "two": [("X-API-Key", good), ("X-API-Key", keys.theirs)],
-            "two headers": [("X-API-Key", good), ("Authorization", f"Bearer {keys.theirs}")],
+            "another's secret": [("X-API-Key", good[:13] + keys.other_key[13:])],
+            "revoked": [("X-API-Key", keys.revoked_key)],
+            "expired": [("X-API-Key", keys.expired_key)], "twice": [("X-API-Key", good)] * 2,
+            "two": [("X-API-Key", good), ("X-API-Key", keys.other_key)],
+            "two headers": [("X-API-Key", good), ("Authorization", f"Bearer {keys.other_key}")],
             "list": [("Authorization", f"Bearer {good}, Bearer {good}")],
             "in quotes": [("Authorization", f'Bearer "{good}"')],
             "cookie": [("Cookie", f"key={good}; X-API-Key={good}")],
@@ -397,50 +408,53 @@ class Attacks:
             "claims to be somebody": [("X-Remote-User", "admin"), ("Remote-User", "admin")],
         }  # fmt: skip
         for name, headers in attempts.items():
-            made = self.request("GET", "/api/datasets", key=None, more=headers)
-            yield Attack("key", name, made, (401,))
+            request = self.request("GET", "/api/datasets", key=None, extra_headers=headers)
+            yield Attack("key", name, request, (401,))
         for target in (f"/api/me?api_key={good}", f"/api/me?access_token={good}", f"/api/me?X-API-Key={good}"):
             yield Attack("key", f"in the address: {target[:18]}", self.request("GET", target, key=None), (401,))
         for method, target in (
             ("GET", "/metrics"), ("GET", "/api/openapi.json"), ("GET", "/api/policy"),
-            ("DELETE", f"/api/datasets/{OWN}"),
+            ("DELETE", f"/api/datasets/{OWN_DATASET}"),
             ("GET", "/nowhere"), ("OPTIONS", "/api/datasets"), ("TRACE", "/"), ("POST", "/health"), ("DELETE", "/"),
-            ("POST", f"/api/datasets/{OWN}/verify"), ("GET", "/console/../api/me"), ("GET", "/health/../api/me"),
+            ("POST", f"/api/datasets/{OWN_DATASET}/verify"), ("GET", "/console/../api/me"),
+            ("GET", "/health/../api/me"),
             ("GET", "/health;/../api/me"), ("GET", "/%61pi/me"), ("GET", "//api/me"), ("GET", "/api/me?/health"),
         ):  # fmt: skip
-            made = self.request(method, target, key=None)
-            yield Attack("key", f"no key: {method} {target}", made, (401, 404))
+            request = self.request(method, target, key=None)
+            yield Attack("key", f"no key: {method} {target}", request, (401, 404))
 
     def tenants(self) -> Iterator[Attack]:
         """With a good key, for what is not its own."""
-        theirs = f"/api/datasets/{THEIRS}"
+        theirs = f"/api/datasets/{OTHER_DATASET}"
         document = {"documents": [{"id": "own-1", "text": "a"}]}
         requests: list[tuple[str, str, Any]] = [
             ("GET", theirs, None), ("DELETE", theirs, None), ("GET", f"{theirs}/documents", None),
             ("GET", f"{theirs}/document?id=theirs-1", None), ("POST", f"{theirs}/documents", document),
             ("DELETE", f"{theirs}/documents", {"ids": ["theirs-1"]}), ("POST", f"{theirs}/verify", None),
-            ("POST", "/api/datasets", {"name": THEIRS}),
-            ("POST", "/api/datasets", {"name": THEIRS, "description": "mine"}),
+            ("POST", "/api/datasets", {"name": OTHER_DATASET}),
+            ("POST", "/api/datasets", {"name": OTHER_DATASET, "description": "mine"}),
             ("POST", "/api/datasets", {"name": "new"}), ("GET", "/metrics", None), ("GET", "/api/evaluations", None),
             ("GET", "/api/policy", None), ("DELETE", "/api/policy", None),
         ]  # fmt: skip
         for path in ("search", "stream", "explain"):
-            for datasets in ([THEIRS], [OWN, THEIRS]):
+            for datasets in ([OTHER_DATASET], [OWN_DATASET, OTHER_DATASET]):
                 body = {"query": "railway", "datasets": datasets}
                 if path == "explain":
                     body["document_id"] = "theirs-1"
                 requests.append(("POST", f"/api/{path}", body))
-        requests.append(("POST", "/api/search_many", {"queries": ["railway"], "datasets": [THEIRS]}))
-        requests.append(("POST", "/api/route", {"query": "railway", "datasets": [THEIRS]}))
+        requests.append(("POST", "/api/search_many", {"queries": ["railway"], "datasets": [OTHER_DATASET]}))
+        requests.append(("POST", "/api/route", {"query": "railway", "datasets": [OTHER_DATASET]}))
         for number, (method, target, value) in enumerate(requests):
-            made = self.request(method, target, value)
-            yield Attack("tenant", f"{number}: {method} {target}", made, (403, 404))
+            request = self.request(method, target, value)
+            yield Attack("tenant", f"{number}: {method} {target}", request, (403, 404))
         for method, target, value in (
-            ("POST", f"/api/datasets/{OWN}/documents", document), ("DELETE", f"/api/datasets/{OWN}", None),
-            ("DELETE", f"/api/datasets/{OWN}/documents", {"ids": ["own-1"]}), ("POST", "/api/datasets", {"name": OWN}),
+            ("POST", f"/api/datasets/{OWN_DATASET}/documents", document),
+            ("DELETE", f"/api/datasets/{OWN_DATASET}", None),
+            ("DELETE", f"/api/datasets/{OWN_DATASET}/documents", {"ids": ["own-1"]}),
+            ("POST", "/api/datasets", {"name": OWN_DATASET}),
         ):  # fmt: skip
-            made = self.request(method, target, value, key="reader")
-            yield Attack("tenant", f"reader: {method} {target}", made, (403,))
+            request = self.request(method, target, value, key="reader")
+            yield Attack("tenant", f"reader: {method} {target}", request, (403,))
 
     def types(self) -> Iterator[Attack]:
         """Bodies that say they are something else."""
@@ -455,11 +469,11 @@ class Attacks:
             "application/json\t;x", "application/vnd.api+json", "image/png",
         ):  # fmt: skip
             yield Attack("type", repr(kind), self.search(body, kind=kind), (415,))
-        twice = self.search(body, more=[("Content-Type", "text/plain")])
-        yield Attack("type", "two", twice, (415,))
+        two_types = self.search(body, options=[("Content-Type", "text/plain")])
+        yield Attack("type", "two", two_types, (415,))
         for coding in ("gzip", "br", "deflate", "zstd", "identity, gzip", "x"):
-            made = self.search(body, more=[("Content-Encoding", coding)])
-            yield Attack("type", f"encoded {coding}", made, (415,))
+            request = self.search(body, options=[("Content-Encoding", coding)])
+            yield Attack("type", f"encoded {coding}", request, (415,))
 
     def methods(self) -> Iterator[Attack]:
         """Methods that a route does not have."""
@@ -476,13 +490,13 @@ class Attacks:
             "PURGE",
             "M" * 200,
         ):
-            made = self.request(method, "/api/search")
-            yield Attack("method", f"{method[:20]} search", made, (404, 405))
+            request = self.request(method, "/api/search")
+            yield Attack("method", f"{method[:20]} search", request, (404, 405))
         for method in ("POST", "PUT", "DELETE", "PATCH", "TRACE", "BREW"):
             yield Attack("method", f"{method} me", self.request(method, "/api/me"), (404, 405))
         for name in ("X-HTTP-Method-Override", "X-Method-Override", "X-HTTP-Method"):
-            made = self.request("POST", f"/api/datasets/{OWN}", more=[(name, "DELETE")])
-            yield Attack("method", name, made, (404, 405))
+            request = self.request("POST", f"/api/datasets/{OWN_DATASET}", extra_headers=[(name, "DELETE")])
+            yield Attack("method", name, request, (404, 405))
         yield Attack("method", "CONNECT", self.request("CONNECT", "evil.example:443"), (400, 404, 405), "protocol")
         yield Attack("method", "asterisk", self.request("OPTIONS", "*"), (404, 405))
 
@@ -498,10 +512,10 @@ class Attacks:
         ):  # fmt: skip
             yield Attack("host", repr(host[:40]), self.request("GET", "/api/me", host=host), (421,))
         for name in ("X-Forwarded-Host", "X-Host", "Forwarded"):
-            made = self.request("GET", "/api/me", host="evil.example", more=[(name, "localhost")])
-            yield Attack("host", f"{name} says localhost", made, (421,))
-        made = self.request("GET", "/", host="evil.example", key=None)
-        yield Attack("host", "console", made, (421,))
+            request = self.request("GET", "/api/me", host="evil.example", extra_headers=[(name, "localhost")])
+            yield Attack("host", f"{name} says localhost", request, (421,))
+        request = self.request("GET", "/", host="evil.example", key=None)
+        yield Attack("host", "console", request, (421,))
         for target in ("http://evil.example/api/me", "http://localhost@evil.example/api/me"):
             yield Attack("host", target, self.request("GET", target), (400, 404, 421))
 
@@ -519,15 +533,18 @@ class Attacks:
             "odd": [("Sec-Fetch-Site", "x")],
             "both": [("Sec-Fetch-Site", "cross-site"), ("Origin", "https://evil.example")],
         }.items():  # fmt: skip
-            yield Attack("site", f"POST {name}", self.search({"query": "railway"}, more=headers), (403,))
-            made = self.request("DELETE", f"/api/datasets/{OWN}", more=headers)
-            yield Attack("site", f"DELETE {name}", made, (403,))
+            yield Attack("site", f"POST {name}", self.search({"query": "railway"}, options=headers), (403,))
+            request = self.request("DELETE", f"/api/datasets/{OWN_DATASET}", extra_headers=headers)
+            yield Attack("site", f"DELETE {name}", request, (403,))
         for mode in ("no-cors", "cors", "websocket"):
             headers = [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", mode)]
-            yield Attack("site", f"GET {mode}", self.request("GET", "/api/datasets", more=headers), (403,))
+            yield Attack("site", f"GET {mode}", self.request("GET", "/api/datasets", extra_headers=headers), (403,))
         preflight = [("Origin", "http://evil.example"), ("Access-Control-Request-Method", "DELETE")]
         yield Attack(
-            "site", "preflight", self.request("OPTIONS", f"/api/datasets/{OWN}", more=preflight), (403, 404, 405)
+            "site",
+            "preflight",
+            self.request("OPTIONS", f"/api/datasets/{OWN_DATASET}", extra_headers=preflight),
+            (403, 404, 405),
         )
 
     def heads(self) -> Iterator[Attack]:
@@ -540,10 +557,10 @@ class Attacks:
             "Chinese": "道岔",
         }  # fmt: skip
         for name, value in ids.items():
-            made = self.request("GET", "/api/nothing", more=[("X-Request-Id", value)])
-            yield Attack("head", f"request id: {name}", made, (404,))
-        twice = [("X-Request-Id", "a"), ("X-Request-Id", "b\tc")]
-        yield Attack("head", "request id: two", self.request("GET", "/api/nothing", more=twice), (404,))
+            request = self.request("GET", "/api/nothing", extra_headers=[("X-Request-Id", value)])
+            yield Attack("head", f"request id: {name}", request, (404,))
+        two_ids = [("X-Request-Id", "a"), ("X-Request-Id", "b\tc")]
+        yield Attack("head", "request id: two", self.request("GET", "/api/nothing", extra_headers=two_ids), (404,))
         for name, value in {
             "Upgrade": "websocket", "Range": "bytes=0-99999999999", "Expect": "x", "TE": "trailers",
             "Accept": "a/" * 500,
@@ -552,25 +569,27 @@ class Attacks:
             "traceparent": "x" * 200, "X-Original-URL": "/api/me", "X-Rewrite-URL": "/metrics",
             "User-Agent": "() { :;}; id",
         }.items():  # fmt: skip
-            made = self.request("GET", "/api/nothing", more=[(name, value)])
-            yield Attack("head", name, made, (404,))
-        made = self.request("GET", "/api/me", key=None, more=[("Connection", "Upgrade"), ("Upgrade", "h2c")])
-        yield Attack("head", "h2c", made, (401,))
+            request = self.request("GET", "/api/nothing", extra_headers=[(name, value)])
+            yield Attack("head", name, request, (404,))
+        request = self.request(
+            "GET", "/api/me", key=None, extra_headers=[("Connection", "Upgrade"), ("Upgrade", "h2c")]
+        )
+        yield Attack("head", "h2c", request, (401,))
 
     def bodies(self) -> Iterator[Attack]:
         """Bodies that do not come as announced."""
-        short = self.request("POST", "/api/search", more=[("Content-Type", "application/json")])
+        short = self.request("POST", "/api/search", extra_headers=[("Content-Type", "application/json")])
         for name, headers, body in (
             ("never comes", [("Content-Length", "20")], b""),
             ("ends early", [("Content-Length", "20")], b'{"query":'),
             ("chunks never end", [("Transfer-Encoding", "chunked")], b"1\r\n{\r\n"),
             ("a chunk is cut", [("Transfer-Encoding", "chunked")], b"ff\r\n{"),
         ):
-            named = [(key, value) for key, value in headers]
-            made = short[:-2] + b"".join(f"{key}: {value}\r\n".encode() for key, value in named) + b"\r\n" + body
-            yield Attack("body", name, made, (400,))
+            pairs = [(key, value) for key, value in headers]
+            request = short[:-2] + b"".join(f"{key}: {value}\r\n".encode() for key, value in pairs) + b"\r\n" + body
+            yield Attack("body", name, request, (400,))
         kind = "application/x-ndjson"
-        target = f"/api/datasets/{OWN}/documents"
+        target = f"/api/datasets/{OWN_DATASET}/documents"
         good = b'{"id": "own-1", "text": "A railway switch guides train 1.", "metadata": {"year": 2001}}\n'
         for name, lines in {
             "no JSON": b"{\n", "a list": b"[]\n", "name twice": b'{"id": "a", "id": "b", "text": "a"}\n',
@@ -587,41 +606,41 @@ class Attacks:
 
     def protocol(self) -> Iterator[Attack]:
         """What is no HTTP, or two requests in the shape of one."""
-        key = f"Authorization: Bearer {self._keys.own}\r\n".encode()
+        key = f"Authorization: Bearer {self._keys.own_key}\r\n".encode()
         search = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + key
-        hidden = b"DELETE /api/datasets/own HTTP/1.1\r\nHost: localhost\r\n" + key + b"\r\n"
+        inner = b"DELETE /api/datasets/own HTTP/1.1\r\nHost: localhost\r\n" + key + b"\r\n"
         body = b'{"query": "railway"}'
         chunk = b"%x\r\n" % len(body) + body + b"\r\n"
         length = b"Content-Length: %d\r\n" % len(body)
         chunks = b"Transfer-Encoding: chunked\r\n\r\n"
         get = b"GET /api/me HTTP/1.1\r\n"
-        smuggled: dict[str, bytes] = {
-            "CL.TE": search + b"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden,
-            "TE.CL": search + chunks[:-2] + b"Content-Length: 4\r\n\r\n" + chunk + b"0\r\n\r\n" + hidden,
-            "TE.TE": search + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n" + hidden,
-            "CL.CL": search + length + b"Content-Length: 0\r\n\r\n" + body + hidden,
-            "CL list": search + b"Content-Length: 20, 0\r\n\r\n" + body + hidden,
-            "TE: xchunked": search + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + hidden,
-            "TE: gzip, chunked": search + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" + hidden,
-            "TE: identity": search + b"Transfer-Encoding: identity\r\n" + length + b"\r\n" + body + hidden,
-            "TE with a tab": search + b"Transfer-Encoding:\tchunked\r\n" + length + b"\r\n0\r\n\r\n" + hidden,
-            "space before the colon": search + b"Transfer-Encoding : chunked\r\n" + length + b"\r\n0\r\n\r\n" + hidden,
-            "vertical tab": search + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n" + hidden,
-            "folded": search + b"Transfer-Encoding:\r\n chunked\r\n" + length + b"\r\n0\r\n\r\n" + hidden,
-            "CR alone": search + b"X: a\rTransfer-Encoding: chunked\r\n" + length + b"\r\n0\r\n\r\n" + hidden,
-            "chunk size of no number": search + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n" + hidden,
-            "negative chunk": search + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n" + hidden,
-            "0x chunk": search + b"Transfer-Encoding: chunked\r\n\r\n0x14\r\n" + body + b"\r\n0\r\n\r\n" + hidden,
-            "huge chunk size": search + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 40 + b"\r\n" + hidden,
-            "long chunk extension": search + chunks + b"1;" + b"a" * 100_000 + b"\r\n" + hidden,
-            "chunk longer than said": search + chunks + b"1\r\n" + body + b"\r\n0\r\n\r\n" + hidden,
-            "negative length": search + b"Content-Length: -1\r\n\r\n" + hidden,
-            "length +20": search + b"Content-Length: +20\r\n\r\n" + body + hidden,
-            "length 0x14": search + b"Content-Length: 0x14\r\n\r\n" + body + hidden,
-            "length in other digits": search + "Content-Length: ٢٠\r\n\r\n".encode() + body + hidden,
-            "endless length": search + b"Content-Length: " + b"9" * 400 + b"\r\n\r\n" + body + hidden,
+        requests: dict[str, bytes] = {
+            "CL.TE": search + b"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner,
+            "TE.CL": search + chunks[:-2] + b"Content-Length: 4\r\n\r\n" + chunk + b"0\r\n\r\n" + inner,
+            "TE.TE": search + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n" + inner,
+            "CL.CL": search + length + b"Content-Length: 0\r\n\r\n" + body + inner,
+            "CL list": search + b"Content-Length: 20, 0\r\n\r\n" + body + inner,
+            "TE: xchunked": search + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + inner,
+            "TE: gzip, chunked": search + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" + inner,
+            "TE: identity": search + b"Transfer-Encoding: identity\r\n" + length + b"\r\n" + body + inner,
+            "TE with a tab": search + b"Transfer-Encoding:\tchunked\r\n" + length + b"\r\n0\r\n\r\n" + inner,
+            "space before the colon": search + b"Transfer-Encoding : chunked\r\n" + length + b"\r\n0\r\n\r\n" + inner,
+            "vertical tab": search + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n" + inner,
+            "folded": search + b"Transfer-Encoding:\r\n chunked\r\n" + length + b"\r\n0\r\n\r\n" + inner,
+            "CR alone": search + b"X: a\rTransfer-Encoding: chunked\r\n" + length + b"\r\n0\r\n\r\n" + inner,
+            "chunk size of no number": search + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n" + inner,
+            "negative chunk": search + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n" + inner,
+            "0x chunk": search + b"Transfer-Encoding: chunked\r\n\r\n0x14\r\n" + body + b"\r\n0\r\n\r\n" + inner,
+            "huge chunk size": search + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 40 + b"\r\n" + inner,
+            "long chunk extension": search + chunks + b"1;" + b"a" * 100_000 + b"\r\n" + inner,
+            "chunk longer than said": search + chunks + b"1\r\n" + body + b"\r\n0\r\n\r\n" + inner,
+            "negative length": search + b"Content-Length: -1\r\n\r\n" + inner,
+            "length +20": search + b"Content-Length: +20\r\n\r\n" + body + inner,
+            "length 0x14": search + b"Content-Length: 0x14\r\n\r\n" + body + inner,
+            "length in other digits": search + "Content-Length: ٢٠\r\n\r\n".encode() + body + inner,
+            "endless length": search + b"Content-Length: " + b"9" * 400 + b"\r\n\r\n" + body + inner,
         }  # fmt: skip
-        for name, data in smuggled.items():
+        for name, data in requests.items():
             yield Attack("smuggling", name, data, (400, 411, 413, 415, 422, 501), "protocol")
         no_http: dict[str, bytes] = {
             "no host": get + key + b"\r\n",
@@ -666,7 +685,7 @@ class Verdict:
 
     attack: Attack
     status: int | None
-    how: str
+    outcome: str
     faults: tuple[str, ...]
 
 
@@ -675,7 +694,7 @@ def send(address: tuple[str, int], attack: Attack, timeout: float = 20.0) -> byt
 
     What is no HTTP may leave the server waiting for more: then, after a moment, it is told that there is none.
     """
-    received = b""
+    answer = b""
     with socket.create_connection(address, timeout=timeout) as connection:
         with suppress(BrokenPipeError, ConnectionResetError):  # it has heard enough: what it said may still be there
             connection.sendall(attack.data)
@@ -683,7 +702,7 @@ def send(address: tuple[str, int], attack: Attack, timeout: float = 20.0) -> byt
             connection.settimeout(_MOMENT)
         while True:
             try:
-                part = connection.recv(65536)
+                chunk = connection.recv(65536)
             except TimeoutError:
                 if attack.outcome != "protocol" or connection.gettimeout() == timeout:
                     raise
@@ -691,21 +710,21 @@ def send(address: tuple[str, int], attack: Attack, timeout: float = 20.0) -> byt
                 connection.shutdown(socket.SHUT_WR)
                 continue
             except ConnectionResetError:
-                part = b""
-            if not part:
-                return received
-            received += part
+                chunk = b""
+            if not chunk:
+                return answer
+            answer += chunk
 
 
-def judge(attack: Attack, received: bytes, hidden: Mapping[str, str]) -> Verdict:
+def judge(attack: Attack, answer: bytes, secrets: Mapping[str, str]) -> Verdict:
     """Whether what came back is as it has to be, and gives nothing away."""
-    faults = [f"shows {name}" for name, text in hidden.items() if text.encode() in received]
-    if len(_RESPONSE.findall(received)) > 1:
+    faults = [f"shows {name}" for name, text in secrets.items() if text.encode() in answer]
+    if len(_RESPONSE.findall(answer)) > 1:
         faults.append("more than one response")
-    if not received:
+    if not answer:
         return Verdict(attack, None, "closed", (*faults, *(["no answer"] if attack.outcome != "protocol" else [])))
     try:
-        response, body = _parsed(received)
+        response, body = _parse(answer)
     except HTTPException as error:
         return Verdict(attack, None, "nonsense", (*faults, f"no response: {error!r}"))
     is_problem = response.getheader("Content-Type") == "application/problem+json"
@@ -721,8 +740,8 @@ def judge(attack: Attack, received: bytes, hidden: Mapping[str, str]) -> Verdict
             faults.append(f"no header {name}")
     if not _REQUEST_ID.fullmatch(response.getheader("X-Request-Id", "")):
         faults.append(f"request id {response.getheader('X-Request-Id')!r}")
-    how = "problem in the stream" if in_stream else "problem"
-    return Verdict(attack, response.status, how, tuple(faults))
+    outcome = "problem in the stream" if in_stream else "problem"
+    return Verdict(attack, response.status, outcome, tuple(faults))
 
 
 def _faults_of_document(attack: Attack, response: HTTPResponse, body: bytes, *, in_stream: bool) -> Iterator[str]:
@@ -745,20 +764,20 @@ def _faults_of_document(attack: Attack, response: HTTPResponse, body: bytes, *, 
         yield f"no problem document: {kind} {body[:200]!r}"
 
 
-def assault(address: tuple[str, int], attacks: Sequence[Attack], hidden: Mapping[str, str]) -> Iterator[Verdict]:
+def assault(address: tuple[str, int], attacks: Sequence[Attack], secrets: Mapping[str, str]) -> Iterator[Verdict]:
     """Send them all, some at a time, and judge what comes back."""
 
-    def one(attack: Attack) -> Verdict:
+    def judge_one(attack: Attack) -> Verdict:
         try:
-            return judge(attack, send(address, attack), hidden)
+            return judge(attack, send(address, attack), secrets)
         except OSError as error:
             return Verdict(attack, None, "no answer", (f"no answer: {error!r}",))
 
     with ThreadPoolExecutor(8) as pool:
-        yield from pool.map(one, attacks)
+        yield from pool.map(judge_one, attacks)
 
 
-class _Received:
+class _ReceivedBytes:
     """What `HTTPResponse` takes for a socket."""
 
     def __init__(self, data: bytes) -> None:
@@ -768,8 +787,8 @@ class _Received:
         return io.BytesIO(self._data)
 
 
-def _parsed(received: bytes) -> tuple[HTTPResponse, bytes]:
-    response = HTTPResponse(_Received(received))  # type: ignore[arg-type]  # it wants nothing else of a socket
+def _parse(answer: bytes) -> tuple[HTTPResponse, bytes]:
+    response = HTTPResponse(_ReceivedBytes(answer))  # type: ignore[arg-type]  # it wants nothing else of a socket
     response.begin()
     return response, response.read()
 
@@ -788,9 +807,9 @@ def secrets(folder: Path, keys: Keys) -> dict[str, str]:
 
 def half_open(address: tuple[str, int], count: int) -> list[socket.socket]:
     """Connections that have begun a request and do not go on (Slowloris)."""
-    found = []
+    connections = []
     for number in range(count):
         connection = socket.create_connection(address, timeout=10)
         connection.sendall(b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nX-%d: " % number)
-        found.append(connection)
-    return found
+        connections.append(connection)
+    return connections

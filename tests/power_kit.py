@@ -40,7 +40,7 @@ class Call:
     result: int
 
 
-def recorded(script: Path, *arguments: str) -> list[Call]:
+def record_calls(script: Path, *arguments: str) -> list[Call]:
     """Run a Python script under strace; what it writes to descriptor 1 is among the calls.
 
     Raises:
@@ -51,27 +51,27 @@ def recorded(script: Path, *arguments: str) -> list[Call]:
     command = [STRACE, "-f", "--seccomp-bpf", "-qq", "-xx", "-s", "9999999", "-e", f"trace={_CALLS}", "-o", str(log)]
     subprocess.run([*command, sys.executable, "-W", "error", str(script), *arguments], check=True, capture_output=True)
     try:
-        return list(_parsed(log.read_text("ascii").splitlines()))
+        return list(_parse(log.read_text("ascii").splitlines()))
     finally:
         log.unlink()
 
 
-def _parsed(lines: Sequence[str]) -> Iterator[Call]:
-    begun: dict[str, str] = {}
+def _parse(lines: Sequence[str]) -> Iterator[Call]:
+    partial_calls: dict[str, str] = {}
     for line in lines:
-        process, _, rest = line.partition(" ")
-        rest = rest.strip()
-        if rest.endswith("<unfinished ...>"):
-            begun[process] = rest.removesuffix("<unfinished ...>")
+        process, _, text = line.partition(" ")
+        text = text.strip()
+        if text.endswith("<unfinished ...>"):
+            partial_calls[process] = text.removesuffix("<unfinished ...>")
             continue
-        if (resumed := re.match(r"<\.\.\. \w+ resumed>", rest)) is not None:
-            rest = begun.pop(process) + rest[resumed.end() :]
-        whole = re.fullmatch(r"(\w+)\((.*)\)\s+= (-?\d+)(?: .*)?", rest)
-        if whole is None:
-            assert rest.startswith(("+++", "---")), rest
+        if (resumption := re.match(r"<\.\.\. \w+ resumed>", text)) is not None:
+            text = partial_calls.pop(process) + text[resumption.end() :]
+        finished_call = re.fullmatch(r"(\w+)\((.*)\)\s+= (-?\d+)(?: .*)?", text)
+        if finished_call is None:
+            assert text.startswith(("+++", "---")), text
             continue
-        if int(whole[3]) >= 0:
-            yield Call(whole[1], _split(whole[2]), int(whole[3]))
+        if int(finished_call[3]) >= 0:
+            yield Call(finished_call[1], _split(finished_call[2]), int(finished_call[3]))
 
 
 def _split(arguments: str) -> list[str]:
@@ -83,7 +83,7 @@ def _split(arguments: str) -> list[str]:
             parts.append("")
         else:
             parts[-1] += character
-    return [part.strip() for part in parts]
+    return [argument.strip() for argument in parts]
 
 
 def _bytes(text: str) -> bytes:
@@ -97,14 +97,14 @@ class File:
     """A regular file: as it is, as it is on the disk, and what was done to it since."""
 
     content: bytearray = field(default_factory=bytearray)
-    synced: bytes = b""
+    durable: bytes = b""
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # (place, data), or (length, None)
 
-    def write(self, place: int, data: bytes) -> None:
-        if len(self.content) < place:
-            self.content.extend(b"\0" * (place - len(self.content)))
-        self.content[place : place + len(data)] = data
-        self.pending.append((place, data))
+    def write(self, offset: int, data: bytes) -> None:
+        if len(self.content) < offset:
+            self.content.extend(b"\0" * (offset - len(self.content)))
+        self.content[offset : offset + len(data)] = data
+        self.pending.append((offset, data))
 
     def cut(self, length: int) -> None:
         del self.content[length:]
@@ -112,20 +112,20 @@ class File:
         self.pending.append((length, None))
 
     def sync(self) -> None:
-        self.synced, self.pending = bytes(self.content), []
+        self.durable, self.pending = bytes(self.content), []
 
-    def left(self, chance: random.Random | None) -> bytes:
+    def surviving(self, chance: random.Random | None) -> bytes:
         """What the disk has of it; with ``chance``, some of what was not synced too, in any order."""
         if chance is None:
-            return self.synced
-        found = File(bytearray(self.synced))
-        for place, data in self.pending:
+            return self.durable
+        file = File(bytearray(self.durable))
+        for offset, data in self.pending:
             if chance.random() < 0.5:
                 if data is None:
-                    found.cut(place)
+                    file.cut(offset)
                 else:
-                    found.write(place, data)
-        return bytes(found.content)
+                    file.write(offset, data)
+        return bytes(file.content)
 
 
 @dataclass(eq=False)
@@ -133,27 +133,27 @@ class Folder:
     """A directory: its names, those that are on the disk, and the states in between."""
 
     names: dict[str, File | Folder] = field(default_factory=dict)
-    synced: dict[str, File | Folder] = field(default_factory=dict)
+    durable: dict[str, File | Folder] = field(default_factory=dict)
     pending: list[dict[str, File | Folder]] = field(default_factory=list)
 
-    def change(self, name: str, what: File | Folder | None) -> None:
-        if what is None:
+    def change(self, name: str, entry: File | Folder | None) -> None:
+        if entry is None:
             del self.names[name]
         else:
-            self.names[name] = what
+            self.names[name] = entry
         self.pending.append(dict(self.names))
 
     def sync(self) -> None:
-        self.synced, self.pending = dict(self.names), []
+        self.durable, self.pending = dict(self.names), []
 
-    def left(self, chance: random.Random | None) -> dict[str, File | Folder]:
-        return self.synced if chance is None else chance.choice([self.synced, *self.pending])
+    def surviving(self, chance: random.Random | None) -> dict[str, File | Folder]:
+        return self.durable if chance is None else chance.choice([self.durable, *self.pending])
 
 
 @dataclass
 class _Descriptor:
-    what: File | Folder
-    place: int = 0
+    node: File | Folder
+    offset: int = 0
     append: bool = False
 
 
@@ -166,8 +166,8 @@ class Disk:
 
     def __init__(self, root: Path) -> None:
         self._root, self._prefix = Folder(), os.fsencode(root)
-        self._held: dict[int, _Descriptor] = {}
-        self.said: list[str] = []
+        self._descriptors: dict[int, _Descriptor] = {}
+        self.announcements: list[str] = []
         """What the process has written to its standard output, line by line."""
 
     def play(self, call: Call) -> bool:
@@ -176,7 +176,7 @@ class Disk:
         assert handle is not None, f"{call.name} is not played back"
         return bool(handle(call.arguments, call.result))
 
-    def left(self, target: Path, chance: random.Random | None = None) -> None:
+    def write_surviving(self, target: Path, chance: random.Random | None = None) -> None:
         """Write down what would be there if the power failed now."""
         while target.exists():  # what was open there may still be writing
             shutil.rmtree(target, ignore_errors=True)
@@ -184,20 +184,20 @@ class Disk:
 
     # ── the calls ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _place(self, path: str, base: str = "AT_FDCWD") -> tuple[Folder, str] | None:
+    def _locate(self, path: str, base: str = "AT_FDCWD") -> tuple[Folder, str] | None:
         """The directory and the name that a path stands for, if that is within the folder."""
         raw = _bytes(path)
         if raw.startswith(b"/"):
             if not raw.startswith(self._prefix + b"/") or not raw[len(self._prefix) :].strip(b"/"):
                 return None
-            folder, parts = self._root, os.fsdecode(raw[len(self._prefix) + 1 :]).split("/")
-        elif base != "AT_FDCWD" and int(base) in self._held:
-            held = self._held[int(base)].what
-            assert isinstance(held, Folder)
-            folder, parts = held, os.fsdecode(raw).split("/")
+            folder, names = self._root, os.fsdecode(raw[len(self._prefix) + 1 :]).split("/")
+        elif base != "AT_FDCWD" and int(base) in self._descriptors:
+            descriptor = self._descriptors[int(base)].node
+            assert isinstance(descriptor, Folder)
+            folder, names = descriptor, os.fsdecode(raw).split("/")
         else:
             return None
-        *parents, name = [part for part in parts if part]
+        *parents, name = [name for name in names if name]
         for part in parents:
             inner = folder.names.get(part)
             assert isinstance(inner, Folder), (path, part)
@@ -206,51 +206,51 @@ class Disk:
 
     def _openat(self, arguments: list[str], result: int) -> bool:
         base, path, flags = arguments[:3]
-        self._held.pop(result, None)
+        self._descriptors.pop(result, None)
         if _bytes(path).rstrip(b"/") == self._prefix:
-            self._held[result] = _Descriptor(self._root)
+            self._descriptors[result] = _Descriptor(self._root)
             return False
-        place = self._place(path, base)
-        if place is None:
+        location = self._locate(path, base)
+        if location is None:
             return False
-        folder, name = place
-        what = folder.names.get(name)
-        changed = what is None
-        if what is None:
+        folder, name = location
+        node = folder.names.get(name)
+        is_new = node is None
+        if node is None:
             assert "O_CREAT" in flags, (path, flags)
-            what = File()
-            folder.change(name, what)
-        if "O_TRUNC" in flags and isinstance(what, File) and what.content:
-            what.cut(0)
-            changed = True
-        self._held[result] = _Descriptor(what, append="O_APPEND" in flags)
-        return changed
+            node = File()
+            folder.change(name, node)
+        if "O_TRUNC" in flags and isinstance(node, File) and node.content:
+            node.cut(0)
+            is_new = True
+        self._descriptors[result] = _Descriptor(node, append="O_APPEND" in flags)
+        return is_new
 
     def _open(self, arguments: list[str], result: int) -> bool:
         return self._openat(["AT_FDCWD", *arguments], result)
 
     def _close(self, arguments: list[str], _: int) -> bool:
-        self._held.pop(int(arguments[0]), None)
+        self._descriptors.pop(int(arguments[0]), None)
         return False
 
     def _dup(self, arguments: list[str], result: int) -> bool:
-        if int(arguments[0]) in self._held:
-            self._held[result] = self._held[int(arguments[0])]
+        if int(arguments[0]) in self._descriptors:
+            self._descriptors[result] = self._descriptors[int(arguments[0])]
         return False
 
     def _dup2(self, arguments: list[str], result: int) -> bool:
-        self._held.pop(result, None)
+        self._descriptors.pop(result, None)
         return self._dup(arguments, result)
 
     _dup3 = _dup2
 
     def _file(self, descriptor: str) -> _Descriptor | None:
-        held = self._held.get(int(descriptor))
-        return held if held is not None and isinstance(held.what, File) else None
+        held = self._descriptors.get(int(descriptor))
+        return held if held is not None and isinstance(held.node, File) else None
 
     def _write(self, arguments: list[str], result: int) -> bool:
         if arguments[0] == "1":
-            self.said += _bytes(arguments[1]).decode().split("\n")[:-1]
+            self.announcements += _bytes(arguments[1]).decode().split("\n")[:-1]
         return self._put(arguments[0], _bytes(arguments[1])[:result], None)
 
     def _writev(self, arguments: list[str], result: int) -> bool:
@@ -260,48 +260,48 @@ class Disk:
     def _pwrite64(self, arguments: list[str], result: int) -> bool:
         return self._put(arguments[0], _bytes(arguments[1])[:result], int(arguments[3]))
 
-    def _put(self, descriptor: str, data: bytes, place: int | None) -> bool:
+    def _put(self, descriptor: str, data: bytes, offset: int | None) -> bool:
         held = self._file(descriptor)
         if held is None:
             return False
-        assert isinstance(held.what, File)
-        if place is not None:
-            held.what.write(place, data)
+        assert isinstance(held.node, File)
+        if offset is not None:
+            held.node.write(offset, data)
             return True
         if held.append:
-            held.place = len(held.what.content)
-        held.what.write(held.place, data)
-        held.place += len(data)
+            held.offset = len(held.node.content)
+        held.node.write(held.offset, data)
+        held.offset += len(data)
         return True
 
     def _lseek(self, arguments: list[str], result: int) -> bool:
-        if (held := self._file(arguments[0])) is not None:
-            held.place = result
+        if (descriptor := self._file(arguments[0])) is not None:
+            descriptor.offset = result
         return False
 
     def _ftruncate(self, arguments: list[str], _: int) -> bool:
-        held = self._file(arguments[0])
-        if held is None:
+        descriptor = self._file(arguments[0])
+        if descriptor is None:
             return False
-        assert isinstance(held.what, File)
-        held.what.cut(int(arguments[1]))
+        assert isinstance(descriptor.node, File)
+        descriptor.node.cut(int(arguments[1]))
         return True
 
     def _fsync(self, arguments: list[str], _: int) -> bool:
-        held = self._held.get(int(arguments[0]))
-        if held is not None:
-            held.what.sync()
-        return held is not None
+        descriptor = self._descriptors.get(int(arguments[0]))
+        if descriptor is not None:
+            descriptor.node.sync()
+        return descriptor is not None
 
     _fdatasync = _fsync
 
     def _renameat(self, arguments: list[str], _: int) -> bool:
-        source, target = self._place(arguments[1], arguments[0]), self._place(arguments[3], arguments[2])
+        source, target = self._locate(arguments[1], arguments[0]), self._locate(arguments[3], arguments[2])
         if source is None or target is None:
             return False
-        what = source[0].names[source[1]]
+        node = source[0].names[source[1]]
         source[0].change(source[1], None)
-        target[0].change(target[1], what)
+        target[0].change(target[1], node)
         return True
 
     _renameat2 = _renameat
@@ -310,17 +310,17 @@ class Disk:
         return self._renameat(["AT_FDCWD", arguments[0], "AT_FDCWD", arguments[1]], result)
 
     def _linkat(self, arguments: list[str], _: int) -> bool:
-        source, target = self._place(arguments[1], arguments[0]), self._place(arguments[3], arguments[2])
+        source, target = self._locate(arguments[1], arguments[0]), self._locate(arguments[3], arguments[2])
         if source is None or target is None:
             return False
         target[0].change(target[1], source[0].names[source[1]])
         return True
 
     def _unlinkat(self, arguments: list[str], _: int) -> bool:
-        place = self._place(arguments[1], arguments[0])
-        if place is not None:
-            place[0].change(place[1], None)
-        return place is not None
+        location = self._locate(arguments[1], arguments[0])
+        if location is not None:
+            location[0].change(location[1], None)
+        return location is not None
 
     def _unlink(self, arguments: list[str], result: int) -> bool:
         return self._unlinkat(["AT_FDCWD", arguments[0]], result)
@@ -328,10 +328,10 @@ class Disk:
     _rmdir = _unlink
 
     def _mkdirat(self, arguments: list[str], _: int) -> bool:
-        place = self._place(arguments[1], arguments[0])
-        if place is not None:
-            place[0].change(place[1], Folder())
-        return place is not None
+        location = self._locate(arguments[1], arguments[0])
+        if location is not None:
+            location[0].change(location[1], Folder())
+        return location is not None
 
     def _mkdir(self, arguments: list[str], result: int) -> bool:
         return self._mkdirat(["AT_FDCWD", arguments[0]], result)
@@ -339,11 +339,11 @@ class Disk:
 
 def _write_down(folder: Folder, target: Path, chance: random.Random | None) -> None:
     target.mkdir()
-    for name, what in folder.left(chance).items():
-        if isinstance(what, Folder):
-            _write_down(what, target / name, chance)
+    for name, node in folder.surviving(chance).items():
+        if isinstance(node, Folder):
+            _write_down(node, target / name, chance)
         else:
-            (target / name).write_bytes(what.left(chance))
+            (target / name).write_bytes(node.surviving(chance))
 
 
 class Replay:
@@ -352,14 +352,14 @@ class Replay:
     The script says on its standard output what it begins (``begin`` and a JSON list) and that it is ``done``.
     """
 
-    def __init__(self, script: Path, folder: Path, where: str = "store") -> None:
-        self._root, self._after = folder / "workspace", folder / "after"
+    def __init__(self, script: Path, folder: Path, workspace_name: str = "store") -> None:
+        self._root, self._crash_folder = folder / "workspace", folder / "after"
         self._root.mkdir()
-        self.calls = recorded(script, str(self._root), where)
+        self.calls = record_calls(script, str(self._root), workspace_name)
         self.problems: list[str] = []
         self.replays = 0
 
-    def every(self, step: int = 1, chances: Sequence[random.Random | None] = (None,)) -> None:
+    def crash_everywhere(self, step: int = 1, chances: Sequence[random.Random | None] = (None,)) -> None:
         """Cut the power off after each ``step``-th call that changes or syncs something, and at the end."""
         disk, changes = Disk(self._root), 0
         for number, call in enumerate(self.calls):
@@ -370,64 +370,68 @@ class Replay:
                         self._check(disk, changes, chance)
 
     def _check(self, disk: Disk, number: int, chance: random.Random | None) -> None:
-        disk.left(self._after, chance)
+        disk.write_surviving(self._crash_folder, chance)
         self.replays += 1
-        expected, begun = _expected(disk.said)
+        expected, interrupted_step = _expected(disk.announcements)
         try:
-            found = _found(self._after)
+            state = _read_state(self._crash_folder)
         except Exception as error:  # noqa: BLE001  (this is what is looked for)
-            self.problems.append(f"after call {number} ({disk.said[-1:]}): {type(error).__name__}: {error}")
+            self.problems.append(f"after call {number} ({disk.announcements[-1:]}): {type(error).__name__}: {error}")
             return
-        if found == expected or (begun is not None and found == _applied(expected, begun)):
+        if state == expected or (interrupted_step is not None and state == _apply(expected, interrupted_step)):
             return
-        if begun is not None and begun[0] == "add" and _is_part(found, expected, begun):
+        if (
+            interrupted_step is not None
+            and interrupted_step[0] == "add"
+            and _is_part(state, expected, interrupted_step)
+        ):
             return
-        self.problems.append(f"after call {number} ({disk.said[-1:]}): {found} instead of {expected}")
+        self.problems.append(f"after call {number} ({disk.announcements[-1:]}): {state} instead of {expected}")
 
 
 State = dict[str, dict[str, str]]
 """Text by id by dataset; a file beside the datasets is a dataset of its own name with its content as one text."""
 
 
-def _expected(said: Sequence[str]) -> tuple[State, list[Any] | None]:
+def _expected(announcements: Sequence[str]) -> tuple[State, list[Any] | None]:
     """What was acknowledged, and what had begun and was not."""
     state: State = {}
-    begun: list[Any] | None = None
-    for line in said:
-        word, _, rest = line.partition(" ")
+    step: list[Any] | None = None
+    for line in announcements:
+        word, _, payload = line.partition(" ")
         if word == "begin":
-            begun = json.loads(rest)
+            step = json.loads(payload)
         elif word == "done":
-            assert begun is not None
-            state, begun = _applied(state, begun), None
-    return state, begun
+            assert step is not None
+            state, step = _apply(state, step), None
+    return state, step
 
 
-def _applied(state: State, step: Sequence[Any]) -> State:
-    operation, name, *rest = step
-    state = {one: dict(texts) for one, texts in state.items()}
+def _apply(state: State, step: Sequence[Any]) -> State:
+    operation, name, *payload = step
+    state = {dataset: dict(texts) for dataset, texts in state.items()}
     if operation == "make":
         state.setdefault(name, {})
     elif operation == "add":
-        state[name].update(rest[0])
+        state[name].update(payload[0])
     elif operation == "delete":
-        for id_ in rest[0]:
+        for id_ in payload[0]:
             state[name].pop(id_, None)
     elif operation == "put":
-        state[name] = {"": rest[0]}
+        state[name] = {"": payload[0]}
     elif operation in {"drop", "remove"}:
         state.pop(name, None)
     return state
 
 
-def _is_part(found: State, expected: State, step: Sequence[Any]) -> bool:
+def _is_part(actual: State, expected: State, step: Sequence[Any]) -> bool:
     """An add that was cut short may have written some of its batches."""
     _, name, texts = step
-    added = {id_: text for id_, text in found.get(name, {}).items() if expected[name].get(id_) != text}
-    return added.items() <= texts.items() and found == _applied(expected, ("add", name, added))
+    texts_of_step = {id_: text for id_, text in actual.get(name, {}).items() if expected[name].get(id_) != text}
+    return texts_of_step.items() <= texts.items() and actual == _apply(expected, ("add", name, texts_of_step))
 
 
-def _found(root: Path) -> State:
+def _read_state(root: Path) -> State:
     """What there is; the stores of every dataset agree."""
     state: State = {}
     for path in sorted(root.iterdir()) if root.exists() else []:
@@ -440,7 +444,7 @@ def _found(root: Path) -> State:
         store = Collection(root / "datasets" / name)
         state[name] = {document.id: document.text for document in store.truth.documents()}
         sound(store)
-        found = {key for key, _ in store.keyword.search("rail", 10_000)}
-        assert found == {key for key, _ in store.truth.alive()}, "the keyword index does not find all documents"
+        indexed_keys = {key for key, _ in store.keyword.search("rail", 10_000)}
+        assert indexed_keys == {key for key, _ in store.truth.alive()}, "the keyword index does not find all documents"
         store.close()
     return state

@@ -45,12 +45,12 @@ NEED_NONE = {
 )
 def test_there_is_one(kind: type) -> None:
     methods = {name: method for name, method in inspect.getmembers(kind, inspect.isfunction) if name[0] != "_"}
-    needed = {name for name, method in methods.items() if not inspect.iscoroutinefunction(method)}
-    lacking = {name for name in needed if not inspect.iscoroutinefunction(methods.get(f"a{name}"))}
+    synchronous = {name for name, method in methods.items() if not inspect.iscoroutinefunction(method)}
+    lacking = {name for name in synchronous if not inspect.iscoroutinefunction(methods.get(f"a{name}"))}
     assert lacking == NEED_NONE.get(kind.__name__, set())
-    for name in needed - lacking:
-        ours, theirs = list(inspect.signature(methods[name]).parameters), methods[f"a{name}"]
-        assert list(inspect.signature(theirs).parameters) == ours or theirs.__code__.co_name != "twin", name
+    for name in synchronous - lacking:
+        parameters, twin = list(inspect.signature(methods[name]).parameters), methods[f"a{name}"]
+        assert list(inspect.signature(twin).parameters) == parameters or twin.__code__.co_name != "twin", name
 
 
 def test_they_do_the_same(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_they_do_the_same(tmp_path: Path) -> None:
         def describe(self, description: str) -> None:
             super().describe(description.upper())
 
-    async def used() -> None:
+    async def use() -> None:
         (tmp_path / "note.txt").write_text("A railway switch.", "utf-8")
         with pointsman.open(tmp_path / "workspace", embedder=HashingEmbedder()) as workspace:
             report = await workspace.aindex(str(tmp_path / "note.txt"), "notes")
@@ -76,4 +76,4 @@ def test_they_do_the_same(tmp_path: Path) -> None:
         await louder.adescribe("loud")  # a subclass's own method
         assert louder.description == "LOUD"
 
-    asyncio.run(used())
+    asyncio.run(use())

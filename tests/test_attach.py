@@ -94,7 +94,7 @@ def table(postgres: PostgresServer) -> str:
     return postgres.url
 
 
-def attached(url: str, **change: Any) -> Attachment:
+def attachment_of(url: str, **change: Any) -> Attachment:
     return Attachment(**{"url": url, "table": "shop.Orders 100%", "embedder": EMBEDDER.name, **COLUMNS, **change})
 
 
@@ -116,10 +116,10 @@ trees: st.SearchStrategy[Filter] = st.recursive(
         st.builds(Exists, keys),
         ranges(),
     ),
-    lambda part: st.one_of(
-        st.lists(part, max_size=3).map(lambda parts: And(tuple(parts))),
-        st.lists(part, max_size=3).map(lambda parts: Or(tuple(parts))),
-        part.map(Not),
+    lambda operand: st.one_of(
+        st.lists(operand, max_size=3).map(lambda operands: And(tuple(operands))),
+        st.lists(operand, max_size=3).map(lambda operands: Or(tuple(operands))),
+        operand.map(Not),
     ),
     max_leaves=6,
 )
@@ -129,7 +129,7 @@ trees: st.SearchStrategy[Filter] = st.recursive(
 
 
 def test_types_dimensions_and_distance_are_read_from_the_database(table: str) -> None:
-    store = attached(table).open()
+    store = attachment_of(table).open()
     assert (store.info.kind, store.info.dimensions, store.info.embedder) == (
         "postgresql table",
         EMBEDDER.dimensions,
@@ -137,39 +137,39 @@ def test_types_dimensions_and_distance_are_read_from_the_database(table: str) ->
     )
     assert set(store.info.scales.values()) == {Scale.FOREIGN, Scale.RANK}
     rows = orders()
-    (found, absent) = store.get(["7", "not a number"])
-    assert found == Document("7", rows[7]["Body text"], metadata_of(rows[7]))
+    (document, absent) = store.get(["7", "not a number"])
+    assert document == Document("7", rows[7]["Body text"], metadata_of(rows[7]))
     assert absent is None
     assert store.count() == ROWS
     page = store.page(None, 50)
-    again = store.page(page.next, 200)
-    assert [one.id for one in (*page.documents, *again.documents)] == [str(n) for n in range(ROWS)]
-    assert again.next is None
+    second_page = store.page(page.next, 200)
+    assert [document.id for document in (*page.documents, *second_page.documents)] == [str(n) for n in range(ROWS)]
+    assert second_page.next is None
     with pytest.raises(UnmetNeedError, match="write"):
         store.write([Document("x", "y")])
     store.close()
 
 
 def test_the_lists_are_those_of_the_database(table: str) -> None:
-    store = attached(table).open()
+    store = attachment_of(table).open()
     vectors = EMBEDDER.embed_documents([row["Body text"] for row in orders()])
     query = EMBEDDER.embed_queries(["steam engine lamps"])[0]
-    words, lists, both = store.search(
+    words, lists, hybrid = store.search(
         [
             StoreQuery("steam engine lamps", None, 10),
             StoreQuery(None, query, 10),
             StoreQuery("steam engine lamps", query, 10),
         ]
     )
-    assert list(both.rankings) == [BOTH]
-    assert {key for key, _ in both.rankings[BOTH]} <= {
+    assert list(hybrid.rankings) == [BOTH]
+    assert {key for key, _ in hybrid.rankings[BOTH]} <= {
         *(key for key, _ in words.rankings[TEXT]),
         *(key for key, _ in lists.rankings[NEAR]),
     }
-    near = [int(key) for key, _ in lists.rankings[NEAR]]
+    keys = [int(key) for key, _ in lists.rankings[NEAR]]
     exact = vectors @ query
-    assert np.allclose([score or 0.0 for _, score in lists.rankings[NEAR]], exact[near], atol=1e-5)
-    assert np.allclose(sorted(exact, reverse=True)[:10], exact[near], atol=1e-6)
+    assert np.allclose([score or 0.0 for _, score in lists.rankings[NEAR]], exact[keys], atol=1e-5)
+    assert np.allclose(sorted(exact, reverse=True)[:10], exact[keys], atol=1e-6)
     # The index is in English, so "lamps" finds "lamp"; one word is enough.
     assert words.rankings[TEXT]
     for key, _ in words.rankings[TEXT]:
@@ -180,18 +180,20 @@ def test_the_lists_are_those_of_the_database(table: str) -> None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=trees)
-def test_filters_mean_in_a_table_what_they_mean_here(table_store: Any, wanted: Filter) -> None:
-    matching = {str(row["number"]) for row in orders() if wanted.matches(metadata_of(row))}
-    assert table_store.count(wanted) == len(matching)
+def test_filters_mean_in_a_table_what_they_mean_here(table_store: Any, condition: Filter) -> None:
+    matching = {str(row["number"]) for row in orders() if condition.matches(metadata_of(row))}
+    assert table_store.count(condition) == len(matching)
     query = EMBEDDER.embed_queries(["lamp"])[0]
-    near, words = table_store.search([StoreQuery(None, query, ROWS, wanted), StoreQuery("lamp", None, ROWS, wanted)])
-    assert {key for key, _ in near.rankings[NEAR]} == matching
+    vectors, words = table_store.search(
+        [StoreQuery(None, query, ROWS, condition), StoreQuery("lamp", None, ROWS, condition)]
+    )
+    assert {key for key, _ in vectors.rankings[NEAR]} == matching
     assert {key for key, _ in words.rankings[TEXT]} <= matching
 
 
 @pytest.fixture(scope="module")
 def table_store(table: str) -> Iterator[Any]:
-    store = attached(table).open()
+    store = attachment_of(table).open()
     yield store
     store.close()
 
@@ -208,13 +210,13 @@ def table_store(table: str) -> Iterator[Any]:
     ],
 )
 def test_what_is_not_there_is_an_error_that_names_it(table: str, change: dict[str, Any], message: str) -> None:
-    with closing(attached(table, **change).open()) as store, pytest.raises(InputError, match=message):
+    with closing(attachment_of(table, **change).open()) as store, pytest.raises(InputError, match=message):
         _ = store.info
 
 
 def test_nothing_can_be_changed_over_its_connections(table: str) -> None:
 
-    store: Any = attached(table).open()
+    store: Any = attachment_of(table).open()
     with pytest.raises(pointsman.StoreError, match="read-only"):
         store._connections.run(lambda connection: connection.execute('delete from shop."Orders 100%%"', {}))
     assert store.count() == ROWS
@@ -272,22 +274,24 @@ def test_b4_a_table_is_searched_beside_our_own_and_fused_by_rank(table: str, tmp
 
         answer = workspace.search("steam engine lamp", 10, strategy="hybrid", refuse=False, rerank=False)
         assert {hit.dataset for hit in answer} == {"orders", "rails"}
-        assert f"orders {BOTH}" in {one.source for hit in answer for one in hit.provenance}
-        alone = dataset.search("order 17", 5, refuse=False)
-        assert all(hit.dataset == "orders" for hit in alone)
-        some = workspace.search("lamp", 5, filters='lang == "ru" and year >= 2020', datasets=["orders"], refuse=False)
-        assert some
-        assert all(hit.metadata["lang"] == "ru" and hit.metadata["year"] >= 2020 for hit in some)
+        assert f"orders {BOTH}" in {step.source for hit in answer for step in hit.provenance}
+        order_hits = dataset.search("order 17", 5, refuse=False)
+        assert all(hit.dataset == "orders" for hit in order_hits)
+        russian_hits = workspace.search(
+            "lamp", 5, filters='lang == "ru" and year >= 2020', datasets=["orders"], refuse=False
+        )
+        assert russian_hits
+        assert all(hit.metadata["lang"] == "ru" and hit.metadata["year"] >= 2020 for hit in russian_hits)
 
         odd = workspace.search("lamp", 5, filters="colour == 'red'", datasets=["orders"], refuse=False)
         assert not odd.degraded  # it may be in the JSON column
-    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as again:
-        assert again.dataset("orders", create=False).description == "what was ordered"
-        assert again.status("orders")["documents"] == ROWS
-        again.detach("orders")
-        assert again.names() == ["rails"]
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as reopened_workspace:
+        assert reopened_workspace.dataset("orders", create=False).description == "what was ordered"
+        assert reopened_workspace.status("orders")["documents"] == ROWS
+        reopened_workspace.detach("orders")
+        assert reopened_workspace.names() == ["rails"]
         with pytest.raises(UnknownNameError):
-            again.detach("orders")
+            reopened_workspace.detach("orders")
 
 
 def test_what_could_not_be_asked_is_said(table: str, tmp_path: Path) -> None:
@@ -333,7 +337,7 @@ def test_rows_without_an_id_or_direction_stand_in_nobodys_way(postgres: Postgres
         assert [document.id for document in loose.store.get([*odd, "\ud800", "\0"]) if document] == odd
         near = workspace.search("rail plain", 20, strategy="vector", refuse=False)
         assert {hit.id for hit in near} == {*odd, "ours"}
-        assert all(way.score == way.score for hit in near for way in hit.provenance)
+        assert all(step.score == step.score for hit in near for step in hit.provenance)
         answer = workspace.search("rail", 20, refuse=False)
         assert {hit.id for hit in answer} == {*odd, "zero", "ours"}
         assert (
@@ -342,33 +346,40 @@ def test_rows_without_an_id_or_direction_stand_in_nobodys_way(postgres: Postgres
 
 
 def test_another_embedder_is_an_error_that_names_both(table: str, tmp_path: Path) -> None:
-    other = HashingEmbedder(dimensions=EMBEDDER.dimensions * 2)
-    with pointsman.open(tmp_path / "work", embedder=other) as workspace:
-        with pytest.raises(InputError, match=f"{EMBEDDER.dimensions} dimensions.*{other.name}.*{other.dimensions}"):
+    other_embedder = HashingEmbedder(dimensions=EMBEDDER.dimensions * 2)
+    with pointsman.open(tmp_path / "work", embedder=other_embedder) as workspace:
+        with pytest.raises(
+            InputError, match=f"{EMBEDDER.dimensions} dimensions.*{other_embedder.name}.*{other_embedder.dimensions}"
+        ):
             workspace.attach("orders", table, table="shop.Orders 100%", **COLUMNS)
         assert workspace.names() == []
-        workspace.backend.put_record(ATTACHED, "orders", attached(table).to_json())
-    with pointsman.open(tmp_path / "work", embedder=other) as workspace:
+        workspace.backend.put_record(ATTACHED, "orders", attachment_of(table).to_json())
+    with pointsman.open(tmp_path / "work", embedder=other_embedder) as workspace:
         workspace.dataset("rails").add(corpus(20))
         answer = workspace.search("lamp", 5, refuse=False)
         notes = " ".join(answer.degraded)
         assert EMBEDDER.name in notes
-        assert other.name in notes
+        assert other_embedder.name in notes
 
 
 def test_while_its_server_is_away_the_others_are_searched_and_the_answer_says_so(tmp_path: Path) -> None:
     secret = "s3cr3t-Pa55"
-    gone = Attachment(f"postgresql://shop:{secret}@127.0.0.1:1/shop", "orders", "id", "text")
+    unreachable_table = Attachment(f"postgresql://shop:{secret}@127.0.0.1:1/shop", "orders", "id", "text")
     with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
         workspace.dataset("rails").add(corpus(40))
         with pytest.raises(StoreUnavailableError, match=r"127\.0\.0\.1:1") as error:
-            workspace.attach("orders", gone.url, table="orders", id="id", text="text")
-        workspace.backend.put_record(ATTACHED, "orders", gone.to_json())
+            workspace.attach("orders", unreachable_table.url, table="orders", id="id", text="text")
+        workspace.backend.put_record(ATTACHED, "orders", unreachable_table.to_json())
     with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
         answer = workspace.search("rail lamp", 5, refuse=False)
         assert {hit.dataset for hit in answer} == {"rails"}
         assert any("orders" in note for note in answer.degraded)
-        for text in (str(error.value), repr(gone), repr(workspace.dataset("orders").store), *answer.degraded):
+        for text in (
+            str(error.value),
+            repr(unreachable_table),
+            repr(workspace.dataset("orders").store),
+            *answer.degraded,
+        ):
             assert secret not in text
 
 
@@ -404,12 +415,12 @@ class Unreachable:
     """A server that takes a second and a half to fail, or until it is released."""
 
     def __init__(self) -> None:
-        self.asked, self.ended, self.seconds, self.release = 0, 0, 1.5, threading.Event()
+        self.requests, self.completions, self.seconds, self.release = 0, 0, 1.5, threading.Event()
 
     def fail(self) -> Any:
-        self.asked += 1
+        self.requests += 1
         self.release.wait(self.seconds)
-        self.ended += 1
+        self.completions += 1
         raise StoreUnavailableError("opensearch://127.0.0.1:1 does not answer")
 
 
@@ -421,7 +432,9 @@ def unreachable() -> Iterator[Unreachable]:
 
 
 @pytest.fixture
-def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreachable: Unreachable) -> Iterator[Workspace]:
+def unreachable_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreachable: Unreachable
+) -> Iterator[Workspace]:
     """A workspace with a dataset, and with an index whose server takes a second and a half to fail."""
 
     monkeypatch.setattr(IndexStore, "_fields", property(lambda _: unreachable.fail()))
@@ -434,55 +447,60 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreachable: Unreachab
 
 
 def test_a_server_that_is_away_does_not_hold_a_search_up_beyond_its_time(
-    away: Workspace, unreachable: Unreachable
+    unreachable_workspace: Workspace, unreachable: Unreachable
 ) -> None:
     unreachable.seconds = 60
     searches: list[Callable[[], Any]] = [
-        lambda: away.search("rail lamp", timeout=0.5, refuse=False),
-        lambda: asyncio.run(away.asearch("rail lamp", timeout=0.5, refuse=False)),
-        lambda: away.search_many(["rail lamp", "signal"], timeout=0.5, refuse=False)[0],
+        lambda: unreachable_workspace.search("rail lamp", timeout=0.5, refuse=False),
+        lambda: asyncio.run(unreachable_workspace.asearch("rail lamp", timeout=0.5, refuse=False)),
+        lambda: unreachable_workspace.search_many(["rail lamp", "signal"], timeout=0.5, refuse=False)[0],
     ]
     for search in searches:
-        away.dataset("orders").store._away = None  # type: ignore[attr-defined]  # as after two seconds
+        unreachable_workspace.dataset("orders").store._away = None  # type: ignore[attr-defined]  # as after two seconds
         answer = search()
-        assert unreachable.asked
-        assert not unreachable.ended
+        assert unreachable.requests
+        assert not unreachable.completions
         assert {hit.dataset for hit in answer} == {"rails"}
         assert any(note.startswith("orders: ") for note in answer.degraded)
 
 
 def test_a_server_that_is_away_is_asked_for_its_columns_once_in_a_while(
-    away: Workspace, unreachable: Unreachable
+    unreachable_workspace: Workspace, unreachable: Unreachable
 ) -> None:
-    store = away.dataset("orders").store
+    store = unreachable_workspace.dataset("orders").store
     for _ in range(9):
         with pytest.raises(StoreUnavailableError, match="does not answer"):
             _ = store.info
-    assert unreachable.asked == 1
+    assert unreachable.requests == 1
 
 
-def test_while_a_server_is_away_routes_and_lists_hold_the_others(away: Workspace) -> None:
-    decision = away.route("rail lamp").decision
+def test_while_a_server_is_away_routes_and_lists_hold_the_others(unreachable_workspace: Workspace) -> None:
+    decision = unreachable_workspace.route("rail lamp").decision
     assert decision is not None
     assert [dataset.name for dataset in decision.datasets] == ["rails", "orders"]
     assert "orders cannot be read (StoreUnavailableError)" in decision.reason
-    with serving(create_app(away)) as address, httpx.Client(base_url=address, timeout=60) as client:
-        routed = client.post("/api/route", json={"query": "rail lamp"})
-        assert routed.json()["decision"]["datasets"] == ["rails", "orders"]
-        listed = client.get("/v1/vector_stores").json()["data"]
-        assert [(one["id"], one["status"]) for one in listed] == [("orders", "in_progress"), ("rails", "completed")]
+    with serving(create_app(unreachable_workspace)) as address, httpx.Client(base_url=address, timeout=60) as client:
+        route = client.post("/api/route", json={"query": "rail lamp"})
+        assert route.json()["decision"]["datasets"] == ["rails", "orders"]
+        stores = client.get("/v1/vector_stores").json()["data"]
+        assert [(store["id"], store["status"]) for store in stores] == [
+            ("orders", "in_progress"),
+            ("rails", "completed"),
+        ]
 
 
 def test_attached_and_detached_from_the_command_line(table: str, tmp_path: Path) -> None:
     from pointsman.cli.app import app
 
-    at = ("--workspace", str(tmp_path / "work"), "--json")
+    workspace_options = ("--workspace", str(tmp_path / "work"), "--json")
     columns = ("--table", "shop.Orders 100%", "--id", "number", "--text", "Body text", "--metadata", "year")
 
     def run(*arguments: str) -> Any:
-        done = CliRunner().invoke(app, [*arguments, *at], env={"POINTSMAN_EMBEDDER": "hashing"}, catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return json.loads(done.stdout)
+        process = CliRunner().invoke(
+            app, [*arguments, *workspace_options], env={"POINTSMAN_EMBEDDER": "hashing"}, catch_exceptions=False
+        )
+        assert process.exit_code == 0, process.output
+        return json.loads(process.stdout)
 
     (tmp_path / "note.md").write_text("A steam engine.")
     run("index", str(tmp_path / "note.md"), "-d", "notes")
@@ -523,23 +541,23 @@ def test_b4_an_index_of_opensearch_is_searched_beside_our_own(opensearch: Cluste
         workspace.dataset("rails").add(corpus(80))
         dataset = workspace.attach("orders", opensearch.url, table="shop", **columns)
         assert len(dataset) == ROWS
-        found = dataset.get("7")
-        assert found is not None
-        assert found.text == rows[7]["Body text"]
-        several = dataset.get("3")
-        assert several is not None
-        assert several.text == rows[3]["Body text"].replace(": ", "\n")
-        for wanted in (
+        document = dataset.get("7")
+        assert document is not None
+        assert document.text == rows[7]["Body text"]
+        tagged_document = dataset.get("3")
+        assert tagged_document is not None
+        assert tagged_document.text == rows[3]["Body text"].replace(": ", "\n")
+        for expression in (
             "year >= 2020",
             "lang == 'ru'",
             "not lang == 'ru'",
             "tags == 'a' and year == 2021",
             "exists(year)",
         ):
-            parsed = parse_filter(wanted)
-            assert dataset.count(wanted) == sum(parsed.matches(metadata_of(row)) for row in rows), wanted
-            near = dataset.store.search([StoreQuery(None, EMBEDDER.embed_queries(["lamp"])[0], ROWS, parsed)])[0]
-            assert all(parsed.matches(near.documents[key].metadata) for key, _ in near.rankings[NEAR])
+            condition = parse_filter(expression)
+            assert dataset.count(expression) == sum(condition.matches(metadata_of(row)) for row in rows), expression
+            near = dataset.store.search([StoreQuery(None, EMBEDDER.embed_queries(["lamp"])[0], ROWS, condition)])[0]
+            assert all(condition.matches(near.documents[key].metadata) for key, _ in near.rankings[NEAR])
             assert near.rankings[NEAR]
         answer = workspace.search("steam engine lamp", 10, strategy="hybrid", refuse=False, rerank=False)
         assert {hit.dataset for hit in answer} == {"orders", "rails"}

@@ -35,15 +35,15 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
     name = f"t{uuid.uuid4().hex[:12]}"
     server = request.getfixturevalue({"postgresql": "postgres"}.get(request.param, request.param))
     url = f"{server.url}?schema={name}" if request.param == "postgresql" else f"{server.url}/{name}?replicas=0"
-    opened: list[Backend] = []
+    backends: list[Backend] = []
 
     def connect() -> Backend:
-        opened.append(open_backend(url))
-        return opened[-1]
+        backends.append(open_backend(url))
+        return backends[-1]
 
     yield connect
-    for one in opened:
-        one.close()
+    for backend in backends:
+        backend.close()
 
 
 class TestBackend:
@@ -65,29 +65,32 @@ class TestBackend:
         assert not (tmp_path / "it").exists()
 
     def test_datasets_come_and_go(self, reopen: Callable[[], Backend]) -> None:
-        backend, other = reopen(), reopen()
+        backend, second = reopen(), reopen()
         for name in ODD_NAMES:
-            about = {"description": f"о {name}", "indexing_technique": "keyword", "bm25_k1": 0.9}
-            made = backend.create(name, about)
+            fields = {"description": f"о {name}", "indexing_technique": "keyword", "bm25_k1": 0.9}
+            made = backend.create(name, fields)
             made.write([Document("1", name)])
             made.close()  # of a folder, only one may write at a time
-        assert [one.name for one in other.datasets()] == sorted(ODD_NAMES)
-        assert [one.name for one in reopen().datasets()] == sorted(ODD_NAMES)
-        record = next(one for one in other.datasets() if one.name == "铁路")
+        assert [dataset.name for dataset in second.datasets()] == sorted(ODD_NAMES)
+        assert [dataset.name for dataset in reopen().datasets()] == sorted(ODD_NAMES)
+        record = next(dataset for dataset in second.datasets() if dataset.name == "铁路")
         assert (record.description, record.indexing_technique, record.settings["bm25_k1"]) == ("о 铁路", "keyword", 0.9)
-        other.describe("铁路", "signals \0 and lamps")
-        assert next(one for one in backend.datasets() if one.name == "铁路").description == "signals \0 and lamps"
+        second.describe("铁路", "signals \0 and lamps")
+        assert (
+            next(dataset for dataset in backend.datasets() if dataset.name == "铁路").description
+            == "signals \0 and lamps"
+        )
         for name in ODD_NAMES:
-            store = other.open(name)
+            store = second.open(name)
             assert store is not None
             assert store.get(["1"]) == [Document("1", name)]
             store.close()
-        other.drop("rails")
+        second.drop("rails")
         assert backend.open("rails") is None
-        again = backend.create("rails", {})
-        assert again.info.identity not in {record.identity, ""}
-        assert again.count() == 0
-        again.close()
+        new_store = backend.create("rails", {})
+        assert new_store.info.identity not in {record.identity, ""}
+        assert new_store.count() == 0
+        new_store.close()
 
     def test_making_one_that_exists_opens_it(self, reopen: Callable[[], Backend]) -> None:
         first, second = (
@@ -95,7 +98,7 @@ class TestBackend:
             reopen().create("rails", {"description": "two"}),
         )
         assert first.info.identity == second.info.identity
-        assert [one.description for one in reopen().datasets()] == ["one"]
+        assert [dataset.description for dataset in reopen().datasets()] == ["one"]
         first.close()
         second.close()
 
@@ -109,9 +112,9 @@ class TestBackend:
         assert second not in {first, NEW}
         with pytest.raises(errors.ConflictError):
             backend.put_record("policy", "", "late", first)
-        found = backend.record("policy")
-        assert found is not None
-        assert (found.value, found.version) == ("ё\0", second)
+        record = backend.record("policy")
+        assert record is not None
+        assert (record.value, record.version) == ("ё\0", second)
         backend.put_record("policy", "", "whatever is there")
         assert backend.put_record("policy", "", None) == NEW
         assert other.record("policy") is None
@@ -123,7 +126,9 @@ class TestBackend:
         for name in HOSTILE:
             backend.put_record("keys", name, name)
             backend.put_record("key", name, "another kind")
-        assert {name: one.value for name, one in backend.records("keys").items()} == {name: name for name in HOSTILE}
+        assert {name: record.value for name, record in backend.records("keys").items()} == {
+            name: name for name in HOSTILE
+        }
         for kind, name in (("Keys", ""), ("", "x"), ("keys/..", "x"), ("keys", "a\nb"), ("keys", "x" * 129)):
             with pytest.raises(errors.InputError, match="record"):
                 backend.put_record(kind, name, "x")
@@ -138,22 +143,22 @@ class TestBackend:
             for _ in range(10):
                 while True:
                     tries += 1
-                    held = backend.record("counter")
-                    assert held is not None
+                    record = backend.record("counter")
+                    assert record is not None
                     try:
-                        backend.put_record("counter", "", str(int(held.value) + 1), held.version)
+                        backend.put_record("counter", "", str(int(record.value) + 1), record.version)
                     except errors.ConflictError:
                         continue
                     break
 
-        threads = [threading.Thread(target=count, args=(one,)) for one in backends]
+        threads = [threading.Thread(target=count, args=(backend,)) for backend in backends]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        held = backends[0].record("counter")
-        assert held is not None
-        assert held.value == "40"
+        record = backends[0].record("counter")
+        assert record is not None
+        assert record.value == "40"
         assert tries >= 40
 
 
@@ -166,7 +171,7 @@ class TestLocalBackend:
         (tmp_path / "it" / "policy.json").write_text("{}", "utf-8")
         (tmp_path / "it" / "datasets" / ".gone").mkdir()
         backend = LocalBackend(tmp_path / "it")
-        assert [(one.name, one.description) for one in backend.datasets()] == [("rails", "signals")]
+        assert [(dataset.name, dataset.description) for dataset in backend.datasets()] == [("rails", "signals")]
         store = backend.open("rails")
         assert store is not None
         assert store.info.embedder == HashingEmbedder().name
@@ -208,10 +213,10 @@ class TestLocalBackend:
         exists = Path.exists
 
         def made_just_after(path: Path) -> bool:
-            seen = exists(path)
+            is_there = exists(path)
             if path.name == "workspace.json":
                 (tmp_path / name).write_text('{"format": 1}', "utf-8")
-            return seen
+            return is_there
 
         monkeypatch.setattr(Path, "exists", made_just_after)
         backend = LocalBackend(tmp_path)
@@ -236,17 +241,17 @@ class TestLocalBackend:
 
 
 class TestUrls:
-    @pytest.mark.parametrize("where", ["mysql://db/x", "s3:bucket", "postgresq://db"])
-    def test_an_unknown_scheme_names_the_known_ones(self, where: str, tmp_path: Path, monkeypatch: Any) -> None:
+    @pytest.mark.parametrize("url", ["mysql://db/x", "s3:bucket", "postgresq://db"])
+    def test_an_unknown_scheme_names_the_known_ones(self, url: str, tmp_path: Path, monkeypatch: Any) -> None:
         monkeypatch.chdir(tmp_path)
         with pytest.raises(errors.UnknownNameError, match=r"file.*postgresql"):
-            open_backend(where)
+            open_backend(url)
         assert list(tmp_path.iterdir()) == []
 
     def test_paths_are_no_urls(self, tmp_path: Path) -> None:
-        assert [is_url(one) for one in ("rails", "./a:b", "/tmp/x", "C:\\rails", Path("x:y"))] == [False] * 5
-        for where in (f"file:{tmp_path}/a%20b", f"file://{tmp_path}/a%20b", tmp_path / "a b"):
-            backend = open_backend(where)
+        assert [is_url(path) for path in ("rails", "./a:b", "/tmp/x", "C:\\rails", Path("x:y"))] == [False] * 5
+        for url in (f"file:{tmp_path}/a%20b", f"file://{tmp_path}/a%20b", tmp_path / "a b"):
+            backend = open_backend(url)
             assert isinstance(backend, LocalBackend)
             assert backend.path == tmp_path / "a b"
 
@@ -273,10 +278,10 @@ class TestUrls:
     def test_what_cannot_be_read_is_refused_without_its_password(self, url: str) -> None:
         pytest.importorskip("psycopg")
         pytest.importorskip("opensearchpy")
-        with pytest.raises(errors.InputError) as caught:
+        with pytest.raises(errors.InputError) as error_info:
             open_backend(url)
-        assert "s3cret" not in str(caught.value)
-        assert caught.value.__cause__ is None
+        assert "s3cret" not in str(error_info.value)
+        assert error_info.value.__cause__ is None
 
     def test_this_machine_has_many_addresses(self) -> None:
         pytest.importorskip("opensearchpy")

@@ -31,7 +31,7 @@ TEXTS = {
 }
 
 
-def opened(path: Path) -> Workspace:
+def open_workspace(path: Path) -> Workspace:
     return Workspace(path, embedder=HashingEmbedder())
 
 
@@ -39,48 +39,48 @@ def opened(path: Path) -> Workspace:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace and its backup, made once; every test has copies of its own."""
     folder = tmp_path_factory.mktemp("template")
-    with opened(folder / "ws") as made:
+    with open_workspace(folder / "ws") as workspace:
         for name in ("notes", "заметки", "笔记.v2"):
-            made.dataset(name, description=f"about {name}").add(
+            workspace.dataset(name, description=f"about {name}").add(
                 [
                     Document(f"{lang}{n}", f"{text} {n}", {"lang": lang})
                     for lang, text in TEXTS.items()
                     for n in range(9)
                 ]
             )
-        made.dataset("words", indexing_technique="keyword").add([Document("one", "rail")])
-        made.keep(measured())
-        (made.path / "keys.json").write_text('{"keys": []}')
-        (made.path / "keys.json").chmod(0o600)
-        (made.path / "evaluations" / "deep er").mkdir(parents=True)
-        (made.path / "evaluations" / "2026-01-01.json").write_text("{}")
-        (made.path / "evaluations" / "deep er" / "two.json").write_text("[]")
-        backup(made, folder / "backup")
+        workspace.dataset("words", indexing_technique="keyword").add([Document("one", "rail")])
+        workspace.keep(measured())
+        (workspace.path / "keys.json").write_text('{"keys": []}')
+        (workspace.path / "keys.json").chmod(0o600)
+        (workspace.path / "evaluations" / "deep er").mkdir(parents=True)
+        (workspace.path / "evaluations" / "2026-01-01.json").write_text("{}")
+        (workspace.path / "evaluations" / "deep er" / "two.json").write_text("[]")
+        backup(workspace, folder / "backup")
     return folder
 
 
 @pytest.fixture
 def workspace(template: Path, tmp_path: Path) -> Iterator[Workspace]:
     shutil.copytree(template / "ws", tmp_path / "ws")
-    with opened(tmp_path / "ws") as made:
-        yield made
+    with open_workspace(tmp_path / "ws") as workspace:
+        yield workspace
 
 
 @pytest.fixture
-def saved(template: Path, tmp_path: Path) -> Path:
+def saved_backup(template: Path, tmp_path: Path) -> Path:
     return shutil.copytree(template / "backup", tmp_path / "backup")
 
 
 def answers(workspace: Workspace) -> list[Any]:
-    asked = [*TEXTS.values(), "красный", "红色", "train 3"]
-    found = []
+    queries = [*TEXTS.values(), "красный", "红色", "train 3"]
+    rows = []
     for name in workspace.names():
         dataset = workspace.dataset(name)
         for method in ("bm25", "vector") if dataset.indexing_technique == "hybrid" else ("bm25",):
-            for query in asked:
+            for query in queries:
                 hits = dataset.retriever(method).retrieve(query, 10)
-                found.append([(hit.id, pytest.approx(hit.score, abs=1e-5), hit.text, hit.metadata) for hit in hits])
-    return found
+                rows.append([(hit.id, pytest.approx(hit.score, abs=1e-5), hit.text, hit.metadata) for hit in hits])
+    return rows
 
 
 class TestRoundTrip:
@@ -90,38 +90,38 @@ class TestRoundTrip:
         assert report.datasets == {"notes": 27, "words": 1, "заметки": 27, "笔记.v2": 27}
         assert [step[2] for step in steps] == [*workspace.names(), ""]
         assert steps[-1][:2] == (4, 4)
-        restored = restore(tmp_path / "b", tmp_path / "again")
-        assert restored.verified
-        assert restored.datasets == report.datasets
-        assert (restored.files, restored.bytes, restored.time) == (report.files, report.bytes, report.time)
-        with opened(tmp_path / "again") as again:
-            assert answers(again) == answers(workspace)
-            assert again.dataset("заметки").description == "about заметки"
-            assert again.dataset("words").indexing_technique == "keyword"
-            assert again.dataset("notes").add([Document("new", "rail")]).added == 1
+        restoration = restore(tmp_path / "b", tmp_path / "again")
+        assert restoration.verified
+        assert restoration.datasets == report.datasets
+        assert (restoration.files, restoration.bytes, restoration.time) == (report.files, report.bytes, report.time)
+        with open_workspace(tmp_path / "again") as restored_workspace:
+            assert answers(restored_workspace) == answers(workspace)
+            assert restored_workspace.dataset("заметки").description == "about заметки"
+            assert restored_workspace.dataset("words").indexing_technique == "keyword"
+            assert restored_workspace.dataset("notes").add([Document("new", "rail")]).added == 1
         for name in ("workspace.json", "policy.json", "keys.json", "evaluations/deep er/two.json"):
             assert (tmp_path / "again" / name).read_bytes() == (workspace.path / name).read_bytes()
         assert (tmp_path / "again" / "keys.json").stat().st_mode & 0o777 == 0o600
         assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "b", "ws"]  # nothing is left beside them
 
-    def test_without_verifying_the_indexes_come_with_the_first_search(self, saved: Path, tmp_path: Path) -> None:
-        assert not restore(saved, tmp_path / "again", verify=False).verified
+    def test_without_verifying_the_indexes_come_with_the_first_search(self, saved_backup: Path, tmp_path: Path) -> None:
+        assert not restore(saved_backup, tmp_path / "again", verify=False).verified
         assert not (tmp_path / "again" / "datasets" / "notes" / "keyword").exists()
-        with opened(tmp_path / "again") as again:
-            assert again.dataset("notes").retriever("bm25").retrieve("красный", 1)
+        with open_workspace(tmp_path / "again") as restored_workspace:
+            assert restored_workspace.dataset("notes").retriever("bm25").retrieve("красный", 1)
 
-    def test_a_backup_of_a_backup_restored(self, saved: Path, tmp_path: Path) -> None:
-        restore(saved, tmp_path / "one")
+    def test_a_backup_of_a_backup_restored(self, saved_backup: Path, tmp_path: Path) -> None:
+        restore(saved_backup, tmp_path / "one")
         backup(tmp_path / "one", tmp_path / "second")
         assert restore(tmp_path / "second", tmp_path / "two").datasets["notes"] == 27
 
     def test_an_empty_workspace(self, tmp_path: Path) -> None:
-        with opened(tmp_path / "ws") as made:
-            made.keep(measured())
-            backup(made, tmp_path / "b")
+        with open_workspace(tmp_path / "ws") as original:
+            original.keep(measured())
+            backup(original, tmp_path / "b")
         restore(tmp_path / "b", tmp_path / "again")
-        with opened(tmp_path / "again") as again:
-            assert again.names() == []
+        with open_workspace(tmp_path / "again") as restored_workspace:
+            assert restored_workspace.names() == []
 
     def test_links_and_strangers_are_left_out(self, workspace: Workspace, tmp_path: Path) -> None:
         (tmp_path / "secret").write_text("secret")
@@ -136,35 +136,35 @@ class TestWhileInUse:
     def test_another_process_writes_meanwhile(self, workspace: Workspace, tmp_path: Path) -> None:
         command = [sys.executable, "-W", "error", str(WORKER), "write", str(workspace.path)]
         workspace.dataset("notes").close()  # it has been the writer
-        acknowledged: list[str] = []
+        acknowledged_ids: list[str] = []
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             output = writer.stdout
             assert output is not None
-            reader = threading.Thread(target=lambda: acknowledged.extend(map(str.strip, output)))
+            reader = threading.Thread(target=lambda: acknowledged_ids.extend(map(str.strip, output)))
             reader.start()
             for number in range(3):
-                while len(acknowledged) < 5 * (number + 1):
+                while len(acknowledged_ids) < 5 * (number + 1):
                     time.sleep(0.01)
-                before = list(acknowledged)
+                ids_before = list(acknowledged_ids)
                 report = backup(workspace.path, tmp_path / f"b{number}")
-                restored = restore(tmp_path / f"b{number}", tmp_path / f"r{number}")
-                with opened(tmp_path / f"r{number}") as again:
-                    notes = again.dataset("notes")
-                    assert set(before) <= set(notes.ids())
-                    assert len(notes) == report.datasets["notes"] == restored.datasets["notes"]
+                restoration = restore(tmp_path / f"b{number}", tmp_path / f"r{number}")
+                with open_workspace(tmp_path / f"r{number}") as restored_workspace:
+                    notes = restored_workspace.dataset("notes")
+                    assert set(ids_before) <= set(notes.ids())
+                    assert len(notes) == report.datasets["notes"] == restoration.datasets["notes"]
                     assert not notes.verify().problems
-                    last = before[-1].replace("w", "number")
-                    assert [hit.id for hit in notes.retriever("bm25").retrieve(last, 1)] == [before[-1]]
+                    last = ids_before[-1].replace("w", "number")
+                    assert [hit.id for hit in notes.retriever("bm25").retrieve(last, 1)] == [ids_before[-1]]
             writer.kill()
             reader.join()
         assert writer.returncode == -9, "the backups have stopped the writer"
 
     def test_a_dataset_deleted_meanwhile(self, workspace: Workspace, tmp_path: Path) -> None:
-        def delete(_done: int, _total: int, name: str) -> None:
+        def delete(_count: int, _total: int, name: str) -> None:
             if name == "notes":
-                with opened(workspace.path) as other:
+                with open_workspace(workspace.path) as other_workspace:
                     workspace.close()
-                    other.drop("notes")
+                    other_workspace.drop("notes")
 
         report = backup(workspace, tmp_path / "b", on_progress=delete)
         assert report.skipped == ("notes",)
@@ -189,90 +189,90 @@ class TestWhileInUse:
                     restore(path, tmp_path / "whole")
                     shutil.rmtree(tmp_path / "whole")
             assert not (tmp_path / "never").exists()
-            whole = [path for path in target.iterdir() if not path.name.startswith(".")]
-            for path in whole:
+            complete = [path for path in target.iterdir() if not path.name.startswith(".")]
+            for path in complete:
                 shutil.rmtree(path)
         backup(workspace.path, target / "0")  # what was left there is in nobody's way
         assert [path.name for path in target.iterdir() if path.name.startswith(".0")] == []
 
     def test_two_into_the_same_folder(self, workspace: Workspace, tmp_path: Path) -> None:
-        def again(_done: int, total: int, name: str) -> None:
+        def back_up_again(_count: int, total: int, name: str) -> None:
             if name == "notes":
                 with pytest.raises(LockedError, match="another process"):
                     backup(workspace, tmp_path / "b")
 
-        assert backup(workspace, tmp_path / "b", on_progress=again).datasets["notes"] == 27
+        assert backup(workspace, tmp_path / "b", on_progress=back_up_again).datasets["notes"] == 27
 
 
-class TestRefused:
-    def test_targets(self, workspace: Workspace, saved: Path, tmp_path: Path) -> None:
+class TestRefusals:
+    def test_targets(self, workspace: Workspace, saved_backup: Path, tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to(tmp_path / "nowhere")
         (tmp_path / "empty").mkdir()
-        for target in (workspace.path, saved, workspace.path / "workspace.json", tmp_path / "link"):
+        for target in (workspace.path, saved_backup, workspace.path / "workspace.json", tmp_path / "link"):
             with pytest.raises(InputError, match=r"empty|inside"):
                 backup(workspace, target)
             with pytest.raises(InputError, match="empty"):
-                restore(saved, target)
+                restore(saved_backup, target)
         with pytest.raises(InputError, match="inside"):
             backup(workspace, workspace.path / "backup")
         with pytest.raises(InputError, match="no workspace"):
             backup(tmp_path / "empty", tmp_path / "b")
-        assert restore(saved, tmp_path / "empty").verified
+        assert restore(saved_backup, tmp_path / "empty").verified
 
     def test_no_backup(self, tmp_path: Path) -> None:
         for path in (tmp_path, tmp_path / "none"):
             with pytest.raises(InputError, match="pointsman backup"):
                 restore(path, tmp_path / "again")
 
-    @pytest.mark.parametrize("what", ["flip", "cut", "remove", "grow", "folder", "link"])
+    @pytest.mark.parametrize("damage", ["flip", "cut", "remove", "grow", "folder", "link"])
     @pytest.mark.parametrize(
         "name", ["datasets/notes/documents.sqlite", "datasets/notes/manifest.json", "policy.json", "keys.json"]
     )
-    def test_damaged_files(self, saved: Path, tmp_path: Path, name: str, what: str) -> None:
-        path = saved / name
+    def test_damaged_files(self, saved_backup: Path, tmp_path: Path, name: str, damage: str) -> None:
+        path = saved_backup / name
         content = path.read_bytes()
         middle = len(content) // 2
         path.unlink()
-        if what == "flip":
+        if damage == "flip":
             path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
-        elif what == "cut":
+        elif damage == "cut":
             path.write_bytes(content[:middle])
-        elif what == "grow":
+        elif damage == "grow":
             path.write_bytes(content + b" ")
-        elif what == "folder":
+        elif damage == "folder":
             path.mkdir()
-        elif what == "link":
+        elif damage == "link":
             (tmp_path / "elsewhere").write_bytes(content)
             path.symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(InputError if what == "link" else CorruptStoreError, match=name.rpartition("/")[2]):
-            restore(saved, tmp_path / "again")
+        with pytest.raises(InputError if damage == "link" else CorruptStoreError, match=name.rpartition("/")[2]):
+            restore(saved_backup, tmp_path / "again")
         assert not (tmp_path / "again").exists()
 
-    def test_every_byte_of_the_manifest_counts(self, saved: Path, tmp_path: Path) -> None:
-        content = (saved / MANIFEST).read_bytes()
-        for place in random.Random(3).sample(range(len(content)), 150):
-            changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+    def test_every_byte_of_the_manifest_counts(self, saved_backup: Path, tmp_path: Path) -> None:
+        content = (saved_backup / MANIFEST).read_bytes()
+        for position in random.Random(3).sample(range(len(content)), 150):
+            damaged_content = content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
             try:
-                same = json.loads(changed) == json.loads(content)
+                is_same = json.loads(damaged_content) == json.loads(content)
             except ValueError:
-                same = False
-            if same:
+                is_same = False
+            if is_same:
                 continue
-            (saved / MANIFEST).write_bytes(changed)
+            (saved_backup / MANIFEST).write_bytes(damaged_content)
             with pytest.raises(PointsmanError):
-                restore(saved, tmp_path / "again", verify=False)
+                restore(saved_backup, tmp_path / "again", verify=False)
             assert not (tmp_path / "again").exists()
 
-    def test_a_folder_that_is_linked(self, saved: Path, tmp_path: Path) -> None:
-        shutil.move(saved / "datasets", tmp_path / "elsewhere")
-        (saved / "datasets").symlink_to(tmp_path / "elsewhere")
+    def test_a_folder_that_is_linked(self, saved_backup: Path, tmp_path: Path) -> None:
+        shutil.move(saved_backup / "datasets", tmp_path / "elsewhere")
+        (saved_backup / "datasets").symlink_to(tmp_path / "elsewhere")
         with pytest.raises(InputError, match="link"):
-            restore(saved, tmp_path / "again")
+            restore(saved_backup, tmp_path / "again")
 
-    def test_another_format(self, saved: Path, tmp_path: Path) -> None:
-        rewritten(saved, lambda value: value.update(format=2))
+    def test_another_format(self, saved_backup: Path, tmp_path: Path) -> None:
+        rewrite(saved_backup, lambda value: value.update(format=2))
         with pytest.raises(FormatVersionError, match="format 2"):
-            restore(saved, tmp_path / "again")
+            restore(saved_backup, tmp_path / "again")
 
     @pytest.mark.parametrize(
         "path",
@@ -302,15 +302,15 @@ class TestRefused:
             ["evaluations/x"],
         ],
     )
-    def test_hostile_names(self, saved: Path, tmp_path: Path, path: Any) -> None:
-        (saved / "evaluations" / "x").write_text("x")
+    def test_hostile_names(self, saved_backup: Path, tmp_path: Path, path: Any) -> None:
+        (saved_backup / "evaluations" / "x").write_text("x")
         (tmp_path / "outside").write_text("x")
         entry = {"path": path, "size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
-        rewritten(saved, lambda value: value["files"].append(entry))
-        before = sorted(tmp_path.iterdir())
+        rewrite(saved_backup, lambda value: value["files"].append(entry))
+        entries_before = sorted(tmp_path.iterdir())
         with pytest.raises(InputError, match="not a workspace file"):
-            restore(saved, tmp_path / "again")
-        assert sorted(tmp_path.iterdir()) == before
+            restore(saved_backup, tmp_path / "again")
+        assert sorted(tmp_path.iterdir()) == entries_before
 
     @pytest.mark.parametrize(
         "change",
@@ -333,22 +333,22 @@ class TestRefused:
         ],
     )
     def test_manifests_that_are_none(
-        self, saved: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object]
+        self, saved_backup: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object]
     ) -> None:
-        rewritten(saved, change)
+        rewrite(saved_backup, change)
         with pytest.raises((InputError, CorruptStoreError)):
-            restore(saved, tmp_path / "again")
+            restore(saved_backup, tmp_path / "again")
         assert not (tmp_path / "again").exists()
 
     @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"null", b"\xff", b"[" * 100_000, b'{"format": 1}'])
-    def test_manifests_that_are_not_even_that(self, saved: Path, tmp_path: Path, content: bytes) -> None:
-        (saved / MANIFEST).write_bytes(content)
+    def test_manifests_that_are_not_even_that(self, saved_backup: Path, tmp_path: Path, content: bytes) -> None:
+        (saved_backup / MANIFEST).write_bytes(content)
         with pytest.raises(CorruptStoreError, match="another backup"):
-            restore(saved, tmp_path / "again")
+            restore(saved_backup, tmp_path / "again")
 
-    def test_documents_that_are_not_as_written(self, saved: Path, tmp_path: Path) -> None:
+    def test_documents_that_are_not_as_written(self, saved_backup: Path, tmp_path: Path) -> None:
         """Checksums of the files are right, and what is in them is not: verification tells."""
-        path = saved / "datasets" / "notes" / "documents.sqlite"
+        path = saved_backup / "datasets" / "notes" / "documents.sqlite"
         with sqlite3.connect(path) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute("UPDATE documents SET text = 'forged' WHERE key = 1")
@@ -356,21 +356,21 @@ class TestRefused:
         content = path.read_bytes()
 
         def change(value: dict[str, Any]) -> None:
-            [entry] = [one for one in value["files"] if one["path"] == "datasets/notes/documents.sqlite"]
+            [entry] = [file for file in value["files"] if file["path"] == "datasets/notes/documents.sqlite"]
             entry.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
 
-        rewritten(saved, change)
+        rewrite(saved_backup, change)
         with pytest.raises(CorruptStoreError, match=r"'notes'.*does not match its checksum"):
-            restore(saved, tmp_path / "again")
+            restore(saved_backup, tmp_path / "again")
         assert [path.name for path in tmp_path.iterdir()] == ["backup"]
 
 
-def rewritten(saved: Path, change: Callable[[dict[str, Any]], object]) -> None:
+def rewrite(saved_backup: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change the manifest as somebody would who knows how its checksum is made."""
-    value = json.loads((saved / MANIFEST).read_bytes())
+    value = json.loads((saved_backup / MANIFEST).read_bytes())
     change(value)
     value["checksum"] = _checksum(value)
-    (saved / MANIFEST).write_text(json.dumps(value))
+    (saved_backup / MANIFEST).write_text(json.dumps(value))
 
 
 class TestCommandLine:
@@ -383,14 +383,14 @@ class TestCommandLine:
         return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
 
     def test_there_and_back(self, workspace: Workspace, tmp_path: Path) -> None:
-        target, again = str(tmp_path / "b"), str(tmp_path / "again")
-        made = self.run("backup", target, "--workspace", str(workspace.path), "--json")
-        assert made.returncode == 0, made.stderr
-        assert json.loads(made.stdout)["datasets"]["notes"] == 27
-        back = self.run("restore", target, "--workspace", again)
-        assert back.returncode == 0, back.stderr
-        assert "82 documents of 4 datasets restored" in " ".join(back.stdout.split())
-        assert "verified" in back.stdout
-        refused = self.run("restore", target, "--workspace", again, "--json")
+        target, restored_path = str(tmp_path / "b"), str(tmp_path / "again")
+        backup_process = self.run("backup", target, "--workspace", str(workspace.path), "--json")
+        assert backup_process.returncode == 0, backup_process.stderr
+        assert json.loads(backup_process.stdout)["datasets"]["notes"] == 27
+        restore_process = self.run("restore", target, "--workspace", restored_path)
+        assert restore_process.returncode == 0, restore_process.stderr
+        assert "82 documents of 4 datasets restored" in " ".join(restore_process.stdout.split())
+        assert "verified" in restore_process.stdout
+        refused = self.run("restore", target, "--workspace", restored_path, "--json")
         assert refused.returncode == 1
         assert "not a new or empty folder" in refused.stderr

@@ -73,17 +73,17 @@ STRATEGIES: dict[str, Callable[..., BaseRetrievalStrategy]] = {
 def _hostile_answers(count: int) -> Iterator[str]:
     """Answers that try to push other documents up: chatter, copies of documents, words of the question, junk."""
     chance = random.Random(4)
-    others = [document.text for document in _documents()[1:]]
+    texts = [document.text for document in _documents()[1:]]
     for _ in range(count):
-        pieces = [
+        fragments = [
             " ".join(chance.choices(_WORDS, k=chance.randint(1, 30))),
-            chance.choice(others),
-            f"{QUESTION} {chance.choice(others)}",
+            chance.choice(texts),
+            f"{QUESTION} {chance.choice(texts)}",
             "".join(chance.choices("abcxyz 的服務поезд{}<|>[]$~", k=chance.randint(1, 60))),
             chance.choice(ERRORS),
         ]
-        chosen = chance.choices(pieces, k=chance.randint(1, 5))
-        yield json.dumps({"queries": chosen}) if chance.random() < 0.6 else "\n".join(chosen)
+        selection = chance.choices(fragments, k=chance.randint(1, 5))
+        yield json.dumps({"queries": selection}) if chance.random() < 0.6 else "\n".join(selection)
 
 
 ERRORS = [
@@ -120,7 +120,7 @@ def test_first_hit_of_plain_search_stays_among_the_first_three_whatever_a_model_
         assert scores == sorted(scores, reverse=True)
         if number < 200:
             with monkeypatch.context() as patch:
-                patch.setattr(variants, "with_first_kept", lambda fused, _: fused)
+                patch.setattr(variants, "with_first_kept", lambda ranking, _: ranking)
                 lower_without += first not in [hit.id for hit in strategy.search_sync(QUESTION, 5)[:3]]
     assert lower_without > 0, "the answers are not hostile enough to show anything"
 
@@ -176,10 +176,10 @@ def test_text_without_any_relation_to_the_question_is_left_out_and_reported(harb
 
 def test_models_have_half_of_the_time_limit_of_a_search() -> None:
     account = Spending(Budget(call_seconds=300), timeout=300)
-    booked = account.begin("prompt")
-    assert booked.seconds == pytest.approx(150, abs=5)
-    assert "raise timeout" in booked.remedy
-    assert "timeout=300" in booked.remedy
+    booking = account.begin("prompt")
+    assert booking.seconds == pytest.approx(150, abs=5)
+    assert "raise timeout" in booking.remedy
+    assert "timeout=300" in booking.remedy
     short_call = Spending(Budget(call_seconds=20), timeout=300).begin("prompt")
     assert (short_call.seconds, short_call.remedy) == (20, "raise llm_timeout")
     lower = Spending(Budget(seconds=5), timeout=300).begin("prompt")
@@ -280,15 +280,15 @@ class HeldServer:
     def __init__(self) -> None:
         self.requests = 0
         self.answers = 0
-        self.released = threading.Event()
-        held = self
+        self.release_event = threading.Event()
+        server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                held.requests += 1
+                server.requests += 1
                 self.rfile.read(int(self.headers["Content-Length"]))
-                held.released.wait(120)
-                held.answers += 1
+                server.release_event.wait(120)
+                server.answers += 1
                 body = json.dumps({"choices": [{"message": {"role": "assistant", "content": "late"}}]}).encode()
                 with suppress(OSError):  # nobody waits any more
                     self.send_response(200)
@@ -305,33 +305,35 @@ class HeldServer:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def close(self) -> None:
-        self.released.set()
+        self.release_event.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 @pytest.fixture
-def held() -> Iterator[HeldServer]:
+def held_server() -> Iterator[HeldServer]:
     server = HeldServer()
     yield server
     server.close()
 
 
-def test_compression_by_a_slow_server_ends_with_its_time(harbour: Dataset, held: HeldServer) -> None:
-    model = OpenAILLM("slow", held.url, "none", timeout=100, max_retries=0)
+def test_compression_by_a_slow_server_ends_with_its_time(harbour: Dataset, held_server: HeldServer) -> None:
+    model = OpenAILLM("slow", held_server.url, "none", timeout=100, max_retries=0)
     settings = {"timeout": 8.0, "llm_timeout": 100, "compression_max_length": 60}
     service = EnhancedRetrievalService(settings, harbour, llms={"general": model})
     hits = service.search_sync(QUESTION, 3, "compression")
     assert hits
-    assert held.requests
-    assert held.answers == 0, "the answer did not wait for the model"
+    assert held_server.requests
+    assert held_server.answers == 0, "the answer did not wait for the model"
     assert any("raise timeout" in note for note in hits.degraded), hits.degraded
 
 
 @pytest.mark.parametrize("stage", ["transformer", "router", "reranker", "refiner"])
-def test_own_stage_of_a_workflow_has_the_budget_and_the_breaker(harbour: Dataset, held: HeldServer, stage: str) -> None:
-    model = OpenAILLM("slow", held.url, "none", timeout=100, max_retries=0)
+def test_own_stage_of_a_workflow_has_the_budget_and_the_breaker(
+    harbour: Dataset, held_server: HeldServer, stage: str
+) -> None:
+    model = OpenAILLM("slow", held_server.url, "none", timeout=100, max_retries=0)
     stages: dict[str, Any] = {
         "transformer": {"transformer": LLMExpander(model)},
         "router": {"router": LLMRouter(model)},
@@ -346,10 +348,10 @@ def test_own_stage_of_a_workflow_has_the_budget_and_the_breaker(harbour: Dataset
             assert answer.hits
             assert answer.degraded, attempt
             if attempt == 2:
-                requests = held.requests
-    assert held.answers == 0
+                requests = held_server.requests
+    assert held_server.answers == 0
     assert "left out" in " ".join(answer.degraded), answer.degraded
-    assert held.requests == requests > 0, "a model that keeps failing is not asked again for a while"
+    assert held_server.requests == requests > 0, "a model that keeps failing is not asked again for a while"
 
 
 def test_stages_of_a_workflow_share_one_budget(harbour: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[Collection]:
 
 
 @pytest.fixture
-def analysed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def analysis_log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The documents that have been analysed for an index."""
     texts: list[str] = []
     postings = keyword._postings
@@ -60,33 +60,33 @@ def expected(store: Collection, query: str, k1: float, b: float) -> dict[str, fl
 def test_build_search_reopen(store: Collection, tmp_path: Path) -> None:
     manager = BM25IndexManager(tmp_path / "bm25", store.truth, bm25_k1=0.9, bm25_b=0.4)
     assert manager.build_from_vector_store() == store.truth.sequence()
-    before = scores(manager, "rail signal lamp")
-    assert before == pytest.approx(expected(store, "rail signal lamp", 0.9, 0.4))
+    scores_before = scores(manager, "rail signal lamp")
+    assert scores_before == pytest.approx(expected(store, "rail signal lamp", 0.9, 0.4))
     hits = manager.search("rail", 3)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     manager.close()
-    again = BM25IndexManager(tmp_path / "bm25", store.truth, bm25_k1=0.9, bm25_b=0.4)
-    assert scores(again, "rail signal lamp") == before
-    again.close()
-    other = BM25IndexManager(tmp_path / "bm25", store.truth, bm25_k1=2.0, bm25_b=1.0)  # nothing to build anew
-    assert scores(other, "rail signal lamp") == pytest.approx(expected(store, "rail signal lamp", 2.0, 1.0))
-    other.close()
+    reopened_manager = BM25IndexManager(tmp_path / "bm25", store.truth, bm25_k1=0.9, bm25_b=0.4)
+    assert scores(reopened_manager, "rail signal lamp") == scores_before
+    reopened_manager.close()
+    other_manager = BM25IndexManager(tmp_path / "bm25", store.truth, bm25_k1=2.0, bm25_b=1.0)  # nothing to build anew
+    assert scores(other_manager, "rail signal lamp") == pytest.approx(expected(store, "rail signal lamp", 2.0, 1.0))
+    other_manager.close()
 
 
-def test_synchronising_costs_what_has_changed(store: Collection, tmp_path: Path, analysed: list[str]) -> None:
+def test_synchronising_costs_what_has_changed(store: Collection, tmp_path: Path, analysis_log: list[str]) -> None:
     manager = BM25IndexManager(tmp_path / "bm25", store.truth, bm25_k1=1.0)
     manager.build_from_vector_store()
-    assert len(analysed) == 100
-    analysed.clear()
+    assert len(analysis_log) == 100
+    analysis_log.clear()
     with store.writer():
         store.truth.delete(["d1", "d2"])
     add(store, [Document("d3", "changed whistle"), Document("new", "new whistle")])
-    analysed.clear()
+    analysis_log.clear()
     assert manager.sync_incremental() == store.truth.sequence()
-    assert sorted(analysed) == ["d3", "new"]
-    analysed.clear()
+    assert sorted(analysis_log) == ["d3", "new"]
+    analysis_log.clear()
     manager.sync_incremental()
-    assert analysed == []
+    assert analysis_log == []
     assert scores(manager, "whistle rail") == pytest.approx(expected(store, "whistle rail", 1.0, 0.75))
     assert not {"d1", "d2"} & scores(manager, " ".join(["rail", "lamp", "yard"])).keys()
     manager.close()
@@ -124,39 +124,39 @@ def test_another_store_is_recognised(store: Collection, tmp_path: Path, caplog: 
     manager.close()
     foreign = Collection(tmp_path / "foreign")
     add(foreign, [Document("only", "rail")])
-    other = BM25IndexManager(tmp_path / "bm25", foreign.truth)
-    assert list(scores(other, "rail")) == ["only"]
+    other_manager = BM25IndexManager(tmp_path / "bm25", foreign.truth)
+    assert list(scores(other_manager, "rail")) == ["only"]
     assert any("belongs to" in record.getMessage() for record in caplog.records)
-    other.close()
+    other_manager.close()
     foreign.close()
 
 
 def test_a_damaged_index_is_built_anew(store: Collection, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     manager = BM25IndexManager(tmp_path / "bm25", store.truth)
     manager.build_from_vector_store()
-    before = scores(manager, "rail")
+    scores_before = scores(manager, "rail")
     manager.close()
     (file,) = (tmp_path / "bm25" / "index").glob("*.idx")
-    (aside := file.with_suffix(".aside")).write_bytes(file.read_bytes()[:-1])
-    aside.replace(file)  # shortening a file that is still mapped into memory would end the process
-    again = BM25IndexManager(tmp_path / "bm25", store.truth)
-    assert scores(again, "rail") == before
+    (copy := file.with_suffix(".aside")).write_bytes(file.read_bytes()[:-1])
+    copy.replace(file)  # shortening a file that is still mapped into memory would end the process
+    reopened_manager = BM25IndexManager(tmp_path / "bm25", store.truth)
+    assert scores(reopened_manager, "rail") == scores_before
     assert any(record.levelno == logging.WARNING for record in caplog.records)
-    again.close()
+    reopened_manager.close()
 
 
 def test_the_text_analysis_is_part_of_the_index(
-    store: Collection, tmp_path: Path, analysed: list[str], monkeypatch: pytest.MonkeyPatch
+    store: Collection, tmp_path: Path, analysis_log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = BM25IndexManager(tmp_path / "bm25", store.truth)
     manager.build_from_vector_store()
     manager.close()
-    analysed.clear()
+    analysis_log.clear()
     monkeypatch.setattr(Analyzer, "fingerprint", property(lambda _: "other rules"))
-    again = BM25IndexManager(tmp_path / "bm25", store.truth)
-    again.sync_incremental()
-    assert len(analysed) == 100
-    again.close()
+    reopened_manager = BM25IndexManager(tmp_path / "bm25", store.truth)
+    reopened_manager.sync_incremental()
+    assert len(analysis_log) == 100
+    reopened_manager.close()
 
 
 def test_two_processes(store: Collection, tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ print(json.dumps([found, error]))
 """
     store.close()
     answer = subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, stdout=subprocess.PIPE).stdout
-    found, error = json.loads(answer)
-    assert found == [hit.id for hit in manager.search("rail", 1000)]
+    ids, error = json.loads(answer)
+    assert ids == [hit.id for hit in manager.search("rail", 1000)]
     assert "being written to by another process" in error
     with pytest.raises(LockedError, match="this same process"):
         BM25IndexManager(tmp_path / "bm25", store.truth).build_from_vector_store()
@@ -197,15 +197,15 @@ def test_constants_that_cannot_be_used(store: Collection, tmp_path: Path, consta
 def test_a_search_may_be_awaited_as_the_seed_does(tmp_path: Path) -> None:
     """I1: ``await manager.search(…)``, over a dataset."""
 
-    async def awaited(manager: BM25IndexManager) -> list[Hit]:
+    async def search_async(manager: BM25IndexManager) -> list[Hit]:
         return await manager.search("red", 3)
 
     with Dataset("signals", path=tmp_path / "signals", embedder=HashingEmbedder()) as dataset:
         dataset.add([{"id": "a", "text": "a red signal"}, {"id": "b", "text": "a lamp"}])
         manager = BM25IndexManager(tmp_path / "index", dataset)
         manager.build_from_vector_store()
-        assert [hit.id for hit in asyncio.run(awaited(manager))] == ["a"]
-        assert asyncio.run(awaited(manager)) == manager.search("red", 3)
+        assert [hit.id for hit in asyncio.run(search_async(manager))] == ["a"]
+        assert asyncio.run(search_async(manager)) == manager.search("red", 3)
         manager.close()
 
 

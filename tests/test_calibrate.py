@@ -39,19 +39,19 @@ if TYPE_CHECKING:
     from pointsman.types import RetrievalContext
 
 COLOURS = ("red", "green", "blue", "amber", "white", "violet", "brown", "silver")
-THINGS = ("signal", "carriage", "switch", "platform", "whistle", "lantern", "engine", "ticket", "bridge", "tunnel")
-PLACES = ("north", "harbour", "market", "museum", "airport")
+OBJECTS = ("signal", "carriage", "switch", "platform", "whistle", "lantern", "engine", "ticket", "bridge", "tunnel")
+SITES = ("north", "harbour", "market", "museum", "airport")
 
 
 def documents() -> list[Document]:
     chance = random.Random(0)
     return [
         Document(
-            f"{colour}-{thing}",
-            f"The {colour} {thing} stands near the {chance.choice(PLACES)} gate. It was painted {colour} in "
-            f"{1900 + number}. Staff inspect this {thing} every morning before departures begin.",
+            f"{colour}-{item}",
+            f"The {colour} {item} stands near the {chance.choice(SITES)} gate. It was painted {colour} in "
+            f"{1900 + number}. Staff inspect this {item} every morning before departures begin.",
         )
-        for number, (colour, thing) in enumerate((c, t) for c in COLOURS for t in THINGS)
+        for number, (colour, item) in enumerate((c, t) for c in COLOURS for t in OBJECTS)
     ]
 
 
@@ -60,9 +60,9 @@ def labels(count: int = 60) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
     chance = random.Random(1)
     queries, qrels = {}, {}
     for number in range(count):
-        colour, thing = chance.choice(COLOURS), chance.choice(THINGS)
-        queries[str(number)] = f"where does the {colour} {thing} stand" if number % 2 else f"who inspects the {thing}"
-        qrels[str(number)] = {f"{colour}-{thing}": 1}
+        colour, item = chance.choice(COLOURS), chance.choice(OBJECTS)
+        queries[str(number)] = f"where does the {colour} {item} stand" if number % 2 else f"who inspects the {item}"
+        qrels[str(number)] = {f"{colour}-{item}": 1}
     return queries, qrels
 
 
@@ -76,17 +76,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workspace(folder: Path) -> Iterator[Workspace]:
-    with Workspace(folder, embedder=HashingEmbedder()) as opened:
-        yield opened
-        for name in opened.stored_calibrations():
-            opened.keep_calibration(name, None)
+    with Workspace(folder, embedder=HashingEmbedder()) as workspace:
+        yield workspace
+        for name in workspace.stored_calibrations():
+            workspace.keep_calibration(name, None)
 
 
 @pytest.fixture(scope="module")
-def done(folder: Path) -> Calibrating:
-    with Workspace(folder, embedder=HashingEmbedder()) as opened:
-        result = opened.calibrate("yard", *labels())
-        opened.keep_calibration("yard", None)
+def calibration_run(folder: Path) -> Calibrating:
+    with Workspace(folder, embedder=HashingEmbedder()) as workspace:
+        result = workspace.calibrate("yard", *labels())
+        workspace.keep_calibration("yard", None)
         return result
 
 
@@ -107,35 +107,37 @@ def test_what_is_no_calibration_is_not_kept(workspace: Workspace, folder: Path) 
         assert again.stored_calibrations() == {}
 
 
-def test_m1_labels_give_another_embedder_its_relevance(workspace: Workspace, done: Calibrating, folder: Path) -> None:
+def test_m1_labels_give_another_embedder_its_relevance(
+    workspace: Workspace, calibration_run: Calibrating, folder: Path
+) -> None:
     text = "where does the amber lantern stand"
     assert {hit.relevance for hit in workspace.search(text)} == {None}
-    assert done.calibration is not None
-    workspace.keep_calibration("yard", done.calibration)
+    assert calibration_run.calibration is not None
+    workspace.keep_calibration("yard", calibration_run.calibration)
     with Workspace(folder, embedder=HashingEmbedder()) as again:
         answer = again.search(text)
         assert answer.hits[0].id == "amber-lantern"
         assert answer.hits[0].relevance is not None
         assert answer.hits[0].relevance > 0.5
         assert answer.confidence is not None
-        [decision] = [one for one in answer.plan.decisions if one.what == "relevance"]
+        [decision] = [decision for decision in answer.plan.decisions if decision.what == "relevance"]
         assert decision.by == "calibration"
         assert "60 labelled questions by pointsman calibrate" in decision.reason
         again.keep_calibration("yard", None)
         assert {hit.relevance for hit in again.search(text)} == {None}
 
 
-def test_m1_the_figures_are_of_questions_left_out(done: Calibrating) -> None:
-    fit = done.fits[0]
+def test_m1_the_figures_are_of_questions_left_out(calibration_run: Calibrating) -> None:
+    fit = calibration_run.fits[0]
     assert (fit.form, fit.before, fit.adopted) == ("both", None, True)
     assert fit.lower > 0
     assert 0 <= fit.error < 0.1
-    assert "calibration error" in done.reason
+    assert "calibration error" in calibration_run.reason
 
 
 def test_m1_labels_that_say_nothing_are_not_adopted(workspace: Workspace) -> None:
     queries, qrels = labels()
-    names = [f"{colour}-{thing}" for colour in COLOURS for thing in THINGS]
+    names = [f"{colour}-{item}" for colour in COLOURS for item in OBJECTS]
     chance = random.Random(2)
     result = workspace.calibrate("yard", queries, {query: {chance.choice(names): 1} for query in qrels})
     assert [fit.adopted for fit in result.fits if fit.form != "words"] == [False, False]
@@ -172,12 +174,12 @@ def test_m1_questions_made_from_documents_serve_another_embedder(tmp_path: Path)
 
 
 def test_m1_made_questions_never_replace_what_people_asked(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as opened:
-        opened.dataset("yard", indexing_technique="keyword").add(documents())
-        result = opened.calibrate("yard")
+    with Workspace(tmp_path) as workspace:
+        workspace.dataset("yard", indexing_technique="keyword").add(documents())
+        result = workspace.calibrate("yard")
         assert result.calibration is None
         assert "give labels" in result.reason
-        assert opened.backend.record(CALIBRATION) is None
+        assert workspace.backend.record(CALIBRATION) is None
 
 
 def test_m1_too_few_labels_fit_nothing(workspace: Workspace) -> None:
@@ -197,21 +199,21 @@ def test_m1_labels_of_a_wrong_type_are_named(workspace: Workspace, queries: Any,
         tune(workspace.dataset("yard"), queries, qrels)
 
 
-def test_m1_a_dataset_takes_its_calibration_along_when_it_goes(tmp_path: Path, done: Calibrating) -> None:
-    with Workspace(tmp_path, embedder=HashingEmbedder()) as opened:
-        opened.dataset("yard").add(documents()[:3])
-        opened.keep_calibration("yard", done.calibration)
-        opened.keep_calibration("other", Calibration("x"))
-        opened.drop("yard")
-        assert set(opened.stored_calibrations()) == {"other"}
+def test_m1_a_dataset_takes_its_calibration_along_when_it_goes(tmp_path: Path, calibration_run: Calibrating) -> None:
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("yard").add(documents()[:3])
+        workspace.keep_calibration("yard", calibration_run.calibration)
+        workspace.keep_calibration("other", Calibration("x"))
+        workspace.drop("yard")
+        assert set(workspace.stored_calibrations()) == {"other"}
 
 
 def test_m1_a_calibration_of_another_process_goes_along_too(tmp_path: Path) -> None:
-    with Workspace(tmp_path) as opened, Workspace(tmp_path) as other:
-        opened.dataset("yard", indexing_technique="keyword").add(documents()[:3])
+    with Workspace(tmp_path) as workspace, Workspace(tmp_path) as other:
+        workspace.dataset("yard", indexing_technique="keyword").add(documents()[:3])
         other.keep_calibration("yard", Calibration("x"))
-        opened.drop("yard")
-        assert opened.stored_calibrations() == {}
+        workspace.drop("yard")
+        assert workspace.stored_calibrations() == {}
 
 
 def test_m1_what_two_keep_at_once_is_both_kept(workspace: Workspace, folder: Path) -> None:
@@ -222,10 +224,12 @@ def test_m1_what_two_keep_at_once_is_both_kept(workspace: Workspace, folder: Pat
 
 
 def test_m1_copies_are_calibrated_as_one_passage(tmp_path: Path) -> None:
-    with Workspace(tmp_path, embedder=HashingEmbedder()) as opened:
-        opened.dataset("yard").add([*documents(), *(Document(f"again {one.id}", one.text) for one in documents())])
-        assert opened.calibrate("yard", *labels()).calibration is not None
-        answer = opened.search("where does the amber lantern stand", 2)
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("yard").add(
+            [*documents(), *(Document(f"again {document.id}", document.text) for document in documents())]
+        )
+        assert workspace.calibrate("yard", *labels()).calibration is not None
+        answer = workspace.search("where does the amber lantern stand", 2)
         assert {hit.id for hit in answer} == {"amber-lantern", "again amber-lantern"}
         assert min(hit.relevance or 0 for hit in answer) > 0.9
 
@@ -237,33 +241,33 @@ def test_m1_the_command_fits_keeps_and_removes(folder: Path, tmp_path: Path, mon
     )
     (tmp_path / "qrels.tsv").write_text(
         "query-id\tcorpus-id\tscore\n"
-        + "".join(f"{id_}\t{name}\t{grade}\n" for id_, some in qrels.items() for name, grade in some.items())
+        + "".join(f"{id_}\t{name}\t{grade}\n" for id_, grades in qrels.items() for name, grade in grades.items())
     )
     monkeypatch.setattr("pointsman.models.chosen.embedder_for", lambda *_, **__: HashingEmbedder())
     run = CliRunner()
-    place = ["--workspace", str(folder), "--json"]
-    dry = run.invoke(app, ["calibrate", str(tmp_path), "-d", "yard", "--dry-run", *place])
+    workspace_options = ["--workspace", str(folder), "--json"]
+    dry = run.invoke(app, ["calibrate", str(tmp_path), "-d", "yard", "--dry-run", *workspace_options])
     assert json.loads(dry.stdout)["kept"] is False
-    kept = json.loads(run.invoke(app, ["calibrate", str(tmp_path), "-d", "yard", *place]).stdout)
-    assert kept["kept"] is True
-    assert kept["questions"] == 60
-    search = ["search", "where does the amber lantern stand", *place]
+    process = json.loads(run.invoke(app, ["calibrate", str(tmp_path), "-d", "yard", *workspace_options]).stdout)
+    assert process["kept"] is True
+    assert process["questions"] == 60
+    search = ["search", "where does the amber lantern stand", *workspace_options]
     assert json.loads(run.invoke(app, [*search, "--coverage", "0.6"]).stdout)["coverage"] == 0.6
-    assert json.loads(run.invoke(app, ["calibrate", "--reset", *place]).stdout) == {"reset": ["yard"]}
+    assert json.loads(run.invoke(app, ["calibrate", "--reset", *workspace_options]).stdout) == {"reset": ["yard"]}
     assert json.loads(run.invoke(app, search).stdout)["hits"][0]["relevance"] is None
 
 
 # ── coverage ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_m1_coverage_holds_for_questions_like_the_labels(workspace: Workspace, done: Calibrating) -> None:
-    workspace.keep_calibration("yard", done.calibration)
+def test_m1_coverage_holds_for_questions_like_the_labels(workspace: Workspace, calibration_run: Calibrating) -> None:
+    workspace.keep_calibration("yard", calibration_run.calibration)
     queries, qrels = labels(160)
     fresh = [query for query in queries if int(query) >= 60]
     answers = {query: workspace.search(queries[query], coverage=0.7) for query in fresh}
     assert {answer.coverage for answer in answers.values() if not answer.refused} == {0.7}
-    held = sum(any(hit.id in qrels[query] for hit in answer) for query, answer in answers.items()) / len(fresh)
-    assert held >= 0.58, "two standard errors of 60 and 100 questions below .7"
+    share = sum(any(hit.id in qrels[query] for hit in answer) for query, answer in answers.items()) / len(fresh)
+    assert share >= 0.58, "two standard errors of 60 and 100 questions below .7"
     counts = {len(answer.hits) for answer in answers.values()}
     assert len(counts) > 2, "some questions need more hits than others"
     assert max(counts) < MOST_HITS
@@ -280,27 +284,27 @@ def test_m1_a_question_refused_from_then_on_is_not_covered(
     assert (calibration.coverage.questions, calibration.coverage.scores) == (60, ())
 
 
-@pytest.mark.parametrize(("options", "why"), [
+@pytest.mark.parametrize(("options", "reason"), [
     ({"coverage": 0.999}, "is the most that can be promised"),
     ({"coverage": 0.7, "strategy": "bm25"}, "searched differently"),
     ({"coverage": 0.7, "min_relevance": 0.1}, "without filters and without a least relevance"),
     ({"coverage": 0.7, "filters": "year != 1"}, "without filters and without a least relevance"),
 ])  # fmt: skip
 def test_m1_what_cannot_be_promised_is_said(
-    workspace: Workspace, done: Calibrating, options: dict[str, object], why: str
+    workspace: Workspace, calibration_run: Calibrating, options: dict[str, object], reason: str
 ) -> None:
-    workspace.keep_calibration("yard", done.calibration)
+    workspace.keep_calibration("yard", calibration_run.calibration)
     answer = workspace.search("where does the amber lantern stand", 3, **options)  # type: ignore[arg-type]
     assert answer.coverage is None
     assert len(answer.hits) <= 3
-    assert any(why in note for note in answer.degraded)
-    assert [one.value for one in answer.plan.decisions if one.what == "coverage"] == ["none"]
+    assert any(reason in note for note in answer.degraded)
+    assert [decision.value for decision in answer.plan.decisions if decision.what == "coverage"] == ["none"]
 
 
 def test_m1_nothing_is_promised_where_a_part_of_the_search_fails(
-    workspace: Workspace, done: Calibrating, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, calibration_run: Calibrating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace.keep_calibration("yard", done.calibration)
+    workspace.keep_calibration("yard", calibration_run.calibration)
     monkeypatch.setattr(HashingEmbedder, "embed_queries", lambda *_: 1 / 0)
     answer = workspace.search("where does the white ticket stand", coverage=0.7)
     assert answer.hits
@@ -322,54 +326,56 @@ def test_m1_coverage_is_a_probability(bad: object) -> None:
         SearchRequest.of("x", 5, {"coverage": bad})
 
 
-chances = st.lists(st.floats(0.001, 1), min_size=1, max_size=12).map(lambda some: sorted(some, reverse=True))
-asked = st.lists(st.tuples(chances, st.one_of(st.none(), st.integers(0, 11))), min_size=1, max_size=40)
+chances = st.lists(st.floats(0.001, 1), min_size=1, max_size=12).map(lambda values: sorted(values, reverse=True))
+ranked_chances = st.lists(st.tuples(chances, st.one_of(st.none(), st.integers(0, 11))), min_size=1, max_size=40)
 
 
-@given(asked, st.floats(0.01, 0.99))
+@given(ranked_chances, st.floats(0.01, 0.99))
 def test_m1_the_labels_themselves_are_covered(pairs: list[tuple[list[float], int | None]], level: float) -> None:
     """Of the questions that it was measured on, at least the share asked for has its answer among the hits."""
-    pairs = [(some, None if place is None else place % len(some)) for some, place in pairs]
+    pairs = [(chances, None if rank is None else rank % len(chances)) for chances, rank in pairs]
     coverage = Coverage.measured(pairs, "way")
-    counts = [coverage.count(some, level) for some, _ in pairs]
+    counts = [coverage.count(chances, level) for chances, _ in pairs]
     if level > coverage.most:
         assert set(counts) == {None}
         return
-    held = sum(place is not None and place < (count or 0) for (_, place), count in zip(pairs, counts, strict=True))
-    assert held >= level * len(pairs) - 1e-9
+    covered_count = sum(
+        rank is not None and rank < (count or 0) for (_, rank), count in zip(pairs, counts, strict=True)
+    )
+    assert covered_count >= level * len(pairs) - 1e-9
 
 
 @given(chances)
-def test_m1_shares_go_from_nothing_to_all(some: list[float]) -> None:
-    found = shares(some)
-    assert found[0] == 0
-    assert found[-1] == pytest.approx(1)
-    assert found == sorted(found)
-    assert len(found) == len(some) + 1
+def test_m1_shares_go_from_nothing_to_all(chances: list[float]) -> None:
+    cumulative = shares(chances)
+    assert cumulative[0] == 0
+    assert cumulative[-1] == pytest.approx(1)
+    assert cumulative == sorted(cumulative)
+    assert len(cumulative) == len(chances) + 1
 
 
 # ── refusing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_m1_hardly_any_question_like_the_labels_is_refused(workspace: Workspace, done: Calibrating) -> None:
-    assert done.calibration is not None
-    minimums = done.calibration.minimums
+def test_m1_hardly_any_question_like_the_labels_is_refused(workspace: Workspace, calibration_run: Calibrating) -> None:
+    assert calibration_run.calibration is not None
+    minimums = calibration_run.calibration.minimums
     assert set(minimums) == {"both", "vector", "words"}
-    assert f"refused below {minimums['both']:.2f} (both)" in done.reason
-    workspace.keep_calibration("yard", done.calibration)
+    assert f"refused below {minimums['both']:.2f} (both)" in calibration_run.reason
+    workspace.keep_calibration("yard", calibration_run.calibration)
     queries, _ = labels(160)
     answers = [workspace.search(text) for query, text in queries.items() if int(query) >= 60]
     assert sum(answer.refused is not None for answer in answers) <= 8, "two standard errors of 100 questions above .03"
-    assert _needed(answers[0]) == f"{minimums['both']:.2f}"
-    assert _needed(workspace.search("who inspects the signal", strategy="bm25")) == f"{minimums['words']:.2f}"
+    assert _minimum_in(answers[0]) == f"{minimums['both']:.2f}"
+    assert _minimum_in(workspace.search("who inspects the signal", strategy="bm25")) == f"{minimums['words']:.2f}"
 
 
-def test_m1_questions_in_another_language_keep_the_minimum(workspace: Workspace, done: Calibrating) -> None:
-    workspace.keep_calibration("yard", done.calibration)
-    assert _needed(workspace.search("где стоит янтарный фонарь")) == f"{MINIMUM:.2f}"
+def test_m1_questions_in_another_language_keep_the_minimum(workspace: Workspace, calibration_run: Calibrating) -> None:
+    workspace.keep_calibration("yard", calibration_run.calibration)
+    assert _minimum_in(workspace.search("где стоит янтарный фонарь")) == f"{MINIMUM:.2f}"
 
 
-def _needed(answer: RetrievalContext) -> str:
+def _minimum_in(answer: RetrievalContext) -> str:
     [span] = [span for span in answer.trace.spans if span.stage == "refuse"]
     match = re.search(r"(0\.\d\d) is needed|< (0\.\d\d)", span.detail)
     assert match is not None, span.detail
@@ -377,10 +383,10 @@ def _needed(answer: RetrievalContext) -> str:
 
 
 @given(st.lists(st.floats(0, 1), max_size=200))
-def test_m1_the_labels_themselves_are_hardly_refused(some: list[float]) -> None:
-    minimum = minimum_for(some)
-    assert (minimum is None) == (len(some) < 33)
-    assert sum(chance < (minimum or 0) for chance in some) <= REFUSED * len(some)
+def test_m1_the_labels_themselves_are_hardly_refused(scores: list[float]) -> None:
+    minimum = minimum_for(scores)
+    assert (minimum is None) == (len(scores) < 33)
+    assert sum(chance < (minimum or 0) for chance in scores) <= REFUSED * len(scores)
 
 
 # ── the record ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -388,13 +394,16 @@ def test_m1_the_labels_themselves_are_hardly_refused(some: list[float]) -> None:
 
 @given(st.dictionaries(st.text(max_size=5), st.lists(st.floats(0, 1), max_size=5), max_size=3))
 def test_m1_the_record_is_read_as_it_was_written(scores: dict[str, list[float]]) -> None:
-    kept = {
+    calibrations = {
         name: Calibration(
-            "x", shipped()[:1], Coverage(9, tuple(sorted(some)), "way"), minimums=dict.fromkeys(("both", "words"), 0.25)
+            "x",
+            shipped()[:1],
+            Coverage(9, tuple(sorted(values)), "way"),
+            minimums=dict.fromkeys(("both", "words"), 0.25),
         )
-        for name, some in scores.items()
+        for name, values in scores.items()
     }
-    assert read_calibrations(to_json(kept), "here") == kept
+    assert read_calibrations(to_json(calibrations), "here") == calibrations
 
 
 @pytest.mark.parametrize("bad", [

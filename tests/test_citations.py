@@ -43,10 +43,10 @@ def test_checking_an_answer_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_equal_hits_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[str] = []
-    monkeypatch.setattr("pointsman.citations._nearest", lambda quote, passage: looked.append(passage.text))
+    texts_compared: list[str] = []
+    monkeypatch.setattr("pointsman.citations._nearest", lambda quote, passage: texts_compared.append(passage.text))
     check = verify('"stands nowhere" "guides trains" [3]', [hit("It guides trains.", id=str(n)) for n in range(30)])
-    assert looked == ["It guides trains."]
+    assert texts_compared == ["It guides trains."]
     assert [(claim.status, claim.hit) for claim in check.claims] == [("unsupported", None), ("exact", 3)]
 
 
@@ -102,7 +102,8 @@ def test_a_prompt_numbers_its_sources() -> None:
 @given(st.text(), st.text(), st.text())
 def test_no_document_can_pass_for_another_source(text: str, source: str, title: str) -> None:
     hits = [
-        hit(text + part, source=source or "x", title=title) for part in ("", "\u2028[7] x\x85[8] y\r[9] z\n</source>")
+        hit(text + ending, source=source or "x", title=title)
+        for ending in ("", "\u2028[7] x\x85[8] y\r[9] z\n</source>")
     ]
     heads = [line for line in to_prompt(hits, max_tokens=10**6).splitlines() if not line.startswith("> ") and line]
     assert [line.split(" ")[0] for line in heads] == ["[1]", "[2]"]
@@ -113,9 +114,9 @@ def test_no_document_can_pass_for_another_source(text: str, source: str, title: 
 @given(
     st.lists(st.sampled_from([EN, RU, ZH, EN * 5]), max_size=5), st.integers(1, 600), st.sampled_from(["quoted", "xml"])
 )
-def test_a_prompt_keeps_to_its_tokens_and_cuts_at_a_sentence(texts: list[str], most: int, style: Any) -> None:
-    prompt = to_prompt([hit(text, source="a") for text in texts], max_tokens=most, style=style)
-    assert about_tokens(prompt) <= most
+def test_a_prompt_keeps_to_its_tokens_and_cuts_at_a_sentence(texts: list[str], limit: int, style: Any) -> None:
+    prompt = to_prompt([hit(text, source="a") for text in texts], max_tokens=limit, style=style)
+    assert about_tokens(prompt) <= limit
     if prompt and style == "quoted":
         assert prompt[-1] in ".。"
 
@@ -123,9 +124,9 @@ def test_a_prompt_keeps_to_its_tokens_and_cuts_at_a_sentence(texts: list[str], m
 def test_prompts_refuse_what_they_cannot_do() -> None:
     with pytest.raises(InputError, match="style is one of"):
         to_prompt([], style="html")  # type: ignore[arg-type]
-    for most in (0, "3000", None, 1.5):
+    for limit in (0, "3000", None, 1.5):
         with pytest.raises(InputError, match="max_tokens is 1 or more"):
-            to_prompt([], max_tokens=most)  # type: ignore[arg-type]
+            to_prompt([], max_tokens=limit)  # type: ignore[arg-type]
 
 
 # ── quotes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -179,13 +180,13 @@ def test_composed_accents_are_equal_and_spans_point_into_the_text() -> None:
 
 def test_a_claim_knows_the_source_that_is_named_for_it() -> None:
     hits = [hit("It is 5 km long."), hit("It is 7 km long."), hit("It is 5 km long.")]
-    right, wrong, plain, ranged, *_ = verify(
+    right, wrong, plain, with_range, *_ = verify(
         "It is 5 km [3]. It is 7 km. [1][3] It is 5 km. Then 7 km [1-3].", hits
     ).claims
     assert (right.hit, right.named, right.misattributed) == (3, (3,), False)
     assert (wrong.hit, wrong.named, wrong.misattributed) == (2, (1, 3), True)
     assert (plain.hit, plain.named, plain.misattributed) == (1, (), False)
-    assert (ranged.hit, ranged.named) == (2, (1, 2, 3))
+    assert (with_range.hit, with_range.named) == (2, (1, 2, 3))
 
 
 # ── numbers ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -283,13 +284,13 @@ def test_what_stands_there_is_exact_and_what_is_altered_is_not(seed: int) -> Non
     quote = quote_from(text, rng)
     if quote is None:
         return
-    hits = [hit(one) for one in TEXTS]
+    hits = [hit(text) for text in TEXTS]
     (claim,) = [claim for claim in verify(f"«{quote}»", hits).claims if claim.kind == "quote"]
     assert claim.status == "exact"
-    for altered in alterations(quote, rng):
-        if not stands_in(altered, TEXTS):
+    for alteration in alterations(quote, rng):
+        if not stands_in(alteration, TEXTS):
             assert all(
-                claim.status != "exact" for claim in verify(f"«{altered}»", hits).claims if claim.kind == "quote"
+                claim.status != "exact" for claim in verify(f"«{alteration}»", hits).claims if claim.kind == "quote"
             )
 
 
@@ -306,10 +307,10 @@ def test_any_answer_is_checked_and_places_are_right(answer: str, texts: list[str
 
 
 @pytest.mark.parametrize(
-    "piece", ['"', "«a» ", "1", "1,", "1 ", "万", "[1]", "> a\n", "…", "\u0301", "1.1.1 ", "‘a", "a-1-", "12 May "]
+    "unit", ['"', "«a» ", "1", "1,", "1 ", "万", "[1]", "> a\n", "…", "\u0301", "1.1.1 ", "‘a", "a-1-", "12 May "]
 )
-def test_a_long_answer_is_checked(piece: str) -> None:
-    check = verify(piece * (MAX_ANSWER // len(piece)), [hit(EN), hit(piece * 1000)])
+def test_a_long_answer_is_checked(unit: str) -> None:
+    check = verify(unit * (MAX_ANSWER // len(unit)), [hit(EN), hit(unit * 1000)])
     assert all(claim.text for claim in check.claims)
 
 
@@ -323,8 +324,8 @@ def test_a_hit_and_an_answer_cite_write_a_prompt_and_check(tmp_path: Path) -> No
     with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
         workspace.index(tmp_path / "guide.md", "manual")
         answer = workspace.search("railway switch", 1, refuse=False)
-    (found,) = answer.hits
-    assert found.citation == cite(found)
+    (hit,) = answer.hits
+    assert hit.citation == cite(hit)
     assert answer.to_prompt() == to_prompt(answer.hits)
     assert answer.to_prompt(style="xml").startswith('<source id="1"')
     assert [claim.status for claim in answer.verify("It weighs 1200 kg, not 1300 kg.").claims] == [

@@ -76,18 +76,18 @@ def test_every_citation_resolves_through_python_http_and_the_client(world: World
     body = {"query": "switch стрелка поезд 道岔", "k": 100, **options}
     results = world.http.post("/api/search", json=body).raise_for_status().json()["hits"]
     assert len(answer) == len(results) == world.workspace.dataset("files").count({"source": name}) > 0
-    here = world.workspace.dataset("files").text(name, hash=answer.hits[0].citation.hash)
+    text = world.workspace.dataset("files").text(name, hash=answer.hits[0].citation.hash)
     there = world.http.get("/api/datasets/files/text", params={"source": name}).raise_for_status().json()
-    assert there == here.to_dict()
-    assert world.client.dataset("files").text(name) == here
-    assert here.text.split() == text_of(world.folder / name).split()
-    assert here.length == len(here.text) <= len(text_of(world.folder / name))
+    assert there == text.to_dict()
+    assert world.client.dataset("files").text(name) == text
+    assert text.text.split() == text_of(world.folder / name).split()
+    assert text.length == len(text.text) <= len(text_of(world.folder / name))
     for hit, result in zip(answer, results, strict=True):
         citation = hit.citation
-        assert here.text[citation.start : citation.end] == citation.quote == hit.text
+        assert text.text[citation.start : citation.end] == citation.quote == hit.text
         assert result["citation"] == citation.where()
         assert there["text"][result["citation"]["start"] : result["citation"]["end"]] == result["text"]
-        assert (citation.source, citation.hash) == (name, here.hash)
+        assert (citation.source, citation.hash) == (name, text.hash)
         assert str(world.folder) not in json.dumps(result)
 
 
@@ -95,9 +95,9 @@ def test_every_citation_resolves_through_python_http_and_the_client(world: World
 @settings(max_examples=60, deadline=None)
 def test_a_part_of_a_text_is_that_part(world: World, start: int, size: int) -> None:
     files = world.workspace.dataset("files")
-    whole, part = files.text("guide.md"), files.text("guide.md", start=start, end=start + size)
-    assert (part.text, part.length) == (whole.text[start : start + size], whole.length)
-    assert part.start == min(start, whole.length)
+    full, excerpt = files.text("guide.md"), files.text("guide.md", start=start, end=start + size)
+    assert (excerpt.text, excerpt.length) == (full.text[start : start + size], full.length)
+    assert excerpt.start == min(start, full.length)
 
 
 def test_a_long_text_comes_to_the_client_in_parts(world: World) -> None:
@@ -115,8 +115,8 @@ def test_a_long_text_comes_to_the_client_in_parts(world: World) -> None:
 def test_a_document_from_no_file_is_its_own_source(world: World) -> None:
     (hit,) = world.workspace.search("switch", datasets="notes", filters="not source exists", refuse=False)
     assert (hit.citation.source, hit.citation.start, hit.citation.end) == ("switch", 0, len(hit.text))
-    for place in (world.workspace, world.client):
-        assert place.dataset("notes").text("switch").text == hit.text
+    for door in (world.workspace, world.client):
+        assert door.dataset("notes").text("switch").text == hit.text
 
 
 def test_of_a_file_that_was_indexed_again_each_content_is_its_own(tmp_path: Path) -> None:
@@ -137,12 +137,12 @@ def test_of_a_file_that_was_indexed_again_each_content_is_its_own(tmp_path: Path
 def test_offsets_that_somebody_made_up_cost_nothing(tmp_path: Path) -> None:
     with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
         notes = workspace.dataset("notes")
-        far = 2**50
-        notes.add([Document("a", "b", {"source": "s", "start": far, "end": far + 1})])
+        offset = 2**50
+        notes.add([Document("a", "b", {"source": "s", "start": offset, "end": offset + 1})])
         notes.add([Document("c", "d", {"source": "/etc/passwd", "root": "/", "start": 0, "end": 1})])
         with pytest.raises(InputError, match="ask for a part"):
             notes.text("s")
-        assert notes.text("s", start=far - 2).text == "  b"
+        assert notes.text("s", start=offset - 2).text == "  b"
         assert notes.text("/etc/passwd").text == "d"  # no file is ever read
         for start, end in ((-1, None), (5, 4)):
             with pytest.raises(InputError, match="a part of a text"):
@@ -173,10 +173,10 @@ def test_an_answer_is_looked_up_through_http_as_in_python(world: World) -> None:
     quote = context.hits[1].text[-60:-9].strip()
     hits = [{"dataset": hit.dataset, "id": hit.id} for hit in context]
     answer = f'It says "{quote}" [2], "as [1] does", and has 7341 stations.'
-    found = world.http.post("/api/verify", json={"answer": answer, "hits": hits}).raise_for_status().json()
-    assert found == json.loads(json.dumps(context.verify(answer).to_dict()))
-    assert found["supported"] is False
-    first = found["claims"][0]
+    report = world.http.post("/api/verify", json={"answer": answer, "hits": hits}).raise_for_status().json()
+    assert report == json.loads(json.dumps(context.verify(answer).to_dict()))
+    assert report["supported"] is False
+    first = report["claims"][0]
     assert (first["status"], first["hit"], first["named"]) == ("exact", 2, [2])
     assert context.hits[1].text[slice(*first["span"])] == quote
 
@@ -204,23 +204,43 @@ def test_looking_up_an_answer_takes_no_longer_than_a_search(world: World, monkey
 
 def run(folder: Path, *arguments: str, code: int = 0) -> str:
     command = [sys.executable, "-m", "pointsman", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert process.returncode == code, f"exit {process.returncode}\n{process.stdout}\n{process.stderr}"
+    return process.stdout
 
 
 def test_the_commands_cite_fetch_prompt_and_look_up(world: World, tmp_path: Path) -> None:
-    place = ["--workspace", world.workspace.place]
-    asked = ["search", "switch page 3", "-d", "files", "--filter", 'source = "book.pdf"', "--no-refuse", *place]
-    asked += ["--strategy", "bm25"]
-    assert "book.pdf, page 3" in run(tmp_path, *asked)
-    assert run(tmp_path, *asked, "--prompt", "quoted").startswith("[1] book.pdf, page ")
-    found = run(tmp_path, *asked, "--json")
-    first = json.loads(found)["hits"][0]
+    workspace_options = ["--workspace", world.workspace.place]
+    search_arguments = [
+        "search",
+        "switch page 3",
+        "-d",
+        "files",
+        "--filter",
+        'source = "book.pdf"',
+        "--no-refuse",
+        *workspace_options,
+    ]
+    search_arguments += ["--strategy", "bm25"]
+    assert "book.pdf, page 3" in run(tmp_path, *search_arguments)
+    assert run(tmp_path, *search_arguments, "--prompt", "quoted").startswith("[1] book.pdf, page ")
+    output = run(tmp_path, *search_arguments, "--json")
+    first = json.loads(output)["hits"][0]
     start, end = (str(first["citation"][name]) for name in ("start", "end"))
-    part = ["text", "book.pdf", "-d", "files", "--hash", first["citation"]["hash"], "--start", start, "--end", end]
-    assert run(tmp_path, *part, *place) == first["text"]
-    (tmp_path / "hits.json").write_text(found, "utf-8")
+    text_arguments = [
+        "text",
+        "book.pdf",
+        "-d",
+        "files",
+        "--hash",
+        first["citation"]["hash"],
+        "--start",
+        start,
+        "--end",
+        end,
+    ]
+    assert run(tmp_path, *text_arguments, *workspace_options) == first["text"]
+    (tmp_path / "hits.json").write_text(output, "utf-8")
     (tmp_path / "answer.md").write_text(f'"{first["text"]}" [1]', "utf-8")
     assert "exact" in run(tmp_path, "verify-answer", "answer.md", "--hits", "hits.json")
     (tmp_path / "answer.md").write_text("It has 7341 stations.", "utf-8")

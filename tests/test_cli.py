@@ -36,11 +36,11 @@ class Cli:
 
     def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pointsman", *arguments]
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60, check=False
         )
-        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done
+        assert process.returncode == code, f"exit {process.returncode}\n{process.stdout}\n{process.stderr}"
+        return process
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         return json.loads(self(*arguments, "--json", code=code).stdout)
@@ -65,7 +65,7 @@ def indexed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def indexed(indexed_once: Path, tmp_path: Path) -> Cli:
+def notes_cli(indexed_once: Path, tmp_path: Path) -> Cli:
     """A copy of the indexed folder, so that each test may do with it what it likes."""
     shutil.copytree(indexed_once, tmp_path, dirs_exist_ok=True)
     return Cli(tmp_path)
@@ -78,12 +78,12 @@ def test_index_search_and_manage(cli: Cli) -> None:
         {"name": "notes", "description": "Railways and tea", "indexing_technique": "hybrid", "documents": 4}
     ]
     for query, source in (("train track", "en.md"), ("поезда", "ru.txt"), ("列车", "zh.txt"), ("boiling", "tea.html")):
-        found = cli.json("search", query, "-k", "1", "--strategy", "bm25")
-        assert [hit["metadata"]["source"] for hit in found["hits"]] == [source]
-        assert found["datasets"] == ["notes"]
-    found = cli.json("search", "tea", "-k", "10")
-    assert (found["strategy"], len(found["hits"])) == ("hybrid", 4)
-    assert "alert" not in str(found)
+        answer = cli.json("search", query, "-k", "1", "--strategy", "bm25")
+        assert [hit["metadata"]["source"] for hit in answer["hits"]] == [source]
+        assert answer["datasets"] == ["notes"]
+    answer = cli.json("search", "tea", "-k", "10")
+    assert (answer["strategy"], len(answer["hits"])) == ("hybrid", 4)
+    assert "alert" not in str(answer)
     status = cli.json("status")["datasets"][0]
     assert status["documents"] == 4
     assert status["sequence"] == status["keyword_index_sequence"]
@@ -94,19 +94,19 @@ def test_index_search_and_manage(cli: Cli) -> None:
 
 def test_indexing_again_touches_only_what_changed_and_removes_what_is_gone(cli: Cli) -> None:
     cli("index", "docs", "--dataset", "notes")
-    again = cli.json("index", "docs", "--dataset", "notes")
-    assert (again["added"], again["updated"], again["unchanged"], again["deleted"]) == (0, 0, 4, 0)
+    second_run = cli.json("index", "docs", "--dataset", "notes")
+    assert (second_run["added"], second_run["updated"], second_run["unchanged"], second_run["deleted"]) == (0, 0, 4, 0)
     (cli.folder / "docs" / "ru.txt").write_text("Семафор показывает машинисту путь.\n", "utf-8")
     (cli.folder / "docs" / "zh.txt").unlink()
-    changed = cli.json("index", "docs", "--dataset", "notes")
-    assert (changed["added"], changed["unchanged"], changed["deleted"]) == (1, 2, 2)
+    third_run = cli.json("index", "docs", "--dataset", "notes")
+    assert (third_run["added"], third_run["unchanged"], third_run["deleted"]) == (1, 2, 2)
     assert cli.json("search", "列车", "--strategy", "bm25")["hits"] == []
 
 
-def test_another_folder_in_the_same_dataset_leaves_the_first_alone(indexed: Cli) -> None:
-    (indexed.folder / "more").mkdir()
-    (indexed.folder / "more" / "signal.txt").write_text("A signal stands before the switch.", "utf-8")
-    report = indexed.json("index", "more", "--dataset", "notes")
+def test_another_folder_in_the_same_dataset_leaves_the_first_alone(notes_cli: Cli) -> None:
+    (notes_cli.folder / "more").mkdir()
+    (notes_cli.folder / "more" / "signal.txt").write_text("A signal stands before the switch.", "utf-8")
+    report = notes_cli.json("index", "more", "--dataset", "notes")
     assert (report["added"], report["deleted"], report["documents"]) == (1, 0, 5)
 
 
@@ -121,8 +121,8 @@ def test_a_bad_file_is_reported_and_the_rest_goes_in(cli: Cli) -> None:
 def test_junk_alone_is_listed_with_exit_code_1(cli: Cli) -> None:
     (cli.folder / "junk").mkdir()
     (cli.folder / "junk" / "a.bin").write_bytes(bytes(range(256)) * 20)
-    shown = cli("index", "junk", "--dataset", "notes", code=1)
-    assert "not read: a.bin: binary data" in shown.stdout
+    process = cli("index", "junk", "--dataset", "notes", code=1)
+    assert "not read: a.bin: binary data" in process.stdout
     report = cli.json("index", "junk", "--dataset", "notes", code=1)
     assert [problem["path"] for problem in report["problems"]] == ["a.bin"]
 
@@ -135,84 +135,84 @@ def test_passages_have_the_size_that_is_asked_for(cli: Cli) -> None:
     assert small > 4 * large
 
 
-def test_filters_strategies_and_explanations(indexed: Cli) -> None:
-    found = indexed.json("search", "track", "--filter", 'language = "en" and kind in ["md", "txt"]', "--explain")
-    assert {hit["metadata"]["kind"] for hit in found["hits"]} == {"md"}
-    assert [span["stage"] for span in found["trace"]["spans"]] == [
+def test_filters_strategies_and_explanations(notes_cli: Cli) -> None:
+    answer = notes_cli.json("search", "track", "--filter", 'language = "en" and kind in ["md", "txt"]', "--explain")
+    assert {hit["metadata"]["kind"] for hit in answer["hits"]} == {"md"}
+    assert [span["stage"] for span in answer["trace"]["spans"]] == [
         *("plan", "transform", "retrieve", "fuse", "fetch", "refuse")
     ]
-    assert found["hits"][0]["provenance"][0]["source"] == "bm25"
+    assert answer["hits"][0]["provenance"][0]["source"] == "bm25"
     for strategy in ("bm25", "vector", "rrf", "z_score"):
-        assert indexed.json("search", "track", "--strategy", strategy)["strategy"] == strategy
-    text = indexed("search", "track", "--explain").stdout
+        assert notes_cli.json("search", "track", "--strategy", strategy)["strategy"] == strategy
+    text = notes_cli("search", "track", "--explain").stdout
     assert "Switches" in text
     assert "bm25 #1" in text
 
 
-def test_delete_rebuild_and_verify(indexed: Cli) -> None:
-    first = indexed.json("search", "tea", "-k", "1")["hits"][0]["id"]
-    assert indexed.json("delete", first, "--dataset", "notes") == {
+def test_delete_rebuild_and_verify(notes_cli: Cli) -> None:
+    first = notes_cli.json("search", "tea", "-k", "1")["hits"][0]["id"]
+    assert notes_cli.json("delete", first, "--dataset", "notes") == {
         "dataset": "notes",
         "deleted": 1,
         "dropped": False,
         "missing": [],
     }
-    assert indexed.json("delete", "--source", "ru.txt", "--dataset", "notes")["deleted"] == 1
-    assert indexed.json("rebuild") == {"rebuilt": ["notes"]}
-    assert indexed.json("verify")["notes"]["documents"] == 2
-    assert "dataset 'notes' with 2 documents deleted" in indexed("delete", "--all", "--dataset", "notes").stdout
-    assert indexed.json("datasets") == []
+    assert notes_cli.json("delete", "--source", "ru.txt", "--dataset", "notes")["deleted"] == 1
+    assert notes_cli.json("rebuild") == {"rebuilt": ["notes"]}
+    assert notes_cli.json("verify")["notes"]["documents"] == 2
+    assert "dataset 'notes' with 2 documents deleted" in notes_cli("delete", "--all", "--dataset", "notes").stdout
+    assert notes_cli.json("datasets") == []
 
 
-def test_what_fails_and_what_reads_makes_nothing(indexed: Cli) -> None:
+def test_what_fails_and_what_reads_makes_nothing(notes_cli: Cli) -> None:
     """Failing commands make nothing."""
-    indexed("index", "no/such/folder", "--dataset", "typo", code=2)
-    (indexed.folder / "empty").mkdir()
-    assert indexed.json("index", "empty", "--dataset", "typo", code=1)["documents"] == 0
+    notes_cli("index", "no/such/folder", "--dataset", "typo", code=2)
+    (notes_cli.folder / "empty").mkdir()
+    assert notes_cli.json("index", "empty", "--dataset", "typo", code=1)["documents"] == 0
     for command in ("search", "route"):
-        assert "no dataset named 'typo'" in indexed(command, "x", "--dataset", "typo", code=2).stderr
+        assert "no dataset named 'typo'" in notes_cli(command, "x", "--dataset", "typo", code=2).stderr
     for arguments in (["delete", "--dataset", "typo", "--all"], ["verify", "typo"], ["rebuild", "typo"]):
-        assert "no dataset named 'typo'" in indexed(*arguments, code=2).stderr
-    assert [one["name"] for one in indexed.json("datasets")] == ["notes"]
-    assert [path.name for path in (indexed.folder / ".pointsman" / "datasets").iterdir()] == ["notes"]
+        assert "no dataset named 'typo'" in notes_cli(*arguments, code=2).stderr
+    assert [dataset["name"] for dataset in notes_cli.json("datasets")] == ["notes"]
+    assert [path.name for path in (notes_cli.folder / ".pointsman" / "datasets").iterdir()] == ["notes"]
 
 
-def test_settings_hold_for_commands(indexed: Cli) -> None:
+def test_settings_hold_for_commands(notes_cli: Cli) -> None:
     """Settings are obeyed: the workspace, the embedder and how to search."""
-    del indexed.environment["POINTSMAN_EMBEDDER"]
-    (indexed.folder / ".pointsman").rename(indexed.folder / "elsewhere")
-    indexed.environment["POINTSMAN_CONFIG"] = "mine.toml"
-    (indexed.folder / "mine.toml").write_text(
+    del notes_cli.environment["POINTSMAN_EMBEDDER"]
+    (notes_cli.folder / ".pointsman").rename(notes_cli.folder / "elsewhere")
+    notes_cli.environment["POINTSMAN_CONFIG"] = "mine.toml"
+    (notes_cli.folder / "mine.toml").write_text(
         'workspace = "elsewhere"\nembedder = "hashing"\ndefault_retrieval_strategy = "rrf"\n'
     )
-    found = indexed.json("search", "track")
-    assert (found["strategy"], found["decisions"][0]["by"]) == ("rrf", "settings")
-    assert indexed.json("search", "track", "--strategy", "bm25")["strategy"] == "bm25"
+    answer = notes_cli.json("search", "track")
+    assert (answer["strategy"], answer["decisions"][0]["by"]) == ("rrf", "settings")
+    assert notes_cli.json("search", "track", "--strategy", "bm25")["strategy"] == "bm25"
 
 
-def test_what_was_searched_for_instead_is_said(indexed: Cli) -> None:
+def test_what_was_searched_for_instead_is_said(notes_cli: Cli) -> None:
     words = "\n\n".join(["A railway switch guides trains from track to track."] * 3)
-    (indexed.folder / "docs" / "more.txt").write_text(words)
-    indexed("index", "docs", "--dataset", "notes")
-    done = indexed("search", "railway swtich")
-    assert "Showing results for railway switch; --no-spelling searches for railway swtich instead." in done.stdout
-    found = indexed.json("search", "railway swtich")
-    assert (found["asked"], found["query"]) == ("railway swtich", "railway switch")
-    assert indexed.json("search", "railway swtich", "--effort", "fast")["query"] == "railway swtich"
-    nothing = indexed("search", "zzzz", "--strategy", "bm25")
-    assert "No relevant results" in nothing.stdout
+    (notes_cli.folder / "docs" / "more.txt").write_text(words)
+    notes_cli("index", "docs", "--dataset", "notes")
+    process = notes_cli("search", "railway swtich")
+    assert "Showing results for railway switch; --no-spelling searches for railway swtich instead." in process.stdout
+    answer = notes_cli.json("search", "railway swtich")
+    assert (answer["asked"], answer["query"]) == ("railway swtich", "railway switch")
+    assert notes_cli.json("search", "railway swtich", "--effort", "fast")["query"] == "railway swtich"
+    empty_answer = notes_cli("search", "zzzz", "--strategy", "bm25")
+    assert "No relevant results" in empty_answer.stdout
 
 
-def test_route_shows_three_decisions_and_one_without_a_workspace(indexed: Cli) -> None:
-    found = indexed.json("route", "новости channel:tech после:2024-01-01")
-    assert found["heuristic"] == {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
-    assert found["plan"]["strategy"] == "hybrid"
-    assert found["decision"]["datasets"] == ["notes"]
-    alone = indexed.json("route", "дата создания", "--workspace", "nowhere")
-    assert alone["heuristic"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
-    assert alone["plan"] is None
-    assert alone["decision"] is None
-    assert "filters_or_mixed_signals" in indexed("route", "новости channel:tech после:2024-01-01").stdout
+def test_route_shows_three_decisions_and_one_without_a_workspace(notes_cli: Cli) -> None:
+    route = notes_cli.json("route", "новости channel:tech после:2024-01-01")
+    assert route["heuristic"] == {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
+    assert route["plan"]["strategy"] == "hybrid"
+    assert route["decision"]["datasets"] == ["notes"]
+    route_alone = notes_cli.json("route", "дата создания", "--workspace", "nowhere")
+    assert route_alone["heuristic"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
+    assert route_alone["plan"] is None
+    assert route_alone["decision"] is None
+    assert "filters_or_mixed_signals" in notes_cli("route", "новости channel:tech после:2024-01-01").stdout
 
 
 def test_eval_and_eval_select_on_a_small_collection(cli: Cli) -> None:
@@ -223,14 +223,14 @@ def test_eval_and_eval_select_on_a_small_collection(cli: Cli) -> None:
     queries = [{"_id": name, "text": text.split()[1]} for name, text in words.items()]
     for file, rows in (("corpus", corpus), ("queries", queries)):
         (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    judged = "".join(f"{name}\t{name}\t1\n" for name in words)
-    (folder / "qrels.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}", "utf-8")
+    judgements = "".join(f"{name}\t{name}\t1\n" for name in words)
+    (folder / "qrels.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judgements}", "utf-8")
     report = cli.json("eval", "collection", "--strategies", "bm25,hybrid")
     assert (report["dataset"], report["documents"], report["queries"]) == ("collection", 3, 3)
     assert report["strategies"]["bm25"]["ndcg@10"] == 1.0
     assert set(report["strategies"]["hybrid"]) == {"ndcg@10", "recall@10", "recall@100", "mrr@10", "latency_ms"}
-    [selected] = cli.json("eval-select", "collection", "--selector", "description")
-    assert selected["accuracy@1"] == 1.0
+    [evaluation] = cli.json("eval-select", "collection", "--selector", "description")
+    assert evaluation["accuracy@1"] == 1.0
     assert "bm25" in cli("eval", "collection", "--strategies", "bm25").stdout
 
 
@@ -254,11 +254,11 @@ BAD_INPUT = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD_INPUT, ids=lambda value: " ".join(value)[:40])
-def test_bad_input_is_exit_2_and_one_clear_line(indexed: Cli, arguments: list[str], message: str) -> None:
-    done = indexed(*arguments, code=2)
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+def test_bad_input_is_exit_2_and_one_clear_line(notes_cli: Cli, arguments: list[str], message: str) -> None:
+    process = notes_cli(*arguments, code=2)
+    assert message in process.stderr
+    assert "Traceback" not in process.stderr
+    assert process.stdout == ""
 
 
 THROUGH_NO_SERVICE = [
@@ -269,40 +269,40 @@ THROUGH_NO_SERVICE = [
 
 
 @pytest.mark.parametrize("command", THROUGH_NO_SERVICE)
-def test_what_does_not_work_through_a_service_is_refused_at_once(indexed: Cli, command: str) -> None:
-    done = indexed(*command.split(), "--workspace", "http://127.0.0.1:9", code=2)
-    assert re.search(r"^pointsman: (this command cannot .* through a service|http://127.0.0.1:9 is )", done.stderr)
-    assert "pointsman copy" not in done.stderr  # which does not take a service either
+def test_what_does_not_work_through_a_service_is_refused_at_once(notes_cli: Cli, command: str) -> None:
+    process = notes_cli(*command.split(), "--workspace", "http://127.0.0.1:9", code=2)
+    assert re.search(r"^pointsman: (this command cannot .* through a service|http://127.0.0.1:9 is )", process.stderr)
+    assert "pointsman copy" not in process.stderr  # which does not take a service either
 
 
-def test_an_evaluation_that_cannot_be_kept_is_refused_before_it_runs(indexed: Cli) -> None:
-    (indexed.folder / "file").write_text("no workspace")
-    done = indexed("eval", "no-collection", "--workspace", "file", code=2)
-    assert "file is not a workspace" in done.stderr
+def test_an_evaluation_that_cannot_be_kept_is_refused_before_it_runs(notes_cli: Cli) -> None:
+    (notes_cli.folder / "file").write_text("no workspace")
+    process = notes_cli("eval", "no-collection", "--workspace", "file", code=2)
+    assert "file is not a workspace" in process.stderr
 
 
-def test_an_empty_path_is_not_the_current_folder(indexed: Cli) -> None:
-    assert "a path is empty" in indexed("index", "", "--dataset", "notes", code=2).stderr
+def test_an_empty_path_is_not_the_current_folder(notes_cli: Cli) -> None:
+    assert "a path is empty" in notes_cli("index", "", "--dataset", "notes", code=2).stderr
 
 
-def test_a_file_that_must_not_be_read_does_not_stop_the_others(indexed: Cli) -> None:
-    (indexed.folder / "docs" / "en.md").chmod(0)
+def test_a_file_that_must_not_be_read_does_not_stop_the_others(notes_cli: Cli) -> None:
+    (notes_cli.folder / "docs" / "en.md").chmod(0)
     command = [sys.executable, "-m", "pointsman", "index", "docs/en.md", "docs/ru.txt", "-d", "new"]
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:
             pytest.skip("root may read everything here")
         command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *command]
-    done = subprocess.run(
-        command, cwd=indexed.folder, env=indexed.environment, capture_output=True, text=True, check=True
+    process = subprocess.run(
+        command, cwd=notes_cli.folder, env=notes_cli.environment, capture_output=True, text=True, check=True
     )
-    assert "1 passage added" in done.stdout
-    assert "not read: en.md: cannot be read: Permission denied" in done.stdout
+    assert "1 passage added" in process.stdout
+    assert "not read: en.md: cannot be read: Permission denied" in process.stdout
 
 
 @pytest.mark.parametrize("command", ["status -w", "search track -w", "route track -w", "keys list -w", "backup"])
-def test_a_place_that_must_not_be_looked_into_is_one_line(indexed: Cli, command: str) -> None:
-    (indexed.folder / "closed").mkdir(mode=0)
-    code, _, errors = with_rights(run_here, indexed.folder, f"{command} closed/place")
+def test_a_place_that_must_not_be_looked_into_is_one_line(notes_cli: Cli, command: str) -> None:
+    (notes_cli.folder / "closed").mkdir(mode=0)
+    code, _, errors = with_rights(run_here, notes_cli.folder, f"{command} closed/place")
     assert code == 1
     assert re.fullmatch(r"pointsman: \S*closed/place\S* cannot be read or written to: Permission denied.*\n", errors)
 
@@ -313,12 +313,12 @@ def run_here(folder: Path, command: str) -> tuple[object, str, str]:
 
     os.chdir(folder)
     sys.argv = ["pointsman", *command.split()]
-    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as errors:
+    with redirect_stdout(StringIO()) as output, redirect_stderr(StringIO()) as errors:
         try:
             main()
         except SystemExit as stop:
-            return stop.code or 0, out.getvalue(), errors.getvalue()
-    return 0, out.getvalue(), errors.getvalue()
+            return stop.code or 0, output.getvalue(), errors.getvalue()
+    return 0, output.getvalue(), errors.getvalue()
 
 
 def test_a_single_path_that_is_no_file_is_named(cli: Cli) -> None:
@@ -343,152 +343,165 @@ NO_HITS = {
 @pytest.mark.parametrize("text", NO_HITS, ids=list(NO_HITS.values()))
 def test_a_file_without_hits_is_one_line(cli: Cli, text: str) -> None:
     (cli.folder / "hits.json").write_text(text)
-    done = cli("verify-answer", "docs/en.md", "--hits", "hits.json", code=2)
-    assert NO_HITS[text] in done.stderr
-    assert "Traceback" not in done.stderr
+    process = cli("verify-answer", "docs/en.md", "--hits", "hits.json", code=2)
+    assert NO_HITS[text] in process.stderr
+    assert "Traceback" not in process.stderr
 
 
-def test_an_answer_on_standard_input_is_utf_8_in_every_locale(indexed: Cli) -> None:
-    (indexed.folder / "hits.json").write_text(indexed("search", "道岔", "--json").stdout, "utf-8")
+def test_an_answer_on_standard_input_is_utf_8_in_every_locale(notes_cli: Cli) -> None:
+    (notes_cli.folder / "hits.json").write_text(notes_cli("search", "道岔", "--json").stdout, "utf-8")
 
-    def verified(answer: bytes | None) -> subprocess.CompletedProcess[bytes]:
+    def verify(answer: bytes | None) -> subprocess.CompletedProcess[bytes]:
         close = "" if answer is not None else " <&-"
         command = f"exec {sys.executable} -m pointsman verify-answer - --hits hits.json{close}"
-        environment = {**indexed.environment, "PYTHONIOENCODING": "ascii:strict"}
+        environment = {**notes_cli.environment, "PYTHONIOENCODING": "ascii:strict"}
         return subprocess.run(
-            ["bash", "-c", command], cwd=indexed.folder, env=environment, input=answer, capture_output=True, check=False
+            ["bash", "-c", command],
+            cwd=notes_cli.folder,
+            env=environment,
+            input=answer,
+            capture_output=True,
+            check=False,
         )
 
-    assert verified("“道岔使列车由一股道转入另一股道” [1]".encode()).returncode == 0
-    broken = verified(b'"\xff"')
-    assert (broken.returncode, broken.stderr.startswith(b"pointsman: standard input is not UTF-8")) == (2, True)
+    assert verify("“道岔使列车由一股道转入另一股道” [1]".encode()).returncode == 0
+    process = verify(b'"\xff"')
+    assert (process.returncode, process.stderr.startswith(b"pointsman: standard input is not UTF-8")) == (2, True)
     remedy = b"write the text after the command, or name a file"
-    assert verified(None).stderr == b"pointsman: standard input is closed; " + remedy + b"\n"
+    assert verify(None).stderr == b"pointsman: standard input is closed; " + remedy + b"\n"
 
 
-def test_a_damaged_truth_is_exit_1_and_says_what_to_do(indexed: Cli) -> None:
-    path = indexed.folder / ".pointsman" / "datasets" / "notes" / "documents.sqlite"
+def test_a_damaged_truth_is_exit_1_and_says_what_to_do(notes_cli: Cli) -> None:
+    path = notes_cli.folder / ".pointsman" / "datasets" / "notes" / "documents.sqlite"
     path.write_bytes(b"not a database, " * 1000)
     for extra in ("-wal", "-shm"):
         path.with_name(path.name + extra).unlink(missing_ok=True)
-    done = indexed("search", "x", code=1)
-    assert "restore it from a backup" in done.stderr
+    process = notes_cli("search", "x", code=1)
+    assert "restore it from a backup" in process.stderr
 
 
-def test_a_workspace_of_an_unknown_format_is_refused(indexed: Cli) -> None:
-    (indexed.folder / ".pointsman" / "workspace.json").write_text('{"format": 99}')
-    assert "format 99" in indexed("search", "x", code=1).stderr
+def test_a_workspace_of_an_unknown_format_is_refused(notes_cli: Cli) -> None:
+    (notes_cli.folder / ".pointsman" / "workspace.json").write_text('{"format": 99}')
+    assert "format 99" in notes_cli("search", "x", code=1).stderr
 
 
 def test_markup_and_escapes_in_documents_and_queries_are_text(cli: Cli) -> None:
     text = "[bold red]not markup[/] [link=file:///etc]x[/link] \x1b[31mred"
     with pointsman.open(cli.folder / ".pointsman", embedder=load_embedder("hashing")) as workspace:
         workspace.dataset("notes").add([Document("[dim]id\x1b[31m", text, {"title": "[b]title\x1b[31m"})])
-    out = cli("search", "[bold red]not markup[/]", "--explain").stdout
-    assert "[bold red]not markup[/]" in out
-    assert "\x1b[31m" not in out
+    output = cli("search", "[bold red]not markup[/]", "--explain").stdout
+    assert "[bold red]not markup[/]" in output
+    assert "\x1b[31m" not in output
 
 
-def test_output_to_a_closed_pipe_is_no_failure(indexed: Cli) -> None:
+def test_output_to_a_closed_pipe_is_no_failure(notes_cli: Cli) -> None:
     search = f"{sys.executable} -m pointsman search track --json"
     program = f"{search} | head -c 1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", program],
-        cwd=indexed.folder,
-        env=indexed.environment,
+        cwd=notes_cli.folder,
+        env=notes_cli.environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0
-    assert "Traceback" not in done.stderr
+    assert process.returncode == 0
+    assert "Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_output_in_an_encoding_without_the_characters_of_a_hit(indexed: Cli, encoding: str) -> None:
+def test_output_in_an_encoding_without_the_characters_of_a_hit(notes_cli: Cli, encoding: str) -> None:
     search = [sys.executable, "-m", "pointsman", "search", "道岔", "--no-refuse"]
-    environment = {**indexed.environment, "PYTHONIOENCODING": encoding}
+    environment = {**notes_cli.environment, "PYTHONIOENCODING": encoding}
     plain, as_json = (
-        subprocess.run(command, cwd=indexed.folder, env=environment, capture_output=True, encoding=encoding, check=True)
+        subprocess.run(
+            command, cwd=notes_cli.folder, env=environment, capture_output=True, encoding=encoding, check=True
+        )
         for command in (search, [*search, "--json"])
     )
     assert "zh.txt" in plain.stdout
-    assert json.loads(as_json.stdout)["hits"] == indexed.json(*search[3:])["hits"]
+    assert json.loads(as_json.stdout)["hits"] == notes_cli.json(*search[3:])["hits"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
 @pytest.mark.parametrize("command", ["search track", "search track --json", "keys list --json", "status"])
-def test_output_to_a_full_disk_is_one_line(indexed: Cli, command: str) -> None:
+def test_output_to_a_full_disk_is_one_line(notes_cli: Cli, command: str) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "pointsman", *command.split()],
-            cwd=indexed.folder, env=indexed.environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            cwd=notes_cli.folder, env=notes_cli.environment, stdout=full, stderr=subprocess.PIPE, text=True,
+            check=False,
         )  # fmt: skip
-    assert (done.returncode, done.stderr) == (1, "pointsman: the output cannot be written: No space left on device\n")
+    assert (process.returncode, process.stderr) == (
+        1,
+        "pointsman: the output cannot be written: No space left on device\n",
+    )
 
 
-def test_a_width_of_no_columns_is_an_unknown_width(indexed: Cli) -> None:
-    indexed.environment["COLUMNS"] = "0"
-    assert "notes" in indexed("status").stdout
+def test_a_width_of_no_columns_is_an_unknown_width(notes_cli: Cli) -> None:
+    notes_cli.environment["COLUMNS"] = "0"
+    assert "notes" in notes_cli("status").stdout
 
 
-def test_a_strategy_that_needs_a_model_says_what_to_set(indexed: Cli) -> None:
-    done = indexed("search", "track", "--strategy", "hyde", code=2)
-    assert "strategy 'hyde' cannot be used here: it needs a language model" in done.stderr
-    assert "DASHSCOPE_API_KEY" in done.stderr
+def test_a_strategy_that_needs_a_model_says_what_to_set(notes_cli: Cli) -> None:
+    process = notes_cli("search", "track", "--strategy", "hyde", code=2)
+    assert "strategy 'hyde' cannot be used here: it needs a language model" in process.stderr
+    assert "DASHSCOPE_API_KEY" in process.stderr
 
 
-def test_config_and_tune(indexed: Cli) -> None:
-    found = indexed.json("config")
-    assert {row["name"]: row["value"] for row in found["settings"]}["bm25_k1"] == 1.2
-    assert found["models"]["hyde"]["missing"]
-    labels = indexed.folder / "labels"
+def test_config_and_tune(notes_cli: Cli) -> None:
+    config = notes_cli.json("config")
+    assert {row["name"]: row["value"] for row in config["settings"]}["bm25_k1"] == 1.2
+    assert config["models"]["hyde"]["missing"]
+    labels = notes_cli.folder / "labels"
     labels.mkdir()
     (labels / "queries.jsonl").write_text('{"_id": "q", "text": "track"}\n')
     (labels / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\tnone\t1\n")
-    done = indexed("tune", "labels", "--dataset", "notes", code=2)
-    assert "with fewer than 10 the default is safer" in done.stderr
+    process = notes_cli("tune", "labels", "--dataset", "notes", code=2)
+    assert "with fewer than 10 the default is safer" in process.stderr
 
 
-def test_the_summary_says_what_its_probability_is_of(indexed: Cli) -> None:
-    out = indexed("search", "railway switch", "--strategy", "bm25").stdout
-    assert re.search(r" hits? in .* · best hit \d+% relevant", " ".join(out.split()))
+def test_the_summary_says_what_its_probability_is_of(notes_cli: Cli) -> None:
+    output = notes_cli("search", "railway switch", "--strategy", "bm25").stdout
+    assert re.search(r" hits? in .* · best hit \d+% relevant", " ".join(output.split()))
 
 
 def test_a_folder_without_a_readable_file_is_a_failure(cli: Cli) -> None:
     (cli.folder / "empty").mkdir()
     (cli.folder / "empty" / ".hidden.txt").write_text("A switch.")
-    done = cli("index", "empty", "--dataset", "files", code=1)
-    assert "no readable files in empty; hidden files and folders are skipped, unless you give --hidden" in done.stderr
+    process = cli("index", "empty", "--dataset", "files", code=1)
+    assert (
+        "no readable files in empty; hidden files and folders are skipped, unless you give --hidden" in process.stderr
+    )
     cli("index", "empty", "--dataset", "files", "--hidden")
     (cli.folder / "empty" / ".hidden.txt").unlink()
     cli("index", "empty", "--dataset", "files")  # it deletes the passage
 
 
-def test_another_embedder_is_one_line_with_a_name_for_people(indexed: Cli) -> None:
+def test_another_embedder_is_one_line_with_a_name_for_people(notes_cli: Cli) -> None:
     pytest.importorskip("openai")
-    done = indexed("search", "track", "--embedder", "openai:small@http://127.0.0.1:9/v1", code=2)
-    assert done.stderr.count("holds vectors of") == 1
-    assert "is opened with 'openai:small@http://127.0.0.1:9/v1';" in done.stderr
-    assert "WARNING" not in done.stderr
+    process = notes_cli("search", "track", "--embedder", "openai:small@http://127.0.0.1:9/v1", code=2)
+    assert process.stderr.count("holds vectors of") == 1
+    assert "is opened with 'openai:small@http://127.0.0.1:9/v1';" in process.stderr
+    assert "WARNING" not in process.stderr
 
 
 def test_an_embedder_that_cannot_be_reached_leaves_what_words_find(cli: Cli) -> None:
     pytest.importorskip("openai")
-    done = cli("index", "docs", "-d", "notes", "--embedder", "openai:small@http://127.0.0.1:9/v1", code=1)
-    assert done.stderr.endswith("; 4 passages are stored for keyword search only; index again to embed the rest\n")
+    process = cli("index", "docs", "-d", "notes", "--embedder", "openai:small@http://127.0.0.1:9/v1", code=1)
+    assert process.stderr.endswith("; 4 passages are stored for keyword search only; index again to embed the rest\n")
 
 
-def test_one_is_singular(indexed: Cli) -> None:
-    assert "1 hit in" in indexed("search", "boiling", "-k", "1", "--no-refuse").stdout
-    (indexed.folder / "one.txt").write_text("A buffer stop.")
-    assert "1 passage added" in indexed("index", "one.txt", "--dataset", "one").stdout
-    text = indexed("search", "buffer", "-d", "one", "--strategy", "bm25", "--no-refuse", "--why", "nobody").stdout
+def test_one_is_singular(notes_cli: Cli) -> None:
+    assert "1 hit in" in notes_cli("search", "boiling", "-k", "1", "--no-refuse").stdout
+    (notes_cli.folder / "one.txt").write_text("A buffer stop.")
+    assert "1 passage added" in notes_cli("index", "one.txt", "--dataset", "one").stdout
+    text = notes_cli("search", "buffer", "-d", "one", "--strategy", "bm25", "--no-refuse", "--why", "nobody").stdout
     assert "1 hit in" in text
 
 
-def test_a_refusal_by_min_relevance_names_that_option(indexed: Cli) -> None:
-    text = indexed("search", "railway", "--strategy", "bm25", "--no-refuse", "--min-relevance", "1").stdout
+def test_a_refusal_by_min_relevance_names_that_option(notes_cli: Cli) -> None:
+    text = notes_cli("search", "railway", "--strategy", "bm25", "--no-refuse", "--min-relevance", "1").stdout
     assert "a lower --min-relevance shows more" in text
     assert "--no-refuse" not in text
 
@@ -511,69 +524,73 @@ def names_in(value: Any) -> set[str]:
     if not isinstance(value, dict):
         return set()
     free = {"metadata", "weights", "ndcg", "gain_at_least"}
-    below = {name for key, item in value.items() if key not in free for name in names_in(item)}
-    return set(value) | below
+    inner_names = {name for key, item in value.items() if key not in free for name in names_in(item)}
+    return set(value) | inner_names
 
 
-def test_the_documented_json_forms_have_the_names_that_are_printed(indexed: Cli) -> None:
-    found = indexed.json("search", "trian track", "--explain", "--why", "nobody", "--no-refuse")
-    assert names_in(found) <= form_of("search")
-    refused = indexed.json("search", "borscht", "--strategy", "bm25")
-    assert set(refused) | {"trace", "why"} == set(found) <= form_of("search")
-    assert found["spelling"] is None or set(found["spelling"]) <= form_of("search")
-    assert names_in(indexed.json("index", "docs", "--dataset", "notes")) | {"path", "reason"} == form_of("index")
-    (indexed.folder / "answer.txt").write_text('It "guides trains" 7 times [1].')
-    (indexed.folder / "hits.json").write_text(json.dumps(found))
-    shown = names_in(indexed.json("text", "en.md", "--dataset", "notes"))
-    shown |= names_in(indexed.json("verify-answer", "answer.txt", "--hits", "hits.json", code=1))
-    assert shown == form_of("verify-answer")
-    labels = indexed.folder / "labels"
+def test_the_documented_json_forms_have_the_names_that_are_printed(notes_cli: Cli) -> None:
+    answer = notes_cli.json("search", "trian track", "--explain", "--why", "nobody", "--no-refuse")
+    assert names_in(answer) <= form_of("search")
+    refused = notes_cli.json("search", "borscht", "--strategy", "bm25")
+    assert set(refused) | {"trace", "why"} == set(answer) <= form_of("search")
+    assert answer["spelling"] is None or set(answer["spelling"]) <= form_of("search")
+    assert names_in(notes_cli.json("index", "docs", "--dataset", "notes")) | {"path", "reason"} == form_of("index")
+    (notes_cli.folder / "answer.txt").write_text('It "guides trains" 7 times [1].')
+    (notes_cli.folder / "hits.json").write_text(json.dumps(answer))
+    names = names_in(notes_cli.json("text", "en.md", "--dataset", "notes"))
+    names |= names_in(notes_cli.json("verify-answer", "answer.txt", "--hits", "hits.json", code=1))
+    assert names == form_of("verify-answer")
+    labels = notes_cli.folder / "labels"
     labels.mkdir()
     queries = [json.dumps({"_id": str(number), "text": f"railway track {number}"}) for number in range(40)]
     (labels / "queries.jsonl").write_text("\n".join(queries))
-    id_ = next(hit["id"] for hit in found["hits"] if hit["metadata"]["source"] == "en.md")
+    id_ = next(hit["id"] for hit in answer["hits"] if hit["metadata"]["source"] == "en.md")
     rows = "".join(f"{number}\t{id_}\t1\n" for number in range(40))
     (labels / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
-    calibrated = names_in(indexed.json("calibrate", "labels", "--dataset", "notes", "--dry-run"))
-    assert calibrated | names_in(indexed.json("calibrate", "--reset")) <= form_of("calibrate")
-    assert names_in(indexed.json("tune", "labels", "--dataset", "notes", "--dry-run")) <= form_of("tune")
+    names_of_calibration = names_in(notes_cli.json("calibrate", "labels", "--dataset", "notes", "--dry-run"))
+    assert names_of_calibration | names_in(notes_cli.json("calibrate", "--reset")) <= form_of("calibrate")
+    assert names_in(notes_cli.json("tune", "labels", "--dataset", "notes", "--dry-run")) <= form_of("tune")
 
 
-def test_json_forms_of_datasets_and_of_failures(indexed: Cli) -> None:
+def test_json_forms_of_datasets_and_of_failures(notes_cli: Cli) -> None:
     """What can be read and what cannot have the same names."""
-    known = form_of("status")
-    status, [listed] = indexed.json("status"), indexed.json("datasets")
-    assert names_in(status) <= known
-    assert set(listed) <= known
-    [repaired] = indexed.json("verify", "--repair").values()
-    assert set(repaired) <= known
-    assert set(indexed.json("search", "track", "--prompt", "xml")) == form_of("search --prompt")
-    config = indexed.json("config")
+    form = form_of("status")
+    status, [dataset] = notes_cli.json("status"), notes_cli.json("datasets")
+    assert names_in(status) <= form
+    assert set(dataset) <= form
+    [repair] = notes_cli.json("verify", "--repair").values()
+    assert set(repair) <= form
+    assert set(notes_cli.json("search", "track", "--prompt", "xml")) == form_of("search --prompt")
+    config = notes_cli.json("config")
     assert {name for row in config["settings"] for name in row} <= form_of("config")
-    path = indexed.folder / ".pointsman" / "datasets" / "notes" / "documents.sqlite"
+    path = notes_cli.folder / ".pointsman" / "datasets" / "notes" / "documents.sqlite"
     path.write_bytes(b"not a database, " * 1000)
     for extra in ("-wal", "-shm"):
         path.with_name(path.name + extra).unlink(missing_ok=True)
-    [unread] = indexed.json("datasets", code=1)
-    assert (set(unread) - {"problem"}, unread["name"], unread["description"]) == (set(listed), "notes", None)
-    [unread] = indexed.json("status", code=1)["datasets"]
-    assert set(unread) - {"problem"} == set(status["datasets"][0])
-    assert "restore it from a backup" in unread["problem"]
+    [unreadable] = notes_cli.json("datasets", code=1)
+    assert (set(unreadable) - {"problem"}, unreadable["name"], unreadable["description"]) == (
+        set(dataset),
+        "notes",
+        None,
+    )
+    [unreadable] = notes_cli.json("status", code=1)["datasets"]
+    assert set(unreadable) - {"problem"} == set(status["datasets"][0])
+    assert "restore it from a backup" in unreadable["problem"]
 
 
-def test_search_says_why(indexed: Cli) -> None:
-    ids = [hit["id"] for hit in indexed.json("search", "tea", "-k", "10", "--no-refuse")["hits"]]
-    found = indexed.json("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1], "--why", "nobody")
-    assert [one["id"] for one in found["why"]] == [ids[-1], "nobody"]
-    assert found["why"][1]["verdict"] == "no dataset that was searched has a document with this id"
-    text = indexed("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1]).stdout
+def test_search_says_why(notes_cli: Cli) -> None:
+    ids = [hit["id"] for hit in notes_cli.json("search", "tea", "-k", "10", "--no-refuse")["hits"]]
+    answer = notes_cli.json("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1], "--why", "nobody")
+    assert [explanation["id"] for explanation in answer["why"]] == [ids[-1], "nobody"]
+    assert answer["why"][1]["verdict"] == "no dataset that was searched has a document with this id"
+    text = notes_cli("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1]).stdout
     assert "the answer has 1" in text
 
 
 def test_serving_without_its_packages_says_what_to_install() -> None:
     """What ``pip install pointsman`` brings has no server."""
     code = "import sys; sys.modules['starlette'] = None; from pointsman.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code, "serve"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "needs the package 'fastapi'; install it with: pip install 'pointsman[server]'" in done.stderr
-    assert "Traceback" not in done.stderr
+    process = subprocess.run([sys.executable, "-c", code, "serve"], capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert "needs the package 'fastapi'; install it with: pip install 'pointsman[server]'" in process.stderr
+    assert "Traceback" not in process.stderr

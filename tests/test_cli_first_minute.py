@@ -41,28 +41,36 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(
     folder: Path, *arguments: str, question: str | None = None, code: int = 0
 ) -> subprocess.CompletedProcess[bytes]:
-    given = b"" if question is None else question.encode()
-    done = subprocess.run(
-        [*COMMAND, *arguments], cwd=folder, env=ENVIRONMENT, input=given, capture_output=True, timeout=120, check=False
+    standard_input = b"" if question is None else question.encode()
+    process = subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        input=standard_input,
+        capture_output=True,
+        timeout=120,
+        check=False,
     )
-    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout.decode()}\n{done.stderr.decode()}"
-    return done
+    assert process.returncode == code, (
+        f"exit {process.returncode}\n{process.stdout.decode()}\n{process.stderr.decode()}"
+    )
+    return process
 
 
-def first_id(done: subprocess.CompletedProcess[bytes]) -> str:
-    return str(json.loads(done.stdout)["hits"][0]["id"])
+def first_id(process: subprocess.CompletedProcess[bytes]) -> str:
+    return str(json.loads(process.stdout)["hits"][0]["id"])
 
 
 def test_a_question_needs_no_quotes(folder: Path) -> None:
-    done = run(folder, "search", "how", "do", "I", "change", "a", "fuse", "-k", "1", "--strategy", "bm25", "--json")
-    assert first_id(done) == "fuse"
-    assert json.loads(done.stdout)["query"] == "how do I change a fuse"
+    process = run(folder, "search", "how", "do", "I", "change", "a", "fuse", "-k", "1", "--strategy", "bm25", "--json")
+    assert first_id(process) == "fuse"
+    assert json.loads(process.stdout)["query"] == "how do I change a fuse"
 
 
 @pytest.mark.parametrize("arguments", [["-"], []])
 def test_a_question_is_read_from_standard_input(folder: Path, arguments: list[str]) -> None:
-    done = run(folder, "search", *arguments, "--strategy", "bm25", "--json", question="green tea\n")
-    assert first_id(done) == "tea"
+    process = run(folder, "search", *arguments, "--strategy", "bm25", "--json", question="green tea\n")
+    assert first_id(process) == "tea"
 
 
 def test_an_empty_standard_input_is_no_question(folder: Path) -> None:
@@ -80,11 +88,11 @@ def test_nothing_is_wrapped_or_padded_in_a_pipe(folder: Path) -> None:
 
 def test_deleting_what_is_not_there_is_exit_code_1(folder: Path) -> None:
     for arguments in (["nosuch"], ["--source", "nosuch"]):
-        done = run(folder, "delete", "--dataset", "notes", *arguments, code=1)
-        assert b"not in 'notes': nosuch" in done.stderr
-        assert b"0 documents deleted" in done.stdout
-    done = run(folder, "delete", "--dataset", "notes", "nosuch", "--json", code=1)
-    assert json.loads(done.stdout)["missing"] == ["nosuch"]
+        process = run(folder, "delete", "--dataset", "notes", *arguments, code=1)
+        assert b"not in 'notes': nosuch" in process.stderr
+        assert b"0 documents deleted" in process.stdout
+    process = run(folder, "delete", "--dataset", "notes", "nosuch", "--json", code=1)
+    assert json.loads(process.stdout)["missing"] == ["nosuch"]
 
 
 def test_an_empty_workspace_says_how_to_index(tmp_path: Path) -> None:
@@ -100,8 +108,8 @@ def test_short_help(folder: Path, command: list[str]) -> None:
 def test_help_lists_every_command_in_a_group(folder: Path) -> None:
     text = run(folder, "--help").stdout.decode()
     groups = ["Keep documents:", "Ask:", "Measure and improve:", "Serve:", "Check and repair:"]
-    places = [text.index(group) for group in groups]
-    assert places == sorted(places)
+    positions = [text.index(group) for group in groups]
+    assert positions == sorted(positions)
     assert "Commands:" not in text
     assert "--install-completion" in text
     assert "..." not in text.partition("Keep documents:")[2]
@@ -123,8 +131,10 @@ def test_a_settings_file_that_came_with_a_folder_sends_nothing_elsewhere(
 def test_a_search_in_a_folder_loads_no_client_of_services(folder: Path) -> None:
     code = "import sys; from pointsman.cli import main\ntry: main()\nfinally: print('pointsman.client' in sys.modules)"
     command = [sys.executable, "-c", code, "search", "tea", "--strategy", "bm25"]
-    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.splitlines()[-1] == "False"
+    process = subprocess.run(
+        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert process.stdout.splitlines()[-1] == "False"
 
 
 def serve_until_it_listens(folder: Path, *, terminal: bool) -> str:
@@ -135,8 +145,8 @@ def serve_until_it_listens(folder: Path, *, terminal: bool) -> str:
         os.close(writer)
         with os.fdopen(reader, "rb", buffering=0) as stream:
             line = b""
-            while not line.endswith(b"\n") and (more := stream.read(1)):
-                line += more
+            while not line.endswith(b"\n") and (character := stream.read(1)):
+                line += character
             service.send_signal(signal.SIGTERM)
             service.wait(60)
     finally:

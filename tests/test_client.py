@@ -58,7 +58,7 @@ from pointsman.testing import DOCUMENTS, WorkspaceConformance
 from pointsman.types import AddResult, Hit, Message, Plan, Refusal, RetrievalContext, Trace
 from pointsman.workflow import RetrievalWorkflow
 from serving import serving
-from test_conformance import after, instead, looping
+from test_conformance import change_result, looping, replace_method
 
 KEY = "ptm_0badc0de_not-a-key-that-opens-anything-at-all-anywhere"
 ENDLESS = Limits(requests_per_minute=0)
@@ -77,10 +77,10 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Iterator[Workspace]:
-    made = pointsman.open(tmp_path_factory.mktemp("served"), embedder=HashingEmbedder())
-    made.dataset("filled").add(DOCUMENTS)
-    yield made
-    made.close()
+    workspace = pointsman.open(tmp_path_factory.mktemp("served"), embedder=HashingEmbedder())
+    workspace.dataset("filled").add(DOCUMENTS)
+    yield workspace
+    workspace.close()
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +91,8 @@ def url(workspace: Workspace) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def client(url: str) -> Iterator[Client]:
-    with Client(url) as made:
-        yield made
+    with Client(url) as client:
+        yield client
 
 
 # ── the same promises ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -110,7 +110,7 @@ class TestClient(WorkspaceConformance):
         self.make = lambda: client  # type: ignore[method-assign]
 
 
-class Changed:
+class MutantProxy:
     """Another thing with some of its methods replaced."""
 
     def __init__(self, subject: Any, **methods: Any) -> None:
@@ -131,11 +131,11 @@ class Changed:
     def __len__(self) -> int:
         return len(self._subject)
 
-    def __contains__(self, one: Any) -> bool:
-        return one in self._subject
+    def __contains__(self, item: Any) -> bool:
+        return item in self._subject
 
 
-class OfDatasets(Changed):
+class OfDatasets(MutantProxy):
     """A workspace whose datasets are changed."""
 
     def dataset(self, *args: Any, **options: Any) -> Any:
@@ -145,7 +145,7 @@ class OfDatasets(Changed):
         return getattr(self._subject, name)
 
 
-class ADataset(Changed):
+class ADataset(MutantProxy):
     def __init__(self, subject: Any, **methods: Any) -> None:
         super().__init__(subject, **{name: change(getattr(subject, name)) for name, change in methods.items()})
 
@@ -166,10 +166,10 @@ class Mutant(NamedTuple):
 
 
 def hits(spoil: Callable[[Sequence[Any]], Any]) -> Callable[[Any], Any]:
-    return after(lambda answer: replace(answer, hits=tuple(spoil(answer.hits))))
+    return change_result(lambda answer: replace(answer, hits=tuple(spoil(answer.hits))))
 
 
-def awaited(spoil: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def after_await(spoil: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def change(method: Any) -> Any:
         async def worse(*args: Any, **options: Any) -> Any:
             return spoil(await method(*args, **options))
@@ -179,16 +179,16 @@ def awaited(spoil: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return change
 
 
-def without(*names: str) -> Callable[[Any], Any]:
+def drop_options(*names: str) -> Callable[[Any], Any]:
     """Options that are not passed on."""
-    return instead(
+    return replace_method(
         lambda method, *args, **options: method(*args, **{k: v for k, v in options.items() if k not in names})
     )
 
 
 def drifting(method: Any) -> Any:
     number = itertools.count()
-    return hits(lambda found: [replace(hit, score=hit.score - next(number)) for hit in found])(method)
+    return hits(lambda hits: [replace(hit, score=hit.score - next(number)) for hit in hits])(method)
 
 
 def sharing(method: Any) -> Any:
@@ -213,7 +213,7 @@ def raising(error: Exception) -> Callable[[Any], Any]:
     def act(*_: Any, **__: Any) -> Any:
         raise error
 
-    return instead(act)
+    return replace_method(act)
 
 
 def swallowing(kind: type[Exception], instead_of_it: Any = None) -> Callable[[Any], Any]:
@@ -223,14 +223,14 @@ def swallowing(kind: type[Exception], instead_of_it: Any = None) -> Callable[[An
         except kind:
             return instead_of_it
 
-    return instead(act)
+    return replace_method(act)
 
 
-def unexplained(answer: Any) -> Any:
+def drop_explanations(answer: Any) -> Any:
     return replace(answer, trace=Trace(answer.trace.spans))
 
 
-def beyond(method: Any) -> Any:
+def exceed_k(method: Any) -> Any:
     return lambda query, k=5, **options: method(query, k + 1 if isinstance(k, int) and k > 0 else k, **options)
 
 
@@ -243,83 +243,97 @@ def of_filled(method: Any) -> Any:
 
 
 MUTANTS = [
-    Mutant("test_answers_are_sound", "search", after(lambda answer: list(answer.hits))),
-    Mutant("test_answers_are_sound", "search", hits(lambda found: found[::-1])),
-    Mutant("test_answers_are_sound", "search", hits(lambda found: [replace(hit, provenance=()) for hit in found])),
-    Mutant("test_answers_are_sound", "search", hits(lambda found: [replace(hit, dataset=None) for hit in found])),
+    Mutant("test_answers_are_sound", "search", change_result(lambda answer: list(answer.hits))),
+    Mutant("test_answers_are_sound", "search", hits(lambda hits: hits[::-1])),
+    Mutant("test_answers_are_sound", "search", hits(lambda hits: [replace(hit, provenance=()) for hit in hits])),
+    Mutant("test_answers_are_sound", "search", hits(lambda hits: [replace(hit, dataset=None) for hit in hits])),
     Mutant(
         "test_answers_are_sound",
         "search",
-        hits(lambda found: [replace(hit, document=Document(hit.id, "?")) for hit in found]),
+        hits(lambda hits: [replace(hit, document=Document(hit.id, "?")) for hit in hits]),
     ),
-    Mutant("test_answers_are_sound", "search", after(lambda answer: replace(answer, plan=Plan((), "hybrid", "why")))),
-    Mutant("test_answers_are_sound", "search", after(lambda answer: replace(answer, trace=Trace()))),
-    Mutant("test_answers_are_sound", "search", after(lambda answer: replace(answer, degraded=("bm25: gone",)))),
-    Mutant("test_answers_are_sound", "search", after(lambda answer: replace(answer, refused=Refusal("no")))),
+    Mutant(
+        "test_answers_are_sound",
+        "search",
+        change_result(lambda answer: replace(answer, plan=Plan((), "hybrid", "why"))),
+    ),
+    Mutant("test_answers_are_sound", "search", change_result(lambda answer: replace(answer, trace=Trace()))),
+    Mutant("test_answers_are_sound", "search", change_result(lambda answer: replace(answer, degraded=("bm25: gone",)))),
+    Mutant("test_answers_are_sound", "search", change_result(lambda answer: replace(answer, refused=Refusal("no")))),
     Mutant("test_the_same_question_has_the_same_answer", "search", drifting),
     Mutant("test_many_threads_at_once", "search", sharing),
     Mutant("test_odd_texts", "search", ascii_only),
-    Mutant("test_awaits_odd_texts", "asearch", awaited(lambda answer: answer.query.text.encode("ascii") and answer)),
-    Mutant("test_sync_and_async_agree", "asearch", awaited(lambda answer: replace(answer, hits=answer.hits[:2]))),
+    Mutant(
+        "test_awaits_odd_texts", "asearch", after_await(lambda answer: answer.query.text.encode("ascii") and answer)
+    ),
+    Mutant("test_sync_and_async_agree", "asearch", after_await(lambda answer: replace(answer, hits=answer.hits[:2]))),
     Mutant("test_works_inside_a_running_event_loop", "search", looping),
-    Mutant("test_at_most_k", "search", beyond),
-    Mutant("test_at_most_k", "search", instead(lambda method, query, k=10, **options: method(query, k, **options))),
+    Mutant("test_at_most_k", "search", exceed_k),
+    Mutant(
+        "test_at_most_k", "search", replace_method(lambda method, query, k=10, **options: method(query, k, **options))
+    ),
     Mutant(
         "test_text_and_query_find_the_same",
         "search",
-        instead(lambda method, query, k=5, **options: method(query, k if isinstance(query, str) else k - 1, **options)),
+        replace_method(
+            lambda method, query, k=5, **options: method(query, k if isinstance(query, str) else k - 1, **options)
+        ),
     ),
-    Mutant("test_filters_are_honoured", "search", without("filters")),
-    Mutant("test_filters_are_honoured", "search", after(lambda answer: replace(answer, query=Query("")))),
-    Mutant("test_a_filter_that_cannot_be_read_is_told", "search", without("filters")),
+    Mutant("test_filters_are_honoured", "search", drop_options("filters")),
+    Mutant("test_filters_are_honoured", "search", change_result(lambda answer: replace(answer, query=Query("")))),
+    Mutant("test_a_filter_that_cannot_be_read_is_told", "search", drop_options("filters")),
     Mutant("test_what_cannot_be_asked_is_refused", "search", lenient),
-    Mutant("test_what_cannot_be_asked_is_refused", "search", without("effort")),
-    Mutant("test_what_cannot_be_asked_is_refused", "search_many", instead(lambda method, queries: method([*queries]))),
+    Mutant("test_what_cannot_be_asked_is_refused", "search", drop_options("effort")),
+    Mutant(
+        "test_what_cannot_be_asked_is_refused",
+        "search_many",
+        replace_method(lambda method, queries: method([*queries])),
+    ),
     Mutant("test_unknown_names_are_told", "search", of_filled),
-    Mutant("test_unknown_names_are_told", "search", without("strategy")),
+    Mutant("test_unknown_names_are_told", "search", drop_options("strategy")),
     Mutant("test_unknown_names_are_told", "drop", swallowing(UnknownNameError)),
     Mutant("test_unknown_names_are_told", "status", raising(UnknownNameError("thing", "scratch"))),
-    Mutant("test_unknown_names_are_told", "dataset", without("create")),
-    Mutant("test_many_questions_as_one_by_one", "search_many", after(lambda answers: answers[::-1])),
+    Mutant("test_unknown_names_are_told", "dataset", drop_options("create")),
+    Mutant("test_many_questions_as_one_by_one", "search_many", change_result(lambda answers: answers[::-1])),
     Mutant(
         "test_many_questions_as_one_by_one",
         "asearch_many",
-        awaited(lambda answers: [replace(one, hits=one.hits[:1]) for one in answers]),
+        after_await(lambda answers: [replace(answer, hits=answer.hits[:1]) for answer in answers]),
     ),
-    Mutant("test_every_document_is_explained", "search", after(unexplained)),
-    Mutant("test_what_is_planned_is_done", "plan", after(lambda plan: replace(plan, strategy="rrf"))),
-    Mutant("test_what_is_planned_is_done", "plan", instead(lambda method, datasets, *_: method(datasets))),
+    Mutant("test_every_document_is_explained", "search", change_result(drop_explanations)),
+    Mutant("test_what_is_planned_is_done", "plan", change_result(lambda plan: replace(plan, strategy="rrf"))),
+    Mutant("test_what_is_planned_is_done", "plan", replace_method(lambda method, datasets, *_: method(datasets))),
     Mutant(
         "test_what_is_planned_is_done",
         "route",
-        after(lambda route: replace(route, plan=replace(route.plan, reason=""))),
+        change_result(lambda route: replace(route, plan=replace(route.plan, reason=""))),
     ),
-    Mutant("test_a_dataset_is_searched_alone", "search", hits(lambda found: found[:3]), of_datasets=True),
-    Mutant("test_documents_are_kept", "add", after(lambda _: AddResult()), of_datasets=True),
-    Mutant("test_documents_are_kept", "ids", after(sorted), of_datasets=True),
-    Mutant("test_documents_are_kept", "delete", after(lambda _: 1), of_datasets=True),
-    Mutant("test_documents_are_kept", "page", after(lambda page: (page[0], None)), of_datasets=True),
-    Mutant("test_metadata_is_changed_alone", "set_metadata", without("replace"), of_datasets=True),
-    Mutant("test_metadata_is_changed_alone", "set_metadata", after(lambda _: AddResult()), of_datasets=True),
+    Mutant("test_a_dataset_is_searched_alone", "search", hits(lambda hits: hits[:3]), of_datasets=True),
+    Mutant("test_documents_are_kept", "add", change_result(lambda _: AddResult()), of_datasets=True),
+    Mutant("test_documents_are_kept", "ids", change_result(sorted), of_datasets=True),
+    Mutant("test_documents_are_kept", "delete", change_result(lambda _: 1), of_datasets=True),
+    Mutant("test_documents_are_kept", "page", change_result(lambda page: (page[0], None)), of_datasets=True),
+    Mutant("test_metadata_is_changed_alone", "set_metadata", drop_options("replace"), of_datasets=True),
+    Mutant("test_metadata_is_changed_alone", "set_metadata", change_result(lambda _: AddResult()), of_datasets=True),
     Mutant(
         "test_odd_documents_come_back",
         "get",
-        after(lambda found: found and replace(found, text=found.text.strip())),
+        change_result(lambda document: document and replace(document, text=document.text.strip())),
         of_datasets=True,
     ),
     Mutant("test_bad_documents_are_refused", "add", swallowing(InputError, AddResult()), of_datasets=True),
     Mutant(
         "test_bad_documents_are_refused",
         "add",
-        instead(lambda method, documents, **options: [method([one], **options) for one in documents]),
+        replace_method(lambda method, documents, **options: [method([document], **options) for document in documents]),
         of_datasets=True,
     ),
-    Mutant("test_progress_is_told", "add", without("on_progress"), of_datasets=True),
-    Mutant("test_datasets_are_kept", "dataset", without("description")),
-    Mutant("test_datasets_are_kept", "dataset", without("indexing_technique")),
-    Mutant("test_datasets_are_kept", "names", after(lambda names: names[::-1])),
-    Mutant("test_status_tells", "status", after(lambda status: {**status, "documents": 0})),
-    Mutant("test_closed_and_used_again", "__enter__", after(lambda _: None)),
+    Mutant("test_progress_is_told", "add", drop_options("on_progress"), of_datasets=True),
+    Mutant("test_datasets_are_kept", "dataset", drop_options("description")),
+    Mutant("test_datasets_are_kept", "dataset", drop_options("indexing_technique")),
+    Mutant("test_datasets_are_kept", "names", change_result(lambda names: names[::-1])),
+    Mutant("test_status_tells", "status", change_result(lambda status: {**status, "documents": 0})),
+    Mutant("test_closed_and_used_again", "__enter__", change_result(lambda _: None)),
 ]
 
 
@@ -329,14 +343,14 @@ def test_what_breaks_a_promise_fails_the_test_of_that_promise(workspace: Workspa
     if mutant.of_datasets:
         subject = OfDatasets(workspace, **{mutant.method: mutant.change})
     elif mutant.method == "__enter__":
-        subject = type("Entered", (Changed,), {"__enter__": lambda self: None})(workspace)
+        subject = type("Entered", (MutantProxy,), {"__enter__": lambda self: None})(workspace)
     else:
-        subject = Changed(workspace, **{mutant.method: mutant.change(getattr(workspace, mutant.method))})
+        subject = MutantProxy(workspace, **{mutant.method: mutant.change(getattr(workspace, mutant.method))})
     suite = WorkspaceConformance()
     suite.make = lambda: subject  # type: ignore[method-assign]
-    with pytest.raises(AssertionError) as caught:
+    with pytest.raises(AssertionError) as error_info:
         getattr(suite, mutant.test)()
-    assert len(str(caught.value)) > 20  # it tells
+    assert len(str(error_info.value)) > 20  # it tells
 
 
 def test_every_promise_has_something_that_breaks_it() -> None:
@@ -344,8 +358,8 @@ def test_every_promise_has_something_that_breaks_it() -> None:
     assert tests == {mutant.test for mutant in MUTANTS}
 
 
-@pytest.mark.parametrize(("here", "there"), [(Workspace, Client), (Dataset, RemoteDataset)])
-def test_methods_take_what_those_of_the_library_take(here: type, there: type) -> None:
+@pytest.mark.parametrize(("library_class", "client_class"), [(Workspace, Client), (Dataset, RemoteDataset)])
+def test_methods_take_what_those_of_the_library_take(library_class: type, client_class: type) -> None:
     """But for what works on files, candidates or the stores; new ones come with a decision."""
     local = {
         "engine",
@@ -382,22 +396,27 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
     # What decides for everyone who uses the workspace.
     local |= {"access", "switch_access"}
     local |= {f"a{name}" for name in local}
-    added = {"embed", "existing", "batch_size", "on_commit"}  # the service has its own batches
-    only_here = {"add": added, "aadd": added, "dataset": {"images"}, "adataset": {"images"}}
-    public = [name for name in dir(here) if not name.startswith("_") and name not in local]
+    add_options = {"embed", "existing", "batch_size", "on_commit"}  # the service has its own batches
+    only_here = {"add": add_options, "aadd": add_options, "dataset": {"images"}, "adataset": {"images"}}
+    public = [name for name in dir(library_class) if not name.startswith("_") and name not in local]
     assert len(public) >= 10
     for name in public:
-        if isinstance(inspect.getattr_static(here, name), property):
-            assert isinstance(inspect.getattr_static(there, name), property)
+        if isinstance(inspect.getattr_static(library_class, name), property):
+            assert isinstance(inspect.getattr_static(client_class, name), property)
             continue
-        wanted, found = (inspect.signature(getattr(one, name)).parameters for one in (here, there))
-        free = {one.name for one in wanted.values() if one.kind is one.VAR_KEYWORD}
-        assert not set(wanted) - free - set(found) - only_here.get(name, set()), (
-            f"{name} of {there.__name__} lacks a parameter"
+        library_parameters, client_parameters = (
+            inspect.signature(getattr(parameter, name)).parameters for parameter in (library_class, client_class)
         )
-        for one in found.values():
-            if one.name in wanted:
-                assert (one.kind, one.default) == (wanted[one.name].kind, wanted[one.name].default)
+        free = {parameter.name for parameter in library_parameters.values() if parameter.kind is parameter.VAR_KEYWORD}
+        assert not set(library_parameters) - free - set(client_parameters) - only_here.get(name, set()), (
+            f"{name} of {client_class.__name__} lacks a parameter"
+        )
+        for owner in client_parameters.values():
+            if owner.name in library_parameters:
+                assert (owner.kind, owner.default) == (
+                    library_parameters[owner.name].kind,
+                    library_parameters[owner.name].default,
+                )
 
 
 # ── hit by hit ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -417,17 +436,22 @@ OPTIONS: tuple[Mapping[str, Any], ...] = (
 )
 
 
-def same(one: RetrievalContext, other: RetrievalContext) -> None:
+def assert_same_answer(answer: RetrievalContext, expected: RetrievalContext) -> None:
     """All that is answered is the same, to the last digit, but for times."""
-    assert one.hits == other.hits
-    assert (one.plan, one.refused, one.degraded, one.query) == (other.plan, other.refused, other.degraded, other.query)
+    assert answer.hits == expected.hits
+    assert (answer.plan, answer.refused, answer.degraded, answer.query) == (
+        expected.plan,
+        expected.refused,
+        expected.degraded,
+        expected.query,
+    )
 
 
 @pytest.fixture(scope="module")
 def words(workspace: Workspace) -> Iterator[None]:
     """A second dataset, with some of the same ids."""
-    made = workspace.dataset("words")
-    made.add([replace(one, text=f"{one.text} {one.text[::-1]}") for one in DOCUMENTS[::2]])
+    dataset = workspace.dataset("words")
+    dataset.add([replace(document, text=f"{document.text} {document.text[::-1]}") for document in DOCUMENTS[::2]])
     yield
     workspace.drop("words")
 
@@ -435,75 +459,87 @@ def words(workspace: Workspace) -> Iterator[None]:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.usefixtures("words")
 def test_answers_are_those_of_the_workspace(workspace: Workspace, client: Client, options: Mapping[str, Any]) -> None:
-    here = {name: value for name, value in options.items() if name != "trace"}
-    wanted = [workspace.search(question, **here) for question in QUESTIONS]
+    local_options = {name: value for name, value in options.items() if name != "trace"}
+    expected_answers = [workspace.search(question, **local_options) for question in QUESTIONS]
 
-    async def every() -> list[RetrievalContext]:
+    async def search_each() -> list[RetrievalContext]:
         async with client:
             return await asyncio.gather(*(client.asearch(question, **options) for question in QUESTIONS))
 
-    found = [client.search(question, **options) for question in QUESTIONS]
-    for many in (found, asyncio.run(every())):
-        for one, other in zip(many, wanted, strict=True):
-            same(one, other)
-    for one, other in zip(found, wanted, strict=True):
+    answers = [client.search(question, **options) for question in QUESTIONS]
+    for batch in (answers, asyncio.run(search_each())):
+        for answer, expected in zip(batch, expected_answers, strict=True):
+            assert_same_answer(answer, expected)
+    for answer, expected in zip(answers, expected_answers, strict=True):
         if options.get("trace") != "none":
-            assert [span.stage for span in one.trace.spans] == [span.stage for span in other.trace.spans]
-        assert bool(one.trace.records) == (options.get("trace") == "lists")
+            assert [span.stage for span in answer.trace.spans] == [span.stage for span in expected.trace.spans]
+        assert bool(answer.trace.records) == (options.get("trace") == "lists")
         for id_ in ("en-1", "zh-3", "nowhere"):
-            explained, wanted_one = one.explain(id_), other.explain(id_)
+            explanation, wanted_one = answer.explain(id_), expected.explain(id_)
             if options.get("trace") == "lists":  # a list that came over a wire cannot score what it has not found
-                assert explained.rank == wanted_one.rank
-                assert [step.rank for step in explained.steps] == [step.rank for step in wanted_one.steps]
+                assert explanation.rank == wanted_one.rank
+                assert [step.rank for step in explanation.steps] == [step.rank for step in wanted_one.steps]
             else:
-                assert explained == wanted_one
-    for one, other in zip(
-        client.search_many(QUESTIONS, **options), workspace.search_many(QUESTIONS, **here), strict=True
+                assert explanation == wanted_one
+    for answer, expected in zip(
+        client.search_many(QUESTIONS, **options), workspace.search_many(QUESTIONS, **local_options), strict=True
     ):
-        same(one, other)
+        assert_same_answer(answer, expected)
 
 
 def test_a_dataset_is_searched_as_the_dataset_itself_does_it(workspace: Workspace, client: Client) -> None:
-    here, there = workspace.dataset("filled"), client.dataset("filled")
+    local, remote = workspace.dataset("filled"), client.dataset("filled")
     for question in QUESTIONS:
-        every: list[dict[str, Any]] = [{}, {"k": 3, "strategy": "bm25"}, {"strategy": "rrf", "timeout": 20}]
-        for options in every:
-            wanted, found = here.search(question, **options), there.search(question, **options)
-            same(found, wanted)
-            same(asyncio.run(there.asearch(question, **options)), wanted)
-            stages = [span.stage for span in found.trace.spans if span.stage != "transform"]  # which adds nothing
-            assert stages == [span.stage for span in wanted.trace.spans if span.stage != "transform"]
+        option_sets: list[dict[str, Any]] = [{}, {"k": 3, "strategy": "bm25"}, {"strategy": "rrf", "timeout": 20}]
+        for options in option_sets:
+            expected, answer = local.search(question, **options), remote.search(question, **options)
+            assert_same_answer(answer, expected)
+            assert_same_answer(asyncio.run(remote.asearch(question, **options)), expected)
+            stages = [span.stage for span in answer.trace.spans if span.stage != "transform"]  # which adds nothing
+            assert stages == [span.stage for span in expected.trace.spans if span.stage != "transform"]
 
 
 @pytest.mark.usefixtures("words")
 def test_a_dataset_is_searched_by_a_vector(workspace: Workspace, client: Client) -> None:
     name = workspace.names()[0]
-    here, there = workspace.dataset(name), client.dataset(name)
-    id_ = here.ids()[0]
-    vector = here.get_vectors([id_])[0]
+    local, remote = workspace.dataset(name), client.dataset(name)
+    id_ = local.ids()[0]
+    vector = local.get_vectors([id_])[0]
     assert vector is not None
     for filters in (None, Contains("_id", id_)):
-        ours, theirs = here.search_vector(vector, 3, filters=filters), there.search_vector(vector, 3, filters=filters)
-        assert [hit.id for hit in ours] == [hit.id for hit in theirs]
-        assert [hit.score for hit in theirs] == pytest.approx([hit.score for hit in ours])
-        assert theirs[0].id == id_
+        local_hits, remote_hits = (
+            local.search_vector(vector, 3, filters=filters),
+            remote.search_vector(vector, 3, filters=filters),
+        )
+        assert [hit.id for hit in local_hits] == [hit.id for hit in remote_hits]
+        assert [hit.score for hit in remote_hits] == pytest.approx([hit.score for hit in local_hits])
+        assert remote_hits[0].id == id_
     with pytest.raises(InputError):
-        there.search_vector(vector[:-1], 3)
-    assert there.ids(filters=Contains("_id", id_)) == here.ids(filters=Contains("_id", id_))
+        remote.search_vector(vector[:-1], 3)
+    assert remote.ids(filters=Contains("_id", id_)) == local.ids(filters=Contains("_id", id_))
 
 
 @pytest.mark.usefixtures("words")
 def test_routes_and_plans_are_those_of_the_workspace(workspace: Workspace, client: Client) -> None:
     for question in QUESTIONS:
-        here, there = workspace.route(question), client.route(question)
-        assert (there.query, there.heuristic, there.plan) == (here.query, here.heuristic, here.plan)
-        assert here.decision is not None
-        assert there.decision is not None
-        assert [one.name for one in there.decision.datasets] == [one.name for one in here.decision.datasets]
-        assert (there.decision.reason, there.decision.scores) == (here.decision.reason, here.decision.scores)
-        assert (there.decision.confidence, there.decision.fallback) == (
-            here.decision.confidence,
-            here.decision.fallback,
+        local_route, remote_route = workspace.route(question), client.route(question)
+        assert (remote_route.query, remote_route.heuristic, remote_route.plan) == (
+            local_route.query,
+            local_route.heuristic,
+            local_route.plan,
+        )
+        assert local_route.decision is not None
+        assert remote_route.decision is not None
+        assert [dataset.name for dataset in remote_route.decision.datasets] == [
+            dataset.name for dataset in local_route.decision.datasets
+        ]
+        assert (remote_route.decision.reason, remote_route.decision.scores) == (
+            local_route.decision.reason,
+            local_route.decision.scores,
+        )
+        assert (remote_route.decision.confidence, remote_route.decision.fallback) == (
+            local_route.decision.confidence,
+            local_route.decision.fallback,
         )
     for strategy in ("auto", "bm25", "z_score"):
         assert client.plan(client.datasets(), strategy) == workspace.plan(workspace.datasets(), strategy)
@@ -515,19 +551,19 @@ def test_routes_and_plans_are_those_of_the_workspace(workspace: Workspace, clien
 
 
 def test_datasets_to_route_and_plan_for_may_be_named(workspace: Workspace, client: Client) -> None:
-    name, *others = workspace.names()
+    name, *other_names = workspace.names()
     question = "how does a train change tracks?"
     doors: tuple[Any, ...] = (workspace, client)
     for door in doors:
-        for named in (name, [name], [door.dataset(name)]):
-            assert door.plan(named).datasets == (name,)
-            routing = door.route(question, named)
+        for selection in (name, [name], [door.dataset(name)]):
+            assert door.plan(selection).datasets == (name,)
+            routing = door.route(question, selection)
             assert routing.plan is not None
             assert routing.plan.datasets == (name,)
             assert routing.decision is not None
             assert routing.decision.datasets[0].name == name
-            assert door.recommend(question, named) == workspace.recommend(question, [name])
-        assert door.plan([door.dataset(others[0]), name]).datasets == (others[0], name)
+            assert door.recommend(question, selection) == workspace.recommend(question, [name])
+        assert door.plan([door.dataset(other_names[0]), name]).datasets == (other_names[0], name)
         with pytest.raises(UnknownNameError, match="no dataset named 'typo'"):
             door.route(question, ["typo"])
 
@@ -536,37 +572,37 @@ def test_the_bundled_embedder(tmp_path: Path) -> None:
     with pointsman.open(tmp_path / "work") as workspace, serving(app_of(workspace)) as url, Client(url) as client:
         client.dataset("rails").add(DOCUMENTS)
         for question in QUESTIONS:
-            same(client.search(question), workspace.search(question))
+            assert_same_answer(client.search(question), workspace.search(question))
         assert client.search("How are signals shown to drivers?", 1).hits[0].id == "en-1"
 
 
 def test_refusals_are_those_of_the_workspace(tmp_path: Path) -> None:
     workflow = RetrievalWorkflow(refiners=[Refuser(thresholds=Threshold("calibrated", 1e9))])
-    made = pointsman.open(tmp_path / "work", embedder=HashingEmbedder(), workflow=workflow)
-    with made as workspace, serving(app_of(workspace)) as url, Client(url) as client:
+    local = pointsman.open(tmp_path / "work", embedder=HashingEmbedder(), workflow=workflow)
+    with local as workspace, serving(app_of(workspace)) as url, Client(url) as client:
         workspace.dataset("rails").add(DOCUMENTS)
-        wanted = workspace.search("red signal")
-        found = client.search("red signal")
-        same(found, wanted)
-        assert found.refused is not None
-        assert found.refused.nearest is not None
+        expected = workspace.search("red signal")
+        answer = client.search("red signal")
+        assert_same_answer(answer, expected)
+        assert answer.refused is not None
+        assert answer.refused.nearest is not None
         assert client.search("red signal", refuse=False).hits
 
 
 def test_history_and_filters_of_a_query_go_along(workspace: Workspace, client: Client) -> None:
     history = (Message("user", "Расскажи о паровозах"), Message("assistant", "Их много."))
     query = Query("а в какие годы?", parse_filter("year > 1990"), history)
-    same(client.search(query), workspace.search(query))
+    assert_same_answer(client.search(query), workspace.search(query))
     assert client.search(query).query.history == history
-    same(client.search(query, filters="language = zh"), workspace.search(query, filters="language = zh"))
+    assert_same_answer(client.search(query, filters="language = zh"), workspace.search(query, filters="language = zh"))
     with_history, plain = client.search_many([query, "пар"])
     assert (with_history.query.history, plain.query.history) == (history, ())
 
 
 def test_a_filter_of_many_values_goes_as_a_mapping(client: Client) -> None:
-    wanted = In("language", (*(f"value number {number} of many" for number in range(900)), "ru"))
-    assert len(str(wanted)) > 10_000
-    assert {hit.id[:2] for hit in client.search("пар мост фонарь", 20, filters=wanted, refuse=False)} == {"ru"}
+    filters = In("language", (*(f"value number {number} of many" for number in range(900)), "ru"))
+    assert len(str(filters)) > 10_000
+    assert {hit.id[:2] for hit in client.search("пар мост фонарь", 20, filters=filters, refuse=False)} == {"ru"}
 
     class Odd(Filter):
         depth = leaves = 1
@@ -591,19 +627,19 @@ leaf = st.sampled_from(["a", "b c", "и", "and"]).flatmap(
 )
 trees = st.recursive(
     leaf,
-    lambda part: st.one_of(
-        st.lists(part).map(lambda x: And(tuple(x))), st.lists(part).map(lambda x: Or(tuple(x))), part.map(Not)
+    lambda operand: st.one_of(
+        st.lists(operand).map(lambda x: And(tuple(x))), st.lists(operand).map(lambda x: Or(tuple(x))), operand.map(Not)
     ),
 )
 
 
 @settings(max_examples=25, deadline=None)
 @given(trees)
-def test_a_filter_means_the_same_as_text_and_as_mapping(wanted: Filter) -> None:
-    mapping = parse_filter(json.loads(json.dumps(encoding._mapping(wanted))))
-    text = parse_filter(str(encoding.sent_filter(wanted)))
+def test_a_filter_means_the_same_as_text_and_as_mapping(condition: Filter) -> None:
+    mapping = parse_filter(json.loads(json.dumps(encoding._mapping(condition))))
+    text = parse_filter(str(encoding.sent_filter(condition)))
     for metadata in ({}, {"a": 1, "b c": True}, {"a": [3, "x"], "и": 5}, {"and": "", "b c": 9.0}):
-        assert mapping.matches(metadata) == text.matches(metadata) == wanted.matches(metadata)
+        assert mapping.matches(metadata) == text.matches(metadata) == condition.matches(metadata)
 
 
 # ── explaining ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -613,30 +649,30 @@ def test_an_explanation_of_what_has_changed_says_so(workspace: Workspace, client
     changing = client.dataset("changing", indexing_technique="keyword")
     changing.add([{"id": str(number), "text": f"signal {number}"} for number in range(5)])
     context = client.search("signal", 3, datasets="changing")
-    listed = client.search("signal", 3, datasets="changing", trace="lists")
+    answer_with_lists = client.search("signal", 3, datasets="changing", trace="lists")
     first = context.hits[0].id
     assert "a new search" not in context.explain(first).verdict
     changing.delete(first)
-    told = context.explain(first)
-    assert told.rank is None
-    assert told.verdict.endswith("this explains a new search, whose answer differs from the original")
-    assert listed.explain(first).rank == 1
+    explanation = context.explain(first)
+    assert explanation.rank is None
+    assert explanation.verdict.endswith("this explains a new search, whose answer differs from the original")
+    assert answer_with_lists.explain(first).rank == 1
     workspace.drop("changing")
     with pytest.raises(UnknownNameError):
         context.explain(first)
 
 
 def test_a_pickled_answer(client: Client) -> None:
-    context, listed = client.search("red signal"), client.search("red signal", trace="lists")
-    again = pickle.loads(pickle.dumps(context))
-    same(again, context)
-    assert again.trace.spans == context.trace.spans
+    context, answer_with_lists = client.search("red signal"), client.search("red signal", trace="lists")
+    copy = pickle.loads(pickle.dumps(context))
+    assert_same_answer(copy, context)
+    assert copy.trace.spans == context.trace.spans
     with pytest.raises(InputError, match="trace='lists'"):
-        again.explain("en-1")
-    assert pickle.loads(pickle.dumps(listed)).explain("en-1") == listed.explain("en-1")
-    for thing in (client, client.dataset("filled")):
+        copy.explain("en-1")
+    assert pickle.loads(pickle.dumps(answer_with_lists)).explain("en-1") == answer_with_lists.explain("en-1")
+    for subject in (client, client.dataset("filled")):
         with pytest.raises(TypeError, match="its key would be exposed"):
-            pickle.dumps(thing)
+            pickle.dumps(subject)
 
 
 # ── what is asked for ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -698,30 +734,30 @@ INVALID_CALLS: list[Callable[[Any], Any]] = [
 
 
 @pytest.fixture
-def both(workspace: Workspace, client: Client) -> Iterator[list[Any]]:
+def dataset_pair(workspace: Workspace, client: Client) -> Iterator[list[Any]]:
     """One dataset, opened here and over HTTP."""
-    here = workspace.dataset("both")
-    here.add([{"id": "1", "text": "a red signal"}])
-    yield [here, client.dataset("both")]
+    local = workspace.dataset("both")
+    local.add([{"id": "1", "text": "a red signal"}])
+    yield [local, client.dataset("both")]
     workspace.drop("both")
 
 
 @pytest.mark.parametrize("call", INVALID_CALLS)
-def test_invalid_arguments_are_input_errors_in_both(both: list[Any], call: Callable[[Any], Any]) -> None:
-    for dataset in both:
+def test_invalid_arguments_are_input_errors_in_both(dataset_pair: list[Any], call: Callable[[Any], Any]) -> None:
+    for dataset in dataset_pair:
         with pytest.raises(InputError):
             call(dataset)
         assert dataset.get("1") == Document("1", "a red signal")
 
 
-def test_metadata_is_changed_to_whatever_can_be_added(both: list[Any]) -> None:
-    for number, dataset in enumerate(both):
+def test_metadata_is_changed_to_whatever_can_be_added(dataset_pair: list[Any]) -> None:
+    for number, dataset in enumerate(dataset_pair):
         dataset.set_metadata({"1": {"day": date(2024, 5, 1), "number": np.int64(number), "pair": (1, 2)}})
         assert dataset.get("1").metadata == {"day": "2024-05-01", "number": number, "pair": [1, 2]}
 
 
-def test_sources_that_cannot_be_stored_are_unknown(both: list[Any]) -> None:
-    for dataset in both:
+def test_sources_that_cannot_be_stored_are_unknown(dataset_pair: list[Any]) -> None:
+    for dataset in dataset_pair:
         assert dataset.ids(source="\ud800") == []
         with pytest.raises(UnknownNameError):
             dataset.text("\ud800")
@@ -729,48 +765,59 @@ def test_sources_that_cannot_be_stored_are_unknown(both: list[Any]) -> None:
 
 def test_a_filter_that_does_not_fit_into_an_address_is_not_sent(client: Client) -> None:
     """Searches and deletions send it in the body."""
-    dataset, wanted = client.dataset("filled"), {"lang": [f"language-{number}" for number in range(900)] * 4}
+    dataset, filters = client.dataset("filled"), {"lang": [f"language-{number}" for number in range(900)] * 4}
     calls: list[Callable[[], Any]] = [
-        lambda: dataset.count(wanted),
-        lambda: dataset.ids(filters=wanted),
-        lambda: dataset.page(filters=wanted),
+        lambda: dataset.count(filters),
+        lambda: dataset.ids(filters=filters),
+        lambda: dataset.page(filters=filters),
     ]
     for call in calls:
         with pytest.raises(InputError, match="too long for an address"):
             call()
-    assert dataset.delete(filters=wanted) == 0
+    assert dataset.delete(filters=filters) == 0
 
 
 def test_errors_of_the_library_are_its_own(client: Client) -> None:
     with pytest.raises(UnmetNeedError, match="language model"):
         client.search("x", strategy="hyde")
-    with pytest.raises(UnknownNameError, match=r"^no dataset named 'nowhere'; known: filled") as caught:
+    with pytest.raises(UnknownNameError, match=r"^no dataset named 'nowhere'; known: filled") as error_info:
         client.search("x", datasets=["filled", "nowhere"])
-    assert (caught.value.kind, caught.value.name, caught.value.known[0]) == ("dataset", "nowhere", "filled")
-    assert "request " in caught.value.__notes__[0]
-    filled = client.dataset("filled")
+    assert (error_info.value.kind, error_info.value.name, error_info.value.known[0]) == ("dataset", "nowhere", "filled")
+    assert "request " in error_info.value.__notes__[0]
+    dataset = client.dataset("filled")
     with pytest.raises(InputError, match="1 vectors for 0 documents"):
-        filled.add([], vectors=[[1.0]])
+        dataset.add([], vectors=[[1.0]])
     with pytest.raises(InputError, match="a document's id is a str"):
-        filled.get(7)  # type: ignore[arg-type]
-    for after_, limit in ((-1, 1), (0, 0)):
+        dataset.get(7)  # type: ignore[arg-type]
+    for start, limit in ((-1, 1), (0, 0)):
         with pytest.raises(InputError, match="cursor of the previous page"):
-            filled.page(after_, limit)
+            dataset.page(start, limit)
     with pytest.raises(InputError, match="a policy is a Policy"):
         client.keep({"name": "mine"})  # type: ignore[arg-type]
     with pytest.raises(InputError, match="search takes one"):
         asyncio.run(client.asearch_many("x"))
-    gone = client.dataset("gone")
-    gone.make()
+    missing_dataset = client.dataset("gone")
+    missing_dataset.make()
     client.drop("gone")
     calls: list[Callable[[], object]] = [
-        *(lambda: gone.add(DOCUMENTS), lambda: gone.get("en-1"), gone.ids, gone.page, lambda: list(gone)),
-        *(lambda: len(gone), lambda: gone.delete("x"), gone.verify, lambda: gone.search("x")),
+        *(
+            lambda: missing_dataset.add(DOCUMENTS),
+            lambda: missing_dataset.get("en-1"),
+            missing_dataset.ids,
+            missing_dataset.page,
+            lambda: list(missing_dataset),
+        ),
+        *(
+            lambda: len(missing_dataset),
+            lambda: missing_dataset.delete("x"),
+            missing_dataset.verify,
+            lambda: missing_dataset.search("x"),
+        ),
     ]
     for call in calls:
         with pytest.raises(UnknownNameError, match="no dataset named 'gone'"):
             call()
-    assert (7 in filled, "" in filled, "\ud800" in filled, gone.delete([])) == (False, False, False, 0)
+    assert (7 in dataset, "" in dataset, "\ud800" in dataset, missing_dataset.delete([])) == (False, False, False, 0)
 
 
 def test_a_policy_is_kept(workspace: Workspace, client: Client) -> None:
@@ -800,30 +847,30 @@ def test_limits_of_the_service_are_kept_to(tmp_path: Path) -> None:
         rails = client.dataset("rails", indexing_technique="keyword")
         rails.add({"id": f"{number} {'x' * 300}", "text": f"signal {number}"} for number in range(30))
         questions = [f"signal {number} {'铁' * 200}" for number in range(11)]
-        found = client.search_many(questions, 1, refuse=False)
-        assert [one.hits[0].id.split()[0] for one in found] == [str(number) for number in range(11)]
-        assert [one.hits for one in asyncio.run(client.asearch_many(questions, 1, refuse=False))] == [
-            one.hits for one in found
+        answers = client.search_many(questions, 1, refuse=False)
+        assert [answer.hits[0].id.split()[0] for answer in answers] == [str(number) for number in range(11)]
+        assert [answer.hits for answer in asyncio.run(client.asearch_many(questions, 1, refuse=False))] == [
+            answer.hits for answer in answers
         ]
         assert rails.delete(rails.ids()[:25]) == 25
         assert len(rails) == 5
 
 
 def test_pages_of_any_size(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled = client.dataset("filled")
+    dataset = client.dataset("filled")
     monkeypatch.setattr("pointsman.client.dataset._MOST_OF_A_PAGE", 3)
-    documents, following = filled.page(0, 7)
+    documents, following = dataset.page(0, 7)
     assert documents == list(DOCUMENTS[:7])
     assert following is not None
-    assert filled.page(following, 100) == (list(DOCUMENTS[7:]), None)
+    assert dataset.page(following, 100) == (list(DOCUMENTS[7:]), None)
     monkeypatch.undo()
     monkeypatch.setattr(connections, "_LARGEST", 900)
     with pytest.raises(ServiceError, match=r"larger than 0 MB; ask for less at once"):
-        filled.page()
-    assert list(filled) == list(DOCUMENTS)  # in smaller pages
+        dataset.page()
+    assert list(dataset) == list(DOCUMENTS)  # in smaller pages
     monkeypatch.setattr(connections, "_LARGEST", 50)
     with pytest.raises(ServiceError, match="larger than"):
-        list(filled)
+        list(dataset)
 
 
 # ── adding ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -837,40 +884,40 @@ def test_one_document_may_be_added_alone(client: Client) -> None:
 
 def test_documents_are_taken_as_they_are_sent(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "_WINDOW", 128)
-    taken, ahead, durable = 0, list[int](), 0
+    taken_count, unsaved_counts, durable = 0, list[int](), 0
 
     def source() -> Iterator[dict[str, Any]]:
-        nonlocal taken
+        nonlocal taken_count
         for number in range(1000):
-            taken += 1
-            ahead.append(taken - durable)
+            taken_count += 1
+            unsaved_counts.append(taken_count - durable)
             yield {"id": str(number), "text": f"signal {number}"}
 
-    def told(more: int) -> None:
+    def count_durable(increment: int) -> None:
         nonlocal durable
-        durable += more
+        durable += increment
 
     rails = client.dataset("stream", indexing_technique="keyword")
     try:
-        assert rails.add(source(), on_progress=told) == AddResult(added=1000)
-        assert durable == taken == len(rails) == 1000
-        assert max(ahead) <= 128  # never more in hand than one request
+        assert rails.add(source(), on_progress=count_durable) == AddResult(added=1000)
+        assert durable == taken_count == len(rails) == 1000
+        assert max(unsaved_counts) <= 128  # never more in hand than one request
     finally:
         client.drop("stream")
 
 
 def test_what_comes_slowly_is_sent_as_it_comes(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "_WINDOW_SECONDS", 0.0)
-    rails, seen = client.dataset("slow", indexing_technique="keyword"), list[int]()
+    rails, sizes = client.dataset("slow", indexing_technique="keyword"), list[int]()
 
     def source() -> Iterator[Document]:
         for document in DOCUMENTS[:3]:
-            seen.append(len(rails))
+            sizes.append(len(rails))
             yield document
 
     try:
         rails.add(source())
-        assert seen == [0, 1, 2]
+        assert sizes == [0, 1, 2]
     finally:
         client.drop("slow")
 
@@ -879,23 +926,23 @@ def test_what_is_stored_is_told_when_the_source_breaks(client: Client, monkeypat
     monkeypatch.setattr(upload, "_WINDOW", 4)
     rails = client.dataset("broken", indexing_technique="keyword")
 
-    def impossible(more: int) -> None:
-        raise ZeroDivisionError(more)
+    def impossible(increment: int) -> None:
+        raise ZeroDivisionError(increment)
 
     def source() -> Iterator[Any]:
         yield from DOCUMENTS[:9]
         raise OSError("the disk is gone")
 
-    told = "the first 8 documents are stored (8 added, 0 updated, 0 unchanged), and may be sent again"
+    note = "the first 8 documents are stored (8 added, 0 updated, 0 unchanged), and may be sent again"
     try:
-        with pytest.raises(OSError, match="the disk is gone") as caught:
+        with pytest.raises(OSError, match="the disk is gone") as error_info:
             rails.add(source())
-        assert caught.value.__notes__ == [told]
+        assert error_info.value.__notes__ == [note]
         with pytest.raises(InputError, match=re.escape("the first 8 documents are stored (0 added, 0 updated, 8 unch")):
             rails.add([*DOCUMENTS[:9], {"id": "x"}])
-        with pytest.raises(ZeroDivisionError) as stopped:
+        with pytest.raises(ZeroDivisionError) as stop_info:
             rails.add(DOCUMENTS, on_progress=impossible)
-        assert "the first 4 documents are stored" in stopped.value.__notes__[0]
+        assert "the first 4 documents are stored" in stop_info.value.__notes__[0]
         long = {"id": "long", "text": "x" * 1_000_001}
         with pytest.raises(InputError, match=r"^document 'long': is longer than 1,000,000 bytes; the first 9 doc"):
             rails.add([*DOCUMENTS[:9], long])
@@ -907,7 +954,7 @@ def test_what_is_stored_is_told_when_the_source_breaks(client: Client, monkeypat
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Iterator[tuple[str, KeyStore]]:
+def keyed_service(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Iterator[tuple[str, KeyStore]]:
     folder = tmp_path_factory.mktemp("guarded")
     keys = KeyStore(folder / "work" / "keys.json")
     with pointsman.open(folder / "work", embedder=HashingEmbedder()) as workspace:
@@ -918,8 +965,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Iterat
             yield url, keys
 
 
-def test_keys(guarded: tuple[str, KeyStore]) -> None:
-    url, keys = guarded
+def test_keys(keyed_service: tuple[str, KeyStore]) -> None:
+    url, keys = keyed_service
     reader = keys.create("reader", datasets=["mine"], scopes=["read"]).text
     with Client(url, reader) as client:
         assert client.names() == ["mine"]
@@ -927,18 +974,22 @@ def test_keys(guarded: tuple[str, KeyStore]) -> None:
         assert asyncio.run(client.asearch("signal")).hits
         with pytest.raises(UnknownNameError, match="no dataset named 'theirs'; known: mine"):
             client.search("signal", datasets="theirs")
-        mine = client.dataset("mine")
+        own_dataset = client.dataset("mine")
         calls: list[Callable[[], object]] = [
-            *(lambda: mine.add(DOCUMENTS), lambda: mine.delete("en-1"), lambda: mine.describe("x")),
+            *(
+                lambda: own_dataset.add(DOCUMENTS),
+                lambda: own_dataset.delete("en-1"),
+                lambda: own_dataset.describe("x"),
+            ),
             *(lambda: client.drop("mine"), lambda: client.keep(None)),
         ]
         for call in calls:
             with pytest.raises(
                 ServiceError, match=r"does not allow this: (this key is for reading only|a key for all datasets)"
-            ) as caught:
+            ) as error_info:
                 call()
-            assert (caught.value.status, caught.value.title) == (403, "The key does not allow this")
-            assert caught.value.request_id
+            assert (error_info.value.status, error_info.value.title) == (403, "The key does not allow this")
+            assert error_info.value.request_id
     for key, message in (
         (None, "it requires a key; give one to the client, or set POINTSMAN_API_KEY for commands"),
         (KEY, "it rejects this key, which is"),
@@ -960,25 +1011,35 @@ def test_files_of_this_machine_are_indexed(workspace: Workspace, client: Client,
     client.drop("folder")
 
 
-def test_a_key_for_writing_only_fills_a_dataset(guarded: tuple[str, KeyStore]) -> None:
-    url, keys = guarded
+def test_a_key_for_writing_only_fills_a_dataset(keyed_service: tuple[str, KeyStore]) -> None:
+    url, keys = keyed_service
     writer = keys.create("writer", scopes=["write"]).text
     reader = keys.create("reader of all", scopes=["read"]).text
     with Client(url, writer) as client, Client(url, reader) as reading:
-        filled = client.dataset("filled", description="Notes", indexing_technique="keyword")
-        assert filled.delete("en-1") == 0  # there is none yet
-        assert filled.add(DOCUMENTS) == AddResult(updated=len(DOCUMENTS))  # it does not learn which were stored
-        again = client.dataset("filled")
-        assert again.add(DOCUMENTS) == AddResult(updated=len(DOCUMENTS))
-        assert (again.description, again.indexing_technique) == ("", "hybrid")  # it does not learn what is stored
-        known = reading.dataset("filled")
-        assert (known.description, known.indexing_technique) == ("Notes", "keyword")  # neither was given: both stay
+        dataset = client.dataset("filled", description="Notes", indexing_technique="keyword")
+        assert dataset.delete("en-1") == 0  # there is none yet
+        assert dataset.add(DOCUMENTS) == AddResult(updated=len(DOCUMENTS))  # it does not learn which were stored
+        same_dataset = client.dataset("filled")
+        assert same_dataset.add(DOCUMENTS) == AddResult(updated=len(DOCUMENTS))
+        assert (same_dataset.description, same_dataset.indexing_technique) == (
+            "",
+            "hybrid",
+        )  # it does not learn what is stored
+        readable = reading.dataset("filled")
+        assert (readable.description, readable.indexing_technique) == (
+            "Notes",
+            "keyword",
+        )  # neither was given: both stay
         assert reading.dataset("filled").count() == len(DOCUMENTS)
-        assert again.delete(["en-1"]) == 0
+        assert same_dataset.delete(["en-1"]) == 0
         assert reading.dataset("filled").count() == len(DOCUMENTS) - 1
         with pytest.raises(UnmetNeedError, match="'filled' was not made for 'hybrid' search"):
             client.dataset("filled", indexing_technique="hybrid").add(DOCUMENTS)
-        for call in (again.count, lambda: client.search("signal"), lambda: client.dataset("filled", create=False)):
+        for call in (
+            same_dataset.count,
+            lambda: client.search("signal"),
+            lambda: client.dataset("filled", create=False),
+        ):
             with pytest.raises(ServiceError, match="for writing only"):
                 call()
         client.drop("filled")
@@ -1008,10 +1069,10 @@ def test_a_key_for_writing_only_fills_a_dataset(guarded: tuple[str, KeyStore]) -
     ],
 )
 def test_clients_that_cannot_be(url: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=message) as error_info:
         Client(url, **options)
-    assert "secret" not in str(caught.value)
-    assert KEY not in str(caught.value)
+    assert "secret" not in str(error_info.value)
+    assert KEY not in str(error_info.value)
 
 
 def test_clients_that_can_be() -> None:
@@ -1028,8 +1089,8 @@ def test_without_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_importing_is_cheap() -> None:
     code = "import sys, pointsman.client; print(' '.join(sys.modules))"
-    loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
-    assert not loaded & {"httpx", "numpy", "tantivy", "sqlite3", "fastapi"}
+    modules = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
+    assert not modules & {"httpx", "numpy", "tantivy", "sqlite3", "fastapi"}
 
 
 # ── a hostile service ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -1050,8 +1111,8 @@ class Handler(BaseHTTPRequestHandler):
             raise AssertionError("the client announces how much it sends")
         self.body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         with self.hostile.lock:
-            self.hostile.asked.append(self)
-            act = self.hostile.script[min(len(self.hostile.asked), len(self.hostile.script)) - 1]
+            self.hostile.requests.append(self)
+            act = self.hostile.script[min(len(self.hostile.requests), len(self.hostile.script)) - 1]
         try:
             act(self)
         except OSError:
@@ -1067,10 +1128,10 @@ class Hostile:
     """A service that does whatever it is told to."""
 
     def __init__(self) -> None:
-        self.asked: list[Handler] = []
+        self.requests: list[Handler] = []
         self.script: list[Act] = []
         self.lock = threading.Lock()
-        self.released = threading.Event()
+        self.release_event = threading.Event()
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handling", (Handler,), {"hostile": self}))
         self.http.daemon_threads = False
         self.url = f"http://127.0.0.1:{self.http.server_port}"
@@ -1078,10 +1139,10 @@ class Hostile:
         self.thread.start()
 
     def will(self, *script: Act) -> None:
-        self.asked, self.script = [], list(script)
+        self.requests, self.script = [], list(script)
 
     def close(self) -> None:
-        self.released.set()
+        self.release_event.set()
         self.http.shutdown()
         self.thread.join()
         self.http.server_close()
@@ -1089,9 +1150,9 @@ class Hostile:
 
 @pytest.fixture
 def hostile() -> Iterator[Hostile]:
-    made = Hostile()
-    yield made
-    made.close()
+    service = Hostile()
+    yield service
+    service.close()
 
 
 def says(body: Any, status: int = 200, kind: str = "application/json", **headers: str) -> Act:
@@ -1100,8 +1161,11 @@ def says(body: Any, status: int = 200, kind: str = "application/json", **headers
 
     def act(handler: Handler) -> None:
         handler.send_response(status)
-        given = {"Content-Type": kind, "Content-Length": str(len(content)), "X-Request-Id": "r-1"}
-        for name, value in {**given, **{name.replace("_", "-"): value for name, value in headers.items()}}.items():
+        basic_headers = {"Content-Type": kind, "Content-Length": str(len(content)), "X-Request-Id": "r-1"}
+        for name, value in {
+            **basic_headers,
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }.items():
             handler.send_header(name, value)
         handler.end_headers()
         handler.wfile.write(content)
@@ -1128,17 +1192,17 @@ def raw(content: bytes) -> Act:
 def drip(handler: Handler) -> None:
     """Never ends, and never lets one wait for long."""
     handler.wfile.write(CUT)
-    while not handler.hostile.released.wait(0.05):
+    while not handler.hostile.release_event.wait(0.05):
         handler.wfile.write(b" ")
     handler.close_connection = True
 
 
 def hang(handler: Handler) -> None:
-    handler.hostile.released.wait(20)
+    handler.hostile.release_event.wait(20)
     handler.close_connection = True
 
 
-KEPT = {"max_batch": 100, "max_documents": 1000, "max_body_bytes": 10**6, "max_request_chars": 40_000}
+SERVICE_LIMITS = {"max_batch": 100, "max_documents": 1000, "max_body_bytes": 10**6, "max_request_chars": 40_000}
 ANSWER = RetrievalContext(Query("rail"), (), Plan(("rails",), "bm25", "asked for"), Trace()).to_dict(trace="stages")
 HIT = Hit(Document("a", "t"), 1.0, "d").to_dict(1)
 CUT = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n" + b" " * 100
@@ -1151,7 +1215,7 @@ class Case(NamedTuple):
     act: Act
     error: type[Exception]
     message: str
-    asked: int = 1
+    requests: int = 1
     attributes: Mapping[str, Any] = {}
     in_data: bool = False
 
@@ -1257,34 +1321,34 @@ CASES = {
 def impatient(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.setattr(connections, "_LARGEST", 10_000)
     monkeypatch.setattr("random.uniform", lambda *_: 0.02)
-    with Client(hostile.url, KEY, timeout=2) as made:
-        yield made
+    with Client(hostile.url, KEY, timeout=2) as client:
+        yield client
 
 
-def asked(client: Client, way: str) -> RetrievalContext:
-    return client.search("rail") if way == "search" else asyncio.run(client.asearch("rail"))
+def search_by(client: Client, method: str) -> RetrievalContext:
+    return client.search("rail") if method == "search" else asyncio.run(client.asearch("rail"))
 
 
-@pytest.mark.parametrize("way", ["search", "asearch"])
+@pytest.mark.parametrize("method", ["search", "asearch"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_service_that_fails(
-    hostile: Hostile, impatient: Client, case: Case, way: str, caplog: pytest.LogCaptureFixture
+    hostile: Hostile, impatient: Client, case: Case, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     hostile.will(case.act)
-    began = time.monotonic()
-    with pytest.raises(case.error) as caught:
-        asked(impatient, way)
-    error = caught.value
+    start = time.monotonic()
+    with pytest.raises(case.error) as error_info:
+        search_by(impatient, method)
+    error = error_info.value
     assert re.search(case.message, str(error))
-    assert time.monotonic() - began < 5
-    assert len(hostile.asked) == case.asked
+    assert time.monotonic() - start < 5
+    assert len(hostile.requests) == case.requests
     assert type(error) in {case.error, connections.TooLargeError}
     assert {name: getattr(error, name) for name in case.attributes} == case.attributes
-    assert hostile.asked[0].headers["Authorization"] == f"Bearer {KEY}"
-    told = traceback.TracebackException.from_exception(error, capture_locals=not case.in_data)
-    everything = [str(error), repr(error), "".join(told.format()), *map(str, getattr(error, "__notes__", ()))]
-    assert not any(KEY in text for text in everything)
+    assert hostile.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+    formatted_error = traceback.TracebackException.from_exception(error, capture_locals=not case.in_data)
+    texts = [str(error), repr(error), "".join(formatted_error.format()), *map(str, getattr(error, "__notes__", ()))]
+    assert not any(KEY in text for text in texts)
     assert str(error).isprintable()
     assert error.__context__ is None or not hasattr(error.__context__, "request")  # which would hold the header
     assert KEY not in "".join(record.getMessage() for record in caplog.records if record.name.startswith("pointsman"))
@@ -1316,20 +1380,20 @@ def test_a_service_that_is_busy_for_a_moment(hostile: Hostile, impatient: Client
         assert impatient.search("rail").plan.strategy == "bm25"
         hostile.will(bad, ok)
         assert asyncio.run(impatient.asearch("rail")).plan.strategy == "bm25"
-        assert len(hostile.asked) == 2
+        assert len(hostile.requests) == 2
 
 
 def test_deletions_are_not_repeated_blindly(hostile: Hostile, impatient: Client) -> None:
-    limits = says({"limits": KEPT})
+    limits = says({"limits": SERVICE_LIMITS})
     rails = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid")
     hostile.will(raw(b""))
     with pytest.raises(ServiceError, match="the connection broke"):
         impatient.drop("rails")
-    assert len(hostile.asked) == 1
+    assert len(hostile.requests) == 1
     hostile.will(limits, raw(b""))
     with pytest.raises(ServiceError, match="the connection broke"):
         rails.delete("a")
-    assert len(hostile.asked) == 2
+    assert len(hostile.requests) == 2
     hostile.will(problem("locked", 503, "no", "0"), says({"deleted": 7}))  # it has said that it was not done
     assert rails.delete(["a", "b"]) == 7
 
@@ -1364,7 +1428,7 @@ def test_deletions_are_not_repeated_blindly(hostile: Hostile, impatient: Client)
 def test_other_answers_are_checked_too(
     hostile: Hostile, impatient: Client, body: Any, call: Callable[[Client, RemoteDataset], Any]
 ) -> None:
-    impatient._service._limits_known = KEPT
+    impatient._service._limits_known = SERVICE_LIMITS
     hostile.will(says(body))
     with pytest.raises(ServiceError, match=r"the service sent an invalid "):
         call(impatient, RemoteDataset(impatient, impatient._service, "rails", "", "hybrid"))
@@ -1381,47 +1445,54 @@ def test_limits_and_explanations_are_checked_too(hostile: Hostile, impatient: Cl
         context.explain("a")
 
 
-def report(done: int, **more: Any) -> bytes:
-    return json.dumps({"done": done, "added": done, "updated": 0, "unchanged": 0, **more}).encode() + b"\n"
+def report(count: int, **fields: Any) -> bytes:
+    return json.dumps({"done": count, "added": count, "updated": 0, "unchanged": 0, **fields}).encode() + b"\n"
 
 
-def lines(*content: bytes, whole: bool = True) -> Act:
+def lines(*content: bytes, complete: bool = True) -> Act:
     """Answers by lines; one that is not whole ends without saying so."""
-    chunks = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in content) + (b"0\r\n\r\n" if whole else b"")
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(line), line) for line in content) + (b"0\r\n\r\n" if complete else b"")
     return raw(b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
 
 
-LOCKED = {"type": "/problems/locked", "title": "t", "status": 503, "detail": "writing", "error": "LockedError"}
+LOCKED_PROBLEM = {"type": "/problems/locked", "title": "t", "status": 503, "detail": "writing", "error": "LockedError"}
 INVALID = {"type": "/problems/invalid-input", "title": "t", "status": 422, "detail": "line 2: bad", "line": 2}
 
 
-@pytest.mark.parametrize("broken", [lines(report(4), whole=False), lines(report(4)), lines(report(4, problem=LOCKED))])
+@pytest.mark.parametrize(
+    "broken_answer", [lines(report(4), complete=False), lines(report(4)), lines(report(4, problem=LOCKED_PROBLEM))]
+)
 def test_what_a_broken_connection_has_left_open_is_sent_again(
-    hostile: Hostile, impatient: Client, broken: Act, monkeypatch: pytest.MonkeyPatch
+    hostile: Hostile, impatient: Client, broken_answer: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     impatient._service.timeout = 60  # so that there is time for what Retry-After says
-    rails, told = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid"), list[int]()
-    hostile.will(broken, raw(b""), lines(report(2), report(6, finished=True)))
-    assert rails.add(DOCUMENTS, on_progress=told.append) == AddResult(added=10)
-    assert told == [4, 2, 4]
-    sent = [[json.loads(line)["id"] for line in one.body.splitlines()] for one in hostile.asked]
-    assert sent == [[document.id for document in DOCUMENTS[start:]] for start in (0, 4, 4)]
+    rails, progress = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid"), list[int]()
+    hostile.will(broken_answer, raw(b""), lines(report(2), report(6, finished=True)))
+    assert rails.add(DOCUMENTS, on_progress=progress.append) == AddResult(added=10)
+    assert progress == [4, 2, 4]
+    sent_ids = [[json.loads(line)["id"] for line in request.body.splitlines()] for request in hostile.requests]
+    assert sent_ids == [[document.id for document in DOCUMENTS[start:]] for start in (0, 4, 4)]
 
 
 def test_repetitions_begin_anew_with_each_step(hostile: Hostile, impatient: Client) -> None:
     rails = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid")
-    hostile.will(lines(report(2), whole=False))
+    hostile.will(lines(report(2), complete=False))
     assert rails.add(DOCUMENTS) == AddResult(added=10)
-    assert len(hostile.asked) == 5  # each stores two more; three in a row that store none would be the end
+    assert len(hostile.requests) == 5  # each stores two more; three in a row that store none would be the end
 
 
 @pytest.mark.parametrize(
-    ("acts", "error", "message", "asked"),
+    ("acts", "error", "message", "requests"),
     [
-        ([lines(report(4), whole=False), raw(b"")], ServiceError, "broke.*the first 4 documents are stored", 3),
+        ([lines(report(4), complete=False), raw(b"")], ServiceError, "broke.*the first 4 documents are stored", 3),
         ([raw(b"")], ServiceError, r"the connection broke \([^;]*\)$", 3),
-        ([lines(report(4, problem=LOCKED)), lines(report(0, problem=LOCKED))], LockedError, "^writing; the first 4", 3),
+        (
+            [lines(report(4, problem=LOCKED_PROBLEM)), lines(report(0, problem=LOCKED_PROBLEM))],
+            LockedError,
+            "^writing; the first 4",
+            3,
+        ),
         ([lines(report(0, problem=INVALID))], InputError, "^document 'en-2': bad$", 1),
         ([lines(report(4), report(4, problem=INVALID))], InputError, "^document 'en-2': bad; the first 4 doc", 1),
         (
@@ -1448,16 +1519,16 @@ def test_adding_to_a_service_that_fails(
     acts: list[Act],
     error: type[Exception],
     message: str,
-    asked: int,
+    requests: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     rails = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid")
     hostile.will(*acts)
-    with pytest.raises(error) as caught:
+    with pytest.raises(error) as error_info:
         rails.add(DOCUMENTS)
-    assert re.search(message, str(caught.value))
-    assert len(hostile.asked) == asked
+    assert re.search(message, str(error_info.value))
+    assert len(hostile.requests) == requests
 
 
 def test_a_service_that_takes_documents_and_says_nothing(
@@ -1479,15 +1550,15 @@ def test_a_service_that_takes_documents_and_says_nothing(
 
 
 def test_the_key_does_not_follow_a_redirect(hostile: Hostile) -> None:
-    other = Hostile()
+    other_service = Hostile()
     try:
-        other.will(says(ANSWER))
-        hostile.will(says("", 307, Location=f"{other.url}/api/search"))
+        other_service.will(says(ANSWER))
+        hostile.will(says("", 307, Location=f"{other_service.url}/api/search"))
         with Client(hostile.url, KEY) as client, pytest.raises(ServiceError, match="redirects"):
             client.search("rail")
-        assert not other.asked
+        assert not other_service.requests
     finally:
-        other.close()
+        other_service.close()
 
 
 def test_no_proxy_comes_between_programs_of_one_machine(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1502,15 +1573,17 @@ def test_an_address_with_a_path(hostile: Hostile) -> None:
     hostile.will(says(ANSWER))
     with Client(f"{hostile.url}/pointsman/") as client:
         client.search("rail")
-    (asked,) = hostile.asked
-    assert asked.path == "/pointsman/api/search"
-    assert "Authorization" not in asked.headers
-    assert json.loads(asked.body)["trace"] == "stages"
+    (request,) = hostile.requests
+    assert request.path == "/pointsman/api/search"
+    assert "Authorization" not in request.headers
+    assert json.loads(request.body)["trace"] == "stages"
 
 
 @given(
     st.one_of(
-        st.text(), st.integers().map(str), st.datetimes().map(lambda when: when.strftime("%a, %d %b %Y %H:%M:%S GMT"))
+        st.text(),
+        st.integers().map(str),
+        st.datetimes().map(lambda moment: moment.strftime("%a, %d %b %Y %H:%M:%S GMT")),
     )
 )
 def test_whatever_retry_after_says(text: str) -> None:
@@ -1522,43 +1595,45 @@ def test_whatever_retry_after_says(text: str) -> None:
 
 
 def test_threads_share_a_pool(client: Client, workspace: Workspace) -> None:
-    wanted = {question: workspace.search(question).hits for question in QUESTIONS}
+    expected = {question: workspace.search(question).hits for question in QUESTIONS}
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda question: (question, client.search(question).hits), QUESTIONS * 6))
-    assert all(hits == wanted[question] for question, hits in found)
+        answers = list(pool.map(lambda question: (question, client.search(question).hits), QUESTIONS * 6))
+    assert all(hits == expected[question] for question, hits in answers)
 
 
 def test_event_loops_have_a_pool_each(url: str, workspace: Workspace) -> None:
     """And nothing is left open when they end: an unclosed connection would be a warning, which is an error here."""
-    wanted = workspace.search("red signal").hits
+    expected_hits = workspace.search("red signal").hits
     with Client(url) as client:
         pools: list[httpx.AsyncClient] = []
 
-        async def several() -> list[Any]:
-            found = await asyncio.gather(*(client.asearch("red signal") for _ in range(5)))
-            opened = client._service.link._async_client.get()
-            assert opened is not None
-            pools.append(opened[1])
-            return found
+        async def search_five_times() -> list[Any]:
+            answers = await asyncio.gather(*(client.asearch("red signal") for _ in range(5)))
+            http_client = client._service.link._async_client.get()
+            assert http_client is not None
+            pools.append(http_client[1])
+            return answers
 
         for _ in range(3):
-            assert all(one.hits == wanted for one in asyncio.run(several()))
+            assert all(answer.hits == expected_hits for answer in asyncio.run(search_five_times()))
         with ThreadPoolExecutor(3) as pool:
             assert all(
-                one.hits == wanted for many in pool.map(lambda _: asyncio.run(several()), range(3)) for one in many
+                answer.hits == expected_hits
+                for answers in pool.map(lambda _: asyncio.run(search_five_times()), range(3))
+                for answer in answers
             )
 
         async def with_block() -> None:
-            async with client as entered:
-                assert (await entered.asearch("red signal")).hits == wanted
-            assert (await client.asearch("red signal")).hits == wanted  # opens new ones
+            async with client as open_client:
+                assert (await open_client.asearch("red signal")).hits == expected_hits
+            assert (await client.asearch("red signal")).hits == expected_hits  # opens new ones
             await client.aclose()
             await client.aclose()
 
         asyncio.run(with_block())
         assert len(set(pools)) == 6
         assert all(pool.is_closed for pool in pools)
-        assert client.search("red signal").hits == wanted
+        assert client.search("red signal").hits == expected_hits
     client.close()
     gc.collect()
 
@@ -1567,12 +1642,12 @@ def test_cancelling_stops_waiting(hostile: Hostile) -> None:
     hostile.will(hang)
 
     async def give_up() -> float:
-        began = time.monotonic()
+        start = time.monotonic()
         async with Client(hostile.url) as client:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
                     await client.asearch("rail")
-        return time.monotonic() - began
+        return time.monotonic() - start
 
     assert asyncio.run(give_up()) < 5
 
@@ -1581,9 +1656,9 @@ def test_closing_under_way(hostile: Hostile) -> None:
     hostile.will(says(ANSWER))
     with Client(hostile.url) as client:
         client.search("rail")
-        opened = client._service.link._sync_client
-        assert opened is not None
-        opened.close()  # as another thread would between two steps
+        http_client = client._service.link._sync_client
+        assert http_client is not None
+        http_client.close()  # as another thread would between two steps
         with pytest.raises(ServiceError, match="the client was closed meanwhile"):
             client.search("rail")
         client.close()
@@ -1620,24 +1695,24 @@ def test_an_application_in_this_process(workspace: Workspace) -> None:
                 client.names()
             return await client.asearch("red signal", trace="lists")
 
-    found, wanted = asyncio.run(ask()), workspace.search("red signal")
-    same(found, wanted)
-    assert found.explain("en-1").rank == wanted.explain("en-1").rank
+    answer, expected = asyncio.run(ask()), workspace.search("red signal")
+    assert_same_answer(answer, expected)
+    assert answer.explain("en-1").rank == expected.explain("en-1").rank
 
 
 def test_a_transport_of_ones_own() -> None:
-    seen: list[httpx.Request] = []
+    requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        seen.append(request)
+        requests.append(request)
         return httpx.Response(200, json=ANSWER)
 
     with Client("https://example.org", KEY, transport=httpx.MockTransport(answer)) as client:
         assert client.search("rail").plan == asyncio.run(client.asearch("rail")).plan
-    assert [request.headers["authorization"] for request in seen] == [f"Bearer {KEY}"] * 2
-    alone = Client("https://example.org", transport=httpx.HTTPTransport())
-    with alone, pytest.raises(InputError, match="is synchronous only"):
-        asyncio.run(alone.asearch("rail"))
+    assert [request.headers["authorization"] for request in requests] == [f"Bearer {KEY}"] * 2
+    sync_only = Client("https://example.org", transport=httpx.HTTPTransport())
+    with sync_only, pytest.raises(InputError, match="is synchronous only"):
+        asyncio.run(sync_only.asearch("rail"))
 
 
 # ── the page about it ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -1650,8 +1725,8 @@ def test_examples_of_the_page_run(tmp_path: Path) -> None:
     assert examples
     with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace, serving(app_of(workspace)) as url:
         for number, code in enumerate(examples):
-            here = code.replace("http://127.0.0.1:8080", url)
-            exec(compile(here, f"example {number} of client.md", "exec"), {"__name__": "__main__"})
+            program = code.replace("http://127.0.0.1:8080", url)
+            exec(compile(program, f"example {number} of client.md", "exec"), {"__name__": "__main__"})
 
 
 def test_vectors_and_metadata_keys_travel(client: Client) -> None:

@@ -59,16 +59,18 @@ MEILI: dict[str, Any] = {
 
 @settings(max_examples=300, deadline=None)
 @given(wanted=trees)
-def test_what_a_database_is_asked_lets_through_all_that_match(wanted: Filter) -> None:
+def test_what_a_database_is_asked_lets_through_all_that_match(condition: Filter) -> None:
     """With conditions on some kinds of parts only, as a database has them."""
 
-    def leaf(part: Filter) -> Filter | None:
-        return part if isinstance(part, Equals | Exists) else None
+    def leaf(condition: Filter) -> Filter | None:
+        return condition if isinstance(condition, Equals | Exists) else None
 
-    asked = narrowed(wanted, leaf, lambda word, parts: And(tuple(parts)) if word == "and" else Or(tuple(parts)))
+    narrow = narrowed(
+        condition, leaf, lambda word, operands: And(tuple(operands)) if word == "and" else Or(tuple(operands))
+    )
     for metadata in METADATA:
-        if wanted.matches(metadata):
-            assert asked is None or asked.matches(metadata)
+        if condition.matches(metadata):
+            assert narrow is None or narrow.matches(metadata)
 
 
 def test_a_filter_that_is_rare_is_looked_for_further_away() -> None:
@@ -79,8 +81,8 @@ def test_a_filter_that_is_rare_is_looked_for_further_away() -> None:
         sizes.append(size)
         return [rows[:size]]
 
-    lists, more = matching(Range("n", gte=990), 5, 5000, ask)
-    assert ([key for key, _, _ in lists[0]], more) == (["990", "991", "992", "993", "994"], False)
+    lists, has_more = matching(Range("n", gte=990), 5, 5000, ask)
+    assert ([key for key, _, _ in lists[0]], has_more) == (["990", "991", "992", "993", "994"], False)
     assert sizes == [5, 40, 320, 2560]
     assert matching(Range("n", gte=990), 5, 500, ask)[1]  # there may be more beyond what it was asked for
     sizes.clear()
@@ -94,14 +96,14 @@ def test_a_filter_that_is_rare_is_looked_for_further_away() -> None:
 def make_collection(server: ChromaServer, name: str, space: str = "cosine", vectors: Any = VECTORS) -> None:
     root = f"{server.http}/tenants/default_tenant/databases/default_database/collections"
     with httpx.Client(timeout=60) as client:
-        made = client.post(root, json={"name": name, "configuration": {"hnsw": {"space": space}}})
+        response = client.post(root, json={"name": name, "configuration": {"hnsw": {"space": space}}})
         body = {
             "ids": [str(number) for number in range(ROWS)],
             "embeddings": vectors.tolist(),
             "documents": TEXTS,
             "metadatas": METADATA,
         }
-        client.post(f"{root}/{made.raise_for_status().json()['id']}/add", json=body).raise_for_status()
+        client.post(f"{root}/{response.raise_for_status().json()['id']}/add", json=body).raise_for_status()
 
 
 @pytest.fixture(scope="module")
@@ -112,11 +114,11 @@ def orders_in_chroma(chroma: ChromaServer) -> str:
 
 @pytest.fixture(scope="module")
 def chroma_store(orders_in_chroma: str) -> Iterator[AttachedStore]:
-    with closing(attached(orders_in_chroma, table="orders", **CHROMA).open()) as store:
+    with closing(attachment_of(orders_in_chroma, table="orders", **CHROMA).open()) as store:
         yield store
 
 
-def attached(url: str, **change: Any) -> Attachment:
+def attachment_of(url: str, **change: Any) -> Attachment:
     return Attachment(**{"url": url, "embedder": EMBEDDER.name, **change})
 
 
@@ -125,7 +127,7 @@ def test_a_collection_of_chroma_is_read_by_its_own_distance(chroma: ChromaServer
     lengths = np.linspace(0.5, 2, ROWS)[:, None]  # tells the three apart
     make_collection(chroma, f"by-{space}", space, VECTORS * lengths)
     query = EMBEDDER.embed_queries(["steam engine lamp"])[0]
-    with closing(attached(chroma.url, table=f"by-{space}", **CHROMA).open()) as store:
+    with closing(attachment_of(chroma.url, table=f"by-{space}", **CHROMA).open()) as store:
         assert (store.info.dimensions, store.count(), store.technique) == (EMBEDDER.dimensions, ROWS, "vector")
         (answer,) = store.search([StoreQuery("lamp", query, ROWS)])
         assert list(answer.rankings) == [NEAR]
@@ -140,13 +142,13 @@ def test_a_collection_of_chroma_is_read_by_its_own_distance(chroma: ChromaServer
 
 
 def test_documents_of_chroma_come_as_they_are(chroma_store: AttachedStore) -> None:
-    found, absent, odd = chroma_store.get(["7", "no such id", "\ud800"])
-    assert found == Document("7", TEXTS[7], METADATA[7])
+    document, absent, odd = chroma_store.get(["7", "no such id", "\ud800"])
+    assert document == Document("7", TEXTS[7], METADATA[7])
     assert absent is odd is None
     first = chroma_store.page(None, 50)
-    rest = chroma_store.page(first.next, 200)
-    assert sorted(int(one.id) for one in (*first.documents, *rest.documents)) == list(range(ROWS))
-    assert rest.next is None
+    second_page = chroma_store.page(first.next, 200)
+    assert sorted(int(document.id) for document in (*first.documents, *second_page.documents)) == list(range(ROWS))
+    assert second_page.next is None
     assert np.allclose(chroma_store.vectors(["3", "1"]), VECTORS[[3, 1]], atol=1e-6)
     assert chroma_store.vectors(sample=20).shape[1] == EMBEDDER.dimensions
     with pytest.raises(UnmetNeedError, match="write"):
@@ -155,13 +157,15 @@ def test_documents_of_chroma_come_as_they_are(chroma_store: AttachedStore) -> No
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=trees)
-def test_filters_mean_in_chroma_what_they_mean_here(chroma_store: AttachedStore, wanted: Filter) -> None:
-    matching_ = {str(number) for number in range(ROWS) if wanted.matches(METADATA[number])}
+def test_filters_mean_in_chroma_what_they_mean_here(chroma_store: AttachedStore, condition: Filter) -> None:
+    matching_ = {str(number) for number in range(ROWS) if condition.matches(METADATA[number])}
     query = EMBEDDER.embed_queries(["lamp"])[0]
-    every, few = chroma_store.search([StoreQuery(None, query, ROWS, wanted), StoreQuery(None, query, 3, wanted)])
-    assert {key for key, _ in every.rankings[NEAR]} == matching_
-    assert len(few.rankings[NEAR]) == min(3, len(matching_))
-    assert not every.degraded
+    all_lists, short_lists = chroma_store.search(
+        [StoreQuery(None, query, ROWS, condition), StoreQuery(None, query, 3, condition)]
+    )
+    assert {key for key, _ in all_lists.rankings[NEAR]} == matching_
+    assert len(short_lists.rankings[NEAR]) == min(3, len(matching_))
+    assert not all_lists.degraded
 
 
 def test_odd_filters_in_chroma(chroma_store: AttachedStore) -> None:
@@ -177,28 +181,28 @@ def test_odd_filters_in_chroma(chroma_store: AttachedStore) -> None:
         And((Exists("year"), Not(Equals("year", 2020)))),
         Or(()),
     ]
-    for wanted in odd:
-        (answer,) = chroma_store.search([StoreQuery(None, query, ROWS, wanted)])
-        right = {str(number) for number in range(ROWS) if wanted.matches(METADATA[number])}
-        assert {key for key, _ in answer.rankings[NEAR]} == right, wanted
+    for condition in odd:
+        (answer,) = chroma_store.search([StoreQuery(None, query, ROWS, condition)])
+        right = {str(number) for number in range(ROWS) if condition.matches(METADATA[number])}
+        assert {key for key, _ in answer.rankings[NEAR]} == right, condition
 
 
 def test_fifty_looks_at_chroma_are_one_request(chroma_store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     queries = EMBEDDER.embed_queries([f"lamp {number}" for number in range(50)])
     chroma_store.search([StoreQuery(None, queries[0], 5)])  # asks what the collection is, once
-    asked: list[str] = []
+    paths: list[str] = []
     send = chroma_store._server.ask
 
-    def noted(method: str, path: str, *rest: Any, **options: Any) -> Any:
-        asked.append(path)
-        return send(method, path, *rest, **options)
+    def note_path(method: str, path: str, *arguments: Any, **options: Any) -> Any:
+        paths.append(path)
+        return send(method, path, *arguments, **options)
 
-    monkeypatch.setattr(chroma_store._server, "ask", noted)
+    monkeypatch.setattr(chroma_store._server, "ask", note_path)
     answers = chroma_store.search([StoreQuery(None, query, 5, Equals("lang", "ru")) for query in queries])
-    assert len(asked) == 1
+    assert len(paths) == 1
     for query, answer in zip(queries, answers, strict=True):
-        allowed = np.array([one.get("lang") == "ru" for one in METADATA])
-        right = sorted((VECTORS @ query)[allowed], reverse=True)[:5]
+        mask = np.array([metadata.get("lang") == "ru" for metadata in METADATA])
+        right = sorted((VECTORS @ query)[mask], reverse=True)[:5]
         assert [score for _, score in answer.rankings[NEAR]] == pytest.approx(right, abs=1e-4)
 
 
@@ -221,9 +225,12 @@ def test_b4_a_collection_of_chroma_is_searched_beside_our_own(orders_in_chroma: 
         ):
             with pytest.raises(InputError, match=message):
                 workspace.attach("other", orders_in_chroma, **{"table": "orders", **CHROMA, **change})
-    other = HashingEmbedder(dimensions=EMBEDDER.dimensions * 2)
-    both = f"{EMBEDDER.dimensions} dimensions.*{other.name}.*{other.dimensions}"
-    with pointsman.open(tmp_path / "other", embedder=other) as workspace, pytest.raises(InputError, match=both):
+    other_embedder = HashingEmbedder(dimensions=EMBEDDER.dimensions * 2)
+    both = f"{EMBEDDER.dimensions} dimensions.*{other_embedder.name}.*{other_embedder.dimensions}"
+    with (
+        pointsman.open(tmp_path / "other", embedder=other_embedder) as workspace,
+        pytest.raises(InputError, match=both),
+    ):
         workspace.attach("orders", orders_in_chroma, table="orders", **CHROMA)
 
 
@@ -232,17 +239,17 @@ def test_without_a_server_the_others_are_searched_and_no_key_is_shown(
 ) -> None:
     monkeypatch.setattr("pointsman.store.http.PATIENCE", 0.5)
     for scheme, columns in (("chroma", {"table": "orders", **CHROMA}), ("meilisearch", MEILI)):
-        gone = attached(f"{scheme}://:{KEY}@127.0.0.1:1", **columns)
+        unreachable = attachment_of(f"{scheme}://:{KEY}@127.0.0.1:1", **columns)
         with pointsman.open(tmp_path / scheme, embedder=EMBEDDER) as workspace:
             workspace.dataset("rails").add(corpus(40))
-            workspace.backend.put_record(ATTACHED, "orders", gone.to_json())
+            workspace.backend.put_record(ATTACHED, "orders", unreachable.to_json())
         with pointsman.open(tmp_path / scheme, embedder=EMBEDDER) as workspace:
             answer = workspace.search("rail lamp", 5, refuse=False)
             assert {hit.dataset for hit in answer} == {"rails"}
             assert any("orders" in note and "127.0.0.1:1" in note for note in answer.degraded)
             with pytest.raises(StoreUnavailableError, match=rf"{scheme}://127\.0\.0\.1:1 does not answer") as error:
                 workspace.dataset("orders").store.get(["1"])
-            texts = (str(error.value), repr(gone), repr(workspace.dataset("orders").store), *answer.degraded)
+            texts = (str(error.value), repr(unreachable), repr(workspace.dataset("orders").store), *answer.degraded)
             assert all(KEY not in text for text in texts)
 
 
@@ -259,7 +266,7 @@ def test_without_a_server_the_others_are_searched_and_no_key_is_shown(
 )
 def test_urls_that_cannot_be_used(url: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        attached(url, table="orders", **CHROMA).open()
+        attachment_of(url, table="orders", **CHROMA).open()
 
 
 # ── FAISS files ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -299,7 +306,7 @@ def indexes() -> dict[str, Callable[[], Any]]:
 def test_a_file_of_faiss_is_searched_as_it_is(tmp_path: Path, kind: str) -> None:
     url = write_files(tmp_path, indexes()[kind]())
     query = EMBEDDER.embed_queries(["steam engine lamp"])[0]
-    with closing(attached(url, **FAISS).open()) as store:
+    with closing(attachment_of(url, **FAISS).open()) as store:
         assert (store.info.dimensions, store.count()) == (EMBEDDER.dimensions, ROWS)
         (answer,) = store.search([StoreQuery("lamp", query, ROWS)])
         assert len(answer.rankings[NEAR]) >= (ROWS if kind != "hnsw" else ROWS * 0.95)
@@ -312,25 +319,25 @@ def test_a_file_of_faiss_is_searched_as_it_is(tmp_path: Path, kind: str) -> None
                 store.vectors()
         else:
             assert np.allclose(store.vectors(["3", "1"]), VECTORS[[3, 1]], atol=1e-6)
-        (nothing,) = store.search([StoreQuery(None, query * 0, 5)])
-        assert nothing.rankings[NEAR] == []
+        (empty,) = store.search([StoreQuery(None, query * 0, 5)])
+        assert empty.rankings[NEAR] == []
 
 
 @pytest.fixture(scope="module")
 def faiss_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttachedStore]:
     url = write_files(tmp_path_factory.mktemp("faiss"), indexes()["flat"]())
-    with closing(attached(url, **FAISS).open()) as store:
+    with closing(attachment_of(url, **FAISS).open()) as store:
         yield store
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=trees)
-def test_filters_act_before_the_cut_in_a_file_of_faiss(faiss_store: AttachedStore, wanted: Filter) -> None:
-    allowed = [number for number in range(ROWS) if wanted.matches(METADATA[number])]
-    (answer,) = faiss_store.search([StoreQuery(None, EMBEDDER.embed_queries(["steam engine lamp"])[0], 3, wanted)])
-    right = sorted((float(COSINES[number]) for number in allowed), reverse=True)[:3]
+def test_filters_act_before_the_cut_in_a_file_of_faiss(faiss_store: AttachedStore, condition: Filter) -> None:
+    numbers = [number for number in range(ROWS) if condition.matches(METADATA[number])]
+    (answer,) = faiss_store.search([StoreQuery(None, EMBEDDER.embed_queries(["steam engine lamp"])[0], 3, condition)])
+    right = sorted((float(COSINES[number]) for number in numbers), reverse=True)[:3]
     assert [score for _, score in answer.rankings[NEAR]] == pytest.approx(right, abs=1e-5)
-    assert faiss_store.count(wanted) == len(allowed)
+    assert faiss_store.count(condition) == len(numbers)
 
 
 def test_b4_a_file_of_faiss_is_searched_beside_our_own(tmp_path: Path) -> None:
@@ -380,9 +387,9 @@ def test_while_a_file_of_faiss_is_away_the_others_are_searched_and_the_answer_sa
         with pytest.raises(StoreUnavailableError, match=r"none\.jsonl cannot be read"):
             workspace.attach("more", url, **{**FAISS, "table": "none.jsonl"})
         (tmp_path / "files" / "orders.faiss").unlink()
-        asked = workspace.search("steam engine lamp", 9, refuse=False)
-        assert {hit.dataset for hit in asked} == {"rails"}
-        assert any("orders" in note for note in asked.degraded)
+        answer = workspace.search("steam engine lamp", 9, refuse=False)
+        assert {hit.dataset for hit in answer} == {"rails"}
+        assert any("orders" in note for note in answer.degraded)
         with serving(create_app(workspace)) as address, httpx.Client(base_url=address, timeout=60) as client:
             answers = [
                 client.post("/api/search", json={"query": "steam engine lamp", "refuse": False}),
@@ -392,14 +399,17 @@ def test_while_a_file_of_faiss_is_away_the_others_are_searched_and_the_answer_sa
             ]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 503]
         assert {hit["dataset"] for hit in answers[0].json()["hits"]} == {"rails"}
-        assert [about["problem"] for about in answers[1].json()["datasets"]] == ["StoreUnavailableError", None]
+        assert [description["problem"] for description in answers[1].json()["datasets"]] == [
+            "StoreUnavailableError",
+            None,
+        ]
         assert all(str(tmp_path) not in answer.text for answer in answers)
     for command in ("datasets", "status"):
         env = {"POINTSMAN_EMBEDDER": "hashing", "COLUMNS": "200"}
-        shown = CliRunner().invoke(app, [command, "-w", str(tmp_path / "work")], env=env)
-        assert shown.exit_code == 1
-        assert re.search(r"rails +20 ", shown.stdout)
-        assert re.search(r"orders: .*orders\.faiss cannot be read", shown.stdout)
+        process = CliRunner().invoke(app, [command, "-w", str(tmp_path / "work")], env=env)
+        assert process.exit_code == 1
+        assert re.search(r"rails +20 ", process.stdout)
+        assert re.search(r"orders: .*orders\.faiss cannot be read", process.stdout)
 
 
 def test_a_workspace_with_an_attached_collection_is_backed_up_verified_and_rebuilt(tmp_path: Path) -> None:
@@ -411,8 +421,8 @@ def test_a_workspace_with_an_attached_collection_is_backed_up_verified_and_rebui
             workspace.attach(name, url, **FAISS)
         workspace.keep(measured())
 
-    def run(*arguments: str, at: Path = work) -> Result:
-        return CliRunner().invoke(app, [*arguments, "-w", str(at), "--json"], env={"POINTSMAN_EMBEDDER": "hashing"})
+    def run(*arguments: str, path: Path = work) -> Result:
+        return CliRunner().invoke(app, [*arguments, "-w", str(path), "--json"], env={"POINTSMAN_EMBEDDER": "hashing"})
 
     for command in (["verify"], ["verify", "--repair"]):
         assert list(json.loads(run(*command).stdout)) == ["rails"]
@@ -422,15 +432,18 @@ def test_a_workspace_with_an_attached_collection_is_backed_up_verified_and_rebui
         assert isinstance(refused.exception, InputError)
         assert str(refused.exception) == "'orders' is attached; it maintains itself"
     with pointsman.open(work, embedder=EMBEDDER) as workspace, serving(create_app(workspace)) as address:
-        verified = CliRunner().invoke(app, ["verify", "-w", address, "--json"])
+        process = CliRunner().invoke(app, ["verify", "-w", address, "--json"])
         refused = CliRunner().invoke(app, ["verify", "orders", "-w", address])
-    assert (verified.exit_code, list(json.loads(verified.stdout))) == (0, ["rails"])
+    assert (process.exit_code, list(json.loads(process.stdout))) == (0, ["rails"])
     assert str(refused.exception) == "'orders' is attached; it maintains itself"
     assert json.loads(run("backup", str(tmp_path / "backup")).stdout)["datasets"] == {"rails": 20}
-    assert run("restore", str(tmp_path / "backup"), at=tmp_path / "restored").exit_code == 0
-    with pointsman.open(tmp_path / "restored", embedder=EMBEDDER) as restored:
-        assert restored.names() == ["orders", "rails", "заказы"]
-        assert {hit.dataset for hit in restored.search("steam engine lamp", 9, refuse=False)} >= {"orders", "rails"}
+    assert run("restore", str(tmp_path / "backup"), path=tmp_path / "restored").exit_code == 0
+    with pointsman.open(tmp_path / "restored", embedder=EMBEDDER) as restored_workspace:
+        assert restored_workspace.names() == ["orders", "rails", "заказы"]
+        assert {hit.dataset for hit in restored_workspace.search("steam engine lamp", 9, refuse=False)} >= {
+            "orders",
+            "rails",
+        }
 
 
 # ── Meilisearch: a fake, since no server was to be had ───────────────────────────────────────────────────────────────
@@ -458,16 +471,16 @@ def test_b4_an_index_in_the_shape_of_meilisearch_is_searched_beside_our_own(
         workspace.dataset("rails").add(corpus(80))
         dataset = workspace.attach("orders", meilisearch.url, **MEILI)
         assert len(dataset) == ROWS
-        seen = {key: value for key, value in METADATA[7].items() if key in MEILI["metadata"]}
-        assert dataset.store.get(["7", "no"]) == [Document("7", TEXTS[7], seen), None]
-        assert [one.id for one in dataset.store.documents()] == [str(number) for number in range(ROWS)]
+        metadata = {key: value for key, value in METADATA[7].items() if key in MEILI["metadata"]}
+        assert dataset.store.get(["7", "no"]) == [Document("7", TEXTS[7], metadata), None]
+        assert [document.id for document in dataset.store.documents()] == [str(number) for number in range(ROWS)]
         assert np.allclose(dataset.store.vectors(["3", "1"]), VECTORS[[3, 1]], atol=1e-6)
         answer = workspace.search("steam engine lamp", 10, strategy="hybrid", refuse=False, rerank=False)
         assert {hit.dataset for hit in answer} == {"orders", "rails"}
         for text in ("year >= 2020", "not lang == 'ru'", "tags == 'a' and year == 2021", "exists(year)"):
-            wanted = parse_filter(text)
-            right = {str(number) for number in range(ROWS) if wanted.matches(METADATA[number])}
-            (near,) = dataset.store.search([StoreQuery(None, VECTORS[0], ROWS, wanted)])
+            condition = parse_filter(text)
+            right = {str(number) for number in range(ROWS) if condition.matches(METADATA[number])}
+            (near,) = dataset.store.search([StoreQuery(None, VECTORS[0], ROWS, condition)])
             assert {key for key, _ in near.rankings[NEAR]} == right, text
         odd = workspace.search("lamp", 5, datasets=["orders"], filters="colour == 'red' or year > 2000", refuse=False)
         assert any("'colour'" in note for note in odd.degraded)
@@ -485,7 +498,7 @@ def test_b4_an_index_in_the_shape_of_meilisearch_is_searched_beside_our_own(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "asked"),
+    ("condition", "expected"),
     [
         (parse_filter("lang == ru"), '"lang" IN ["ru"]'),
         (parse_filter("lang in [ru, en] and year >= 2020"), '("lang" IN ["en", "ru"] AND ("year" >= 2020.0))'),
@@ -504,11 +517,11 @@ def test_b4_an_index_in_the_shape_of_meilisearch_is_searched_beside_our_own(
     ],
 )
 def test_what_meilisearch_is_asked_to_filter_by(
-    meilisearch: FakeMeilisearch, wanted: Filter, asked: str | None
+    meilisearch: FakeMeilisearch, condition: Filter, expected: str | None
 ) -> None:
-    with closing(attached(meilisearch.url, **MEILI).open()) as store:
-        store.search([StoreQuery("lamp", VECTORS[0], 10, wanted)])
-    assert {query.get("filter") for query in meilisearch.asked} == {asked}
+    with closing(attachment_of(meilisearch.url, **MEILI).open()) as store:
+        store.search([StoreQuery("lamp", VECTORS[0], 10, condition)])
+    assert {query.get("filter") for query in meilisearch.asked} == {expected}
 
 
 # ── every store as the vector store, the keyword store and the document store of a retriever ─────────────────────────
@@ -535,11 +548,11 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         backend = OpenSearchBackend(f"{cluster.url}/retrievers")
         store = backend.create("one", {})
     elif name == "chroma":
-        store = attached(request.getfixturevalue("orders_in_chroma"), table="orders", **CHROMA).open()
+        store = attachment_of(request.getfixturevalue("orders_in_chroma"), table="orders", **CHROMA).open()
     elif name == "faiss":
-        store = attached(write_files(tmp_path, indexes()["flat"]()), **FAISS).open()
+        store = attachment_of(write_files(tmp_path, indexes()["flat"]()), **FAISS).open()
     else:
-        store = attached(request.getfixturevalue("meilisearch").url, **MEILI).open()
+        store = attachment_of(request.getfixturevalue("meilisearch").url, **MEILI).open()
     if name in {"folder", "postgresql", "opensearch"}:
         store.write(documents, VECTORS, EMBEDDER.name)
     with closing(store):
@@ -549,22 +562,22 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 def test_s10_retrievers_take_any_store(any_store: Any) -> None:
-    near = VectorRetriever(any_store, any_store, EMBEDDER)
-    hits = near.retrieve("steam engine lamp", 7)
+    dense = VectorRetriever(any_store, any_store, EMBEDDER)
+    hits = dense.retrieve("steam engine lamp", 7)
     assert [COSINES[int(hit.id)] for hit in hits] == pytest.approx(sorted(COSINES, reverse=True)[:7], abs=1e-4)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert all(hit.text == TEXTS[int(hit.id)] for hit in hits)
-    some = near.retrieve(Query("lamp", parse_filter("year >= 2020")), 5)
-    assert len(some) == 5
-    assert all(hit.metadata["year"] >= 2020 for hit in some)
+    hits_since_2020 = dense.retrieve(Query("lamp", parse_filter("year >= 2020")), 5)
+    assert len(hits_since_2020) == 5
+    assert all(hit.metadata["year"] >= 2020 for hit in hits_since_2020)
     words = KeywordRetriever(any_store, any_store)
     if any_store.info.kind in {"chroma collection", "faiss file"}:
         with pytest.raises(UnmetNeedError, match="no list by words"):
             words.retrieve("lamp")
         return
-    found = words.retrieve(Query("lamp", parse_filter("year == 2020")), 5)
-    assert found
-    assert all("lamp" in hit.text and hit.metadata["year"] == 2020 for hit in found)
+    word_hits = words.retrieve(Query("lamp", parse_filter("year == 2020")), 5)
+    assert word_hits
+    assert all("lamp" in hit.text and hit.metadata["year"] == 2020 for hit in word_hits)
 
 
 @pytest.fixture

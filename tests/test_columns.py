@@ -45,18 +45,18 @@ steps = st.lists(
 )
 
 
-def check(columns: Columns, truth: Mapping[int, Mapping[str, Any]], wanted: Filter) -> None:
-    expected = sorted(key for key, metadata in truth.items() if wanted.matches(metadata))
-    assert columns.allowed(wanted).tolist() == expected
-    asked = np.array([99, *reversed(truth), 1_000_000_000_000, -7], np.int64)
-    answer = [key in truth and wanted.matches(truth[key]) for key in asked.tolist()]
-    assert columns.mask(wanted, asked).tolist() == answer
-    fixed = np.array(list(truth), np.int64)
-    fixed.flags.writeable = False
+def check(columns: Columns, truth: Mapping[int, Mapping[str, Any]], condition: Filter) -> None:
+    expected = sorted(key for key, metadata in truth.items() if condition.matches(metadata))
+    assert columns.allowed(condition).tolist() == expected
+    keys = np.array([99, *reversed(truth), 1_000_000_000_000, -7], np.int64)
+    answer = [key in truth and condition.matches(truth[key]) for key in keys.tolist()]
+    assert columns.mask(condition, keys).tolist() == answer
+    read_only_keys = np.array(list(truth), np.int64)
+    read_only_keys.flags.writeable = False
     for _ in range(2):  # the second time the alignment is remembered
-        assert columns.mask(wanted, fixed).tolist() == [wanted.matches(truth[key]) for key in truth]
+        assert columns.mask(condition, read_only_keys).tolist() == [condition.matches(truth[key]) for key in truth]
     for key in list(truth)[:2]:  # few keys of many take another way
-        assert columns.mask(wanted, np.array([key])).tolist() == [wanted.matches(truth[key])]
+        assert columns.mask(condition, np.array([key])).tolist() == [condition.matches(truth[key])]
 
 
 @settings(max_examples=100, deadline=None)
@@ -70,11 +70,11 @@ def test_every_history_and_filter_agrees_with_the_reference(
         return np.array([key for key, metadata in truth.items() if condition.matches(metadata)], np.int64)
 
     columns = Columns(lambda: list(truth.items()), scan)
-    for what, argument in [*steps, ("ask", last)]:
-        if what == "put":
+    for action, argument in [*steps, ("ask", last)]:
+        if action == "put":
             truth.update(argument)
             columns.put_many(argument)
-        elif what == "remove":
+        elif action == "remove":
             truth.pop(argument, None)
             columns.remove(argument)
         else:
@@ -87,7 +87,7 @@ def test_long_histories_are_compacted_and_sorted_in() -> None:
     random = np.random.default_rng(7)
     truth: dict[int, dict[str, Any]] = {}
     columns = Columns()
-    wanted = [
+    conditions = [
         parse_filter(text)
         for text in (
             "lang = ru",
@@ -117,10 +117,10 @@ def test_long_histories_are_compacted_and_sorted_in() -> None:
             truth[key] = metadata
             columns.put(key, metadata)
         if step % 800 == 0:
-            for one in wanted:
-                check(columns, truth, one)
-    for one in wanted:
-        check(columns, truth, one)
+            for condition in conditions:
+                check(columns, truth, condition)
+    for condition in conditions:
+        check(columns, truth, condition)
     table = columns._table
     assert table is not None
     assert table.size <= 2 * len(truth) + 1024  # the dead were cleared away
@@ -131,8 +131,8 @@ def test_batches_of_the_load_are_put_together(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "_BATCH", 3)
     truth = {key: {"a": key % 4, "b": [f"v{key}", "w"]} for key in range(20)}
     columns = Columns(lambda: list(truth.items()))
-    for wanted in (Equals("a", 2), Range("b", gte="v3", lt="v8"), In("b", ("w", "v1")), Not(Exists("c"))):
-        check(columns, truth, wanted)
+    for condition in (Equals("a", 2), Range("b", gte="v3", lt="v8"), In("b", ("w", "v1")), Not(Exists("c"))):
+        check(columns, truth, condition)
 
 
 def test_nothing_is_loaded_before_the_first_question_and_then_once() -> None:
@@ -226,14 +226,14 @@ def test_threads_may_ask_while_one_changes() -> None:
     keys = np.arange(2000)
     keys.flags.writeable = False
     failures: list[str] = []
-    done = threading.Event()
+    is_over = threading.Event()
 
     def ask() -> None:
         try:
-            while not done.is_set():
-                both = int(columns.mask(Or((Equals("side", "left"), Equals("side", "right"))), keys).sum())
-                if both != 2000 or len(columns.allowed(Exists("n"))) != 2000:
-                    failures.append(f"{both} of 2000")
+            while not is_over.is_set():
+                count = int(columns.mask(Or((Equals("side", "left"), Equals("side", "right"))), keys).sum())
+                if count != 2000 or len(columns.allowed(Exists("n"))) != 2000:
+                    failures.append(f"{count} of 2000")
         except Exception as error:  # noqa: BLE001  # a thread's error must reach the test
             failures.append(repr(error))
 
@@ -242,7 +242,7 @@ def test_threads_may_ask_while_one_changes() -> None:
         reader.start()
     for step in range(2500):
         columns.put(step % 2000, {"side": "left" if step % 3 else "right", "n": step, "x": f"v{step}"})
-    done.set()
+    is_over.set()
     for reader in readers:
         reader.join()
     assert failures == []
@@ -260,9 +260,9 @@ def test_long_strings_are_not_all_held() -> None:
     columns = Columns(lambda: ((key, {"a": text}) for key, text in enumerate(texts)), scan)
     tracemalloc.start()
     assert columns.allowed(Equals("a", texts[7])).tolist() == [7]
-    held, _ = tracemalloc.get_traced_memory()
+    size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert held < 6_000_000
+    assert size < 6_000_000
     assert len(columns.allowed(StartsWith("a", "007x"))) == 200
     assert len(columns.allowed(Range("a", gte="007", lt="009"))) == 400
     assert not scans

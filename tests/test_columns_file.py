@@ -50,9 +50,9 @@ def with_odd_values(documents: list[Document]) -> list[Document]:
 def assert_filters_agree_with_documents(store: Collection) -> None:
     store.refresh()
     metadata = dict(store.truth.metadata())
-    for each in FILTERS:
-        expected = {key for key, values in metadata.items() if each.matches(values)}
-        assert set(store.columns.allowed(each).tolist()) == expected, each
+    for condition in FILTERS:
+        expected = {key for key, values in metadata.items() if condition.matches(values)}
+        assert set(store.columns.allowed(condition).tolist()) == expected, filter
 
 
 def test_columns_are_opened_without_reading_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_a_small_dataset_has_no_file_of_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_changes_after_the_file_was_written_are_replayed(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    written = set()
+    contents = set()
     for _ in range(8):
         store = opened(tmp_path)
         for _ in range(chance.randrange(1, 4)):
@@ -90,21 +90,21 @@ def test_changes_after_the_file_was_written_are_replayed(tmp_path: Path, seed: i
                 assert_filters_agree_with_documents(store)
         store.close()
         path = tmp_path / "dataset" / COLUMNS
-        written.add(path.read_bytes() if path.exists() else b"")
-        other = opened(tmp_path)
-        assert_filters_agree_with_documents(other)
-        other.close()
-    assert len(written) > 2
+        contents.add(path.read_bytes() if path.exists() else b"")
+        other_collection = opened(tmp_path)
+        assert_filters_agree_with_documents(other_collection)
+        other_collection.close()
+    assert len(contents) > 2
 
 
-def flipped(content: bytes) -> bytes:
+def flip_bit(content: bytes) -> bytes:
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
 @pytest.mark.parametrize(
     "damage",
-    [flipped, lambda content: content[:-40], lambda _: b"", lambda _: b"PMCOLUMN" + b"\xff" * 100],
+    [flip_bit, lambda content: content[:-40], lambda _: b"", lambda _: b"PMCOLUMN" + b"\xff" * 100],
     ids=["flipped", "cut", "empty", "nonsense"],
 )
 def test_a_damaged_file_is_not_used_and_is_written_again(
@@ -129,7 +129,7 @@ def test_verifying_writes_a_damaged_file_again(tmp_path: Path) -> None:
     store = opened(tmp_path)
     add(store, with_odd_values(corpus(100)))
     path = tmp_path / "dataset" / COLUMNS
-    path.write_bytes(flipped(path.read_bytes()))
+    path.write_bytes(flip_bit(path.read_bytes()))
     assert f"{COLUMNS} is damaged: its checksum is wrong" in store._compare().problems
     sound(store)
     check_table(path)
@@ -141,8 +141,8 @@ def test_a_file_of_another_dataset_or_of_a_later_state_is_not_used(tmp_path: Pat
         store = opened(tmp_path / name)
         add(store, with_odd_values(corpus(100, seed=len(name), prefix=name)))
         store.close()
-    one, two = (tmp_path / name / "dataset" for name in ("one", "two"))
-    shutil.copy(two / COLUMNS, one / COLUMNS)
+    first, two = (tmp_path / name / "dataset" for name in ("one", "two"))
+    shutil.copy(two / COLUMNS, first / COLUMNS)
     store = opened(tmp_path / "one")
     assert_filters_agree_with_documents(store)
     store.close()
@@ -160,7 +160,7 @@ def test_rebuilding_writes_the_file_again(tmp_path: Path) -> None:
     store = opened(tmp_path)
     add(store, with_odd_values(corpus(100)))
     path = tmp_path / "dataset" / COLUMNS
-    path.write_bytes(flipped(path.read_bytes()))
+    path.write_bytes(flip_bit(path.read_bytes()))
     store.rebuild()
     sound(store)
     assert_filters_agree_with_documents(store)

@@ -36,8 +36,8 @@ Refine = Callable[..., Ranked]
 def refine(request: pytest.FixtureRequest) -> Refine:
     """``refine`` or its twin: everything here holds for both."""
     if request.param == "sync":
-        return lambda one, ranked, top_k=10: one.refine(Query("x"), ranked, top_k)
-    return lambda one, ranked, top_k=10: asyncio.run(one.arefine(Query("x"), ranked, top_k))
+        return lambda refiner, ranking, top_k=10: refiner.refine(Query("x"), ranking, top_k)
+    return lambda refiner, ranking, top_k=10: asyncio.run(refiner.arefine(Query("x"), ranking, top_k))
 
 
 class Shelf:
@@ -50,14 +50,16 @@ class Shelf:
         return self.documents.get(id)
 
     def ids(self, *, source: str | None = None) -> list[str]:
-        return [one.id for one in self.documents.values() if source is None or one.metadata.get("source") == source]
+        return [
+            value.id for value in self.documents.values() if source is None or value.metadata.get("source") == source
+        ]
 
 
-def passage(number: int, source: str = "a.txt", **more: Any) -> Document:
-    return Document(f"{source}-{number}", f"Passage {number}.", {"source": source, "position": number, **more})
+def passage(number: int, source: str = "a.txt", **fields: Any) -> Document:
+    return Document(f"{source}-{number}", f"Passage {number}.", {"source": source, "position": number, **fields})
 
 
-def ranked(*documents: Document, dataset: str | None = None) -> Ranked:
+def ranking(*documents: Document, dataset: str | None = None) -> Ranked:
     hits = [
         Hit(document, 1 / rank, dataset, (Provenance("bm25", rank, 9.0 - rank),))
         for rank, document in enumerate(documents, 1)
@@ -72,53 +74,55 @@ SHELF = Shelf([passage(number) for number in (5, 3, 1, 0, 2, 4)] + [passage(numb
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "at", "numbers"),
+    ("passages_before", "passages_after", "number", "numbers"),
     [(1, 1, 2, [1, 2, 3]), (0, 2, 2, [2, 3, 4]), (2, 0, 1, [0, 1]), (9, 9, 3, [0, 1, 2, 3, 4, 5]), (1, 1, 5, [4, 5])],
 )
-def test_a_hit_gets_its_neighbours(refine: Refine, before: int, after: int, at: int, numbers: list[int]) -> None:
-    given_ = ranked(passage(at))
-    found = refine(WindowExpander(SHELF, before, after), given_)
-    (hit,) = found.hits
+def test_a_hit_gets_its_neighbours(
+    refine: Refine, passages_before: int, passages_after: int, number: int, numbers: list[int]
+) -> None:
+    original = ranking(passage(number))
+    outcome = refine(WindowExpander(SHELF, passages_before, passages_after), original)
+    (hit,) = outcome.hits
     assert hit.text == "\n\n".join(f"Passage {number}." for number in numbers)
     assert hit.metadata["passages"] == [f"a.txt-{number}" for number in numbers]
-    assert (hit.id, hit.score, hit.provenance) == ("a.txt-" + str(at), 1.0, given_.hits[0].provenance)
-    assert given_ == ranked(passage(at))
-    assert found.scale == "bm25"
+    assert (hit.id, hit.score, hit.provenance) == ("a.txt-" + str(number), 1.0, original.hits[0].provenance)
+    assert original == ranking(passage(number))
+    assert outcome.scale == "bm25"
 
 
 def test_hits_whose_windows_meet_become_one_in_the_better_place(refine: Refine) -> None:
-    found = refine(WindowExpander(SHELF), ranked(passage(4), passage(1, "b.txt"), passage(2), passage(0)))
-    assert [hit.id for hit in found.hits] == ["a.txt-4", "b.txt-1"]
-    assert found.hits[0].metadata["passages"] == [f"a.txt-{number}" for number in range(6)]
-    assert [one.rank for one in found.hits[0].provenance] == [1, 3, 4]
-    assert found.dropped == {
+    outcome = refine(WindowExpander(SHELF), ranking(passage(4), passage(1, "b.txt"), passage(2), passage(0)))
+    assert [hit.id for hit in outcome.hits] == ["a.txt-4", "b.txt-1"]
+    assert outcome.hits[0].metadata["passages"] == [f"a.txt-{number}" for number in range(6)]
+    assert [step.rank for step in outcome.hits[0].provenance] == [1, 3, 4]
+    assert outcome.dropped == {
         (None, "a.txt-2"): "part of 'a.txt-4' now",
         (None, "a.txt-0"): "part of 'a.txt-4' now",
     }
-    assert found.detail == "2 of 4 hits have more context, 2 became part of them"
+    assert outcome.detail == "2 of 4 hits have more context, 2 became part of them"
 
 
 def test_windows_apart_stay_apart() -> None:
-    found = WindowExpander(SHELF, 0, 1).refine(Query("x"), ranked(passage(3), passage(0)), 5)
-    assert [hit.metadata["passages"] for hit in found.hits] == [["a.txt-3", "a.txt-4"], ["a.txt-0", "a.txt-1"]]
+    outcome = WindowExpander(SHELF, 0, 1).refine(Query("x"), ranking(passage(3), passage(0)), 5)
+    assert [hit.metadata["passages"] for hit in outcome.hits] == [["a.txt-3", "a.txt-4"], ["a.txt-0", "a.txt-1"]]
 
 
 def test_a_window_of_nothing_changes_nothing(refine: Refine) -> None:
-    given_ = ranked(passage(3), passage(0))
-    assert refine(WindowExpander(SHELF, 0, 0), given_).hits == given_.hits
+    original = ranking(passage(3), passage(0))
+    assert refine(WindowExpander(SHELF, 0, 0), original).hits == original.hits
 
 
 def test_a_hit_without_a_known_place_stays_and_is_told(refine: Refine) -> None:
     strange = [Document("x", "No source."), Document("y", "Not stored.", {"source": "a.txt", "position": 1})]
-    found = refine(WindowExpander(SHELF), ranked(*strange, passage(3)))
-    assert [hit.document for hit in found.hits[:2]] == strange
-    assert found.detail == "1 of 3 hits have more context, 0 became part of them; 2 without a known place in a source"
+    outcome = refine(WindowExpander(SHELF), ranking(*strange, passage(3)))
+    assert [hit.document for hit in outcome.hits[:2]] == strange
+    assert outcome.detail == "1 of 3 hits have more context, 0 became part of them; 2 without a known place in a source"
 
 
 def test_only_the_hits_of_the_answer_are_widened(refine: Refine) -> None:
-    found = refine(WindowExpander(SHELF), ranked(passage(4), passage(0)), 1)
-    assert [hit.id for hit in found.hits] == ["a.txt-4"]
-    assert found.dropped == {(None, "a.txt-0"): "below the cut: only the hits of the answer get more context"}
+    outcome = refine(WindowExpander(SHELF), ranking(passage(4), passage(0)), 1)
+    assert [hit.id for hit in outcome.hits] == ["a.txt-4"]
+    assert outcome.dropped == {(None, "a.txt-0"): "below the cut: only the hits of the answer get more context"}
 
 
 def test_records_of_a_table_are_no_neighbours() -> None:
@@ -127,14 +131,14 @@ def test_records_of_a_table_are_no_neighbours() -> None:
         for name in ("one", "two")
         for number in range(2)
     ]
-    found = WindowExpander(Shelf(rows)).refine(Query("x"), ranked(rows[1], rows[2]), 5)
-    assert [hit.metadata["passages"] for hit in found.hits] == [["one-0", "one-1"], ["two-0", "two-1"]]
+    outcome = WindowExpander(Shelf(rows)).refine(Query("x"), ranking(rows[1], rows[2]), 5)
+    assert [hit.metadata["passages"] for hit in outcome.hits] == [["one-0", "one-1"], ["two-0", "two-1"]]
 
 
 def test_an_excerpt_of_before_does_not_outlive_its_text() -> None:
-    hit = replace(ranked(passage(3)).hits[0], excerpt=Excerpt("Pass", ((0, 4),)))
-    found = WindowExpander(SHELF).refine(Query("x"), Ranked((hit,), "bm25"), 5)
-    assert found.hits[0].excerpt is None
+    hit = replace(ranking(passage(3)).hits[0], excerpt=Excerpt("Pass", ((0, 4),)))
+    outcome = WindowExpander(SHELF).refine(Query("x"), Ranked((hit,), "bm25"), 5)
+    assert outcome.hits[0].excerpt is None
 
 
 class Failing(Shelf):
@@ -147,29 +151,29 @@ class Failing(Shelf):
 
 @pytest.mark.parametrize("expander", [WindowExpander, ParentExpander])
 def test_a_look_up_that_fails_is_told_and_leaves_hits_as_they_are(refine: Refine, expander: Any) -> None:
-    given_ = ranked(passage(3, parent="p"), passage(4, parent="q"))
-    found = refine(expander(Failing([])), given_)
-    assert found.hits == given_.hits
-    assert found.degraded == ("expand: a look-up failed, hits stay as they were: OSError: disk gone",)
+    original = ranking(passage(3, parent="p"), passage(4, parent="q"))
+    outcome = refine(expander(Failing([])), original)
+    assert outcome.hits == original.hits
+    assert outcome.degraded == ("expand: a look-up failed, hits stay as they were: OSError: disk gone",)
 
 
-@pytest.mark.parametrize("several", ["mapping", "function"])
-def test_several_datasets_are_asked_by_name(refine: Refine, several: str) -> None:
+@pytest.mark.parametrize("kind", ["mapping", "function"])
+def test_several_datasets_are_asked_by_name(refine: Refine, kind: str) -> None:
     stores: dict[str | None, PassageStore] = {"one": SHELF, "two": Shelf([passage(1), passage(2)])}
-    expander = WindowExpander(stores if several == "mapping" else stores.get, 1, 1)
-    found = refine(
+    expander = WindowExpander(stores if kind == "mapping" else stores.get, 1, 1)
+    outcome = refine(
         expander,
         Ranked(
             (
-                *ranked(passage(1), dataset="one").hits,
-                *ranked(passage(1), dataset="two").hits,
-                *ranked(passage(1), dataset="three").hits,
+                *ranking(passage(1), dataset="one").hits,
+                *ranking(passage(1), dataset="two").hits,
+                *ranking(passage(1), dataset="three").hits,
             ),
             "bm25",
         ),
     )
-    assert [len(hit.metadata.get("passages", ())) for hit in found.hits] == [3, 2, 0]
-    assert "1 without a known place" in found.detail
+    assert [len(hit.metadata.get("passages", ())) for hit in outcome.hits] == [3, 2, 0]
+    assert "1 without a known place" in outcome.detail
 
 
 # ── parents ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -178,28 +182,28 @@ def test_several_datasets_are_asked_by_name(refine: Refine, several: str) -> Non
 def test_parts_of_one_parent_become_it_with_the_best_score(refine: Refine) -> None:
     parent = Document("p", "The whole story.", {"kind": "story"})
     children = [Document(f"c{number}", f"part {number}", {"parent": "p"}) for number in range(3)]
-    given_ = ranked(children[1], Document("x", "alone"), children[0])
-    found = refine(ParentExpander(Shelf([parent, *children])), given_)
-    assert [hit.document for hit in found.hits] == [parent, Document("x", "alone")]
-    assert found.hits[0].score == 1.0
-    assert [one.rank for one in found.hits[0].provenance] == [1, 3]
-    assert found.dropped == {(None, "c0"): "part of 'c1' now"}
-    assert "1 without a parent" in found.detail
+    original = ranking(children[1], Document("x", "alone"), children[0])
+    outcome = refine(ParentExpander(Shelf([parent, *children])), original)
+    assert [hit.document for hit in outcome.hits] == [parent, Document("x", "alone")]
+    assert outcome.hits[0].score == 1.0
+    assert [step.rank for step in outcome.hits[0].provenance] == [1, 3]
+    assert outcome.dropped == {(None, "c0"): "part of 'c1' now"}
+    assert "1 without a parent" in outcome.detail
 
 
 def test_a_parent_that_is_missing_keeps_the_child_and_is_told(refine: Refine) -> None:
     child = Document("c", "part", {"section": "nowhere"})
-    found = refine(ParentExpander(Shelf([child]), "section"), ranked(child))
-    assert found.hits[0].document == child
-    assert found.detail == "0 of 1 hits have more context, 0 became part of them; 1 whose parent is not stored"
-    assert found.degraded == ()
+    outcome = refine(ParentExpander(Shelf([child]), "section"), ranking(child))
+    assert outcome.hits[0].document == child
+    assert outcome.detail == "0 of 1 hits have more context, 0 became part of them; 1 whose parent is not stored"
+    assert outcome.degraded == ()
 
 
 # ── what pointsman index makes ───────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture
-def indexed(tmp_path: Path) -> Iterator[Dataset]:
+def indexed_dataset(tmp_path: Path) -> Iterator[Dataset]:
     """A file of three sections, the middle one in many overlapping passages, and a table."""
     folder = tmp_path / "files"
     folder.mkdir()
@@ -214,51 +218,51 @@ def indexed(tmp_path: Path) -> Iterator[Dataset]:
 
 
 def story(dataset: Dataset) -> list[Document]:
-    found = [one for one in dataset if one.metadata["source"].endswith("story.md")]
-    return sorted(found, key=lambda one: int(one.metadata["position"]))
+    passages = [document for document in dataset if document.metadata["source"].endswith("story.md")]
+    return sorted(passages, key=lambda document: int(document.metadata["position"]))
 
 
-def test_overlaps_of_indexed_passages_are_not_repeated(indexed: Dataset) -> None:
-    passages = story(indexed)
-    assert any(after.metadata["start"] < before.metadata["end"] for before, after in pairwise(passages))
-    at = next(place for place, one in enumerate(passages) if "number 40 " in one.text)
-    found = WindowExpander(indexed, 1, 1).refine(Query("x"), ranked(passages[at]), 5)
-    text = found.hits[0].text
-    inside = [number for number in range(80) if f"number {number} " in text]
-    assert inside == list(range(inside[0], inside[-1] + 1))
-    assert all(text.count(f"number {number} ") == 1 for number in inside)
-    assert all(one.text in text for one in passages[at - 1 : at + 2])
-    start, end = found.hits[0].metadata["start"], found.hits[0].metadata["end"]
+def test_overlaps_of_indexed_passages_are_not_repeated(indexed_dataset: Dataset) -> None:
+    passages = story(indexed_dataset)
+    assert any(second.metadata["start"] < first.metadata["end"] for first, second in pairwise(passages))
+    index = next(index for index, passage in enumerate(passages) if "number 40 " in passage.text)
+    outcome = WindowExpander(indexed_dataset, 1, 1).refine(Query("x"), ranking(passages[index]), 5)
+    text = outcome.hits[0].text
+    numbers = [number for number in range(80) if f"number {number} " in text]
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))
+    assert all(text.count(f"number {number} ") == 1 for number in numbers)
+    assert all(passage.text in text for passage in passages[index - 1 : index + 2])
+    start, end = outcome.hits[0].metadata["start"], outcome.hits[0].metadata["end"]
     assert end - start == len(text)
-    whole = WindowExpander(indexed, 99, 99).refine(Query("x"), ranked(passages[at]), 5).hits[0].text
-    assert text in whole
-    assert "How it all began" in whole
-    assert "It ended." in whole
+    full_text = WindowExpander(indexed_dataset, 99, 99).refine(Query("x"), ranking(passages[index]), 5).hits[0].text
+    assert text in full_text
+    assert "How it all began" in full_text
+    assert "It ended." in full_text
 
 
-def test_the_section_of_indexed_passages_is_put_together(indexed: Dataset) -> None:
-    passages = story(indexed)
-    middle = [one for one in passages if "railway" in one.text]
-    found = ParentExpander(indexed).refine(Query("x"), ranked(middle[2], passages[0], middle[0]), 5)
-    assert [hit.id for hit in found.hits] == [middle[2].id, passages[0].id]
-    text = found.hits[0].text
+def test_the_section_of_indexed_passages_is_put_together(indexed_dataset: Dataset) -> None:
+    passages = story(indexed_dataset)
+    middle = [passage for passage in passages if "railway" in passage.text]
+    outcome = ParentExpander(indexed_dataset).refine(Query("x"), ranking(middle[2], passages[0], middle[0]), 5)
+    assert [hit.id for hit in outcome.hits] == [middle[2].id, passages[0].id]
+    text = outcome.hits[0].text
     assert [text.count(f"number {number} ") for number in range(80)] == [1] * 80
     assert "ended" not in text
-    assert found.hits[1].document == passages[0]
+    assert outcome.hits[1].document == passages[0]
 
 
-def test_rows_of_an_indexed_table_stay_alone(indexed: Dataset) -> None:
-    rows = [one for one in indexed if one.metadata["source"].endswith(".csv")]
-    found = WindowExpander(indexed).refine(Query("x"), ranked(*rows), 5)
-    assert [hit.document for hit in found.hits] == rows
+def test_rows_of_an_indexed_table_stay_alone(indexed_dataset: Dataset) -> None:
+    rows = [document for document in indexed_dataset if document.metadata["source"].endswith(".csv")]
+    outcome = WindowExpander(indexed_dataset).refine(Query("x"), ranking(*rows), 5)
+    assert [hit.document for hit in outcome.hits] == rows
 
 
-def test_what_was_widened_is_compressed_with_offsets_into_it(indexed: Dataset) -> None:
-    wide = WindowExpander(indexed, 2, 2).refine(Query("x"), ranked(story(indexed)[3]), 5)
-    found = ExtractiveCompressor(max_chars=200).refine(Query("sentence number 40"), wide, 5)
-    excerpt = found.hits[0].excerpt
+def test_what_was_widened_is_compressed_with_offsets_into_it(indexed_dataset: Dataset) -> None:
+    wide = WindowExpander(indexed_dataset, 2, 2).refine(Query("x"), ranking(story(indexed_dataset)[3]), 5)
+    outcome = ExtractiveCompressor(max_chars=200).refine(Query("sentence number 40"), wide, 5)
+    excerpt = outcome.hits[0].excerpt
     assert excerpt is not None
-    assert excerpt.text == " … ".join(found.hits[0].document.text[start:end] for start, end in excerpt.spans)
+    assert excerpt.text == " … ".join(outcome.hits[0].document.text[start:end] for start, end in excerpt.spans)
 
 
 @pytest.mark.parametrize(
@@ -285,16 +289,16 @@ def test_a_dataset_is_a_store() -> None:
 
 @given(st.lists(st.integers(), unique=True, max_size=12))
 def test_the_better_a_hit_the_nearer_to_an_end(items: list[int]) -> None:
-    found = lost_in_the_middle(items)
-    assert sorted(found) == sorted(items)
-    ends = [min(place, len(items) - 1 - place) for place in map(found.index, items)]
+    order = lost_in_the_middle(items)
+    assert sorted(order) == sorted(items)
+    ends = [min(index, len(items) - 1 - index) for index in map(order.index, items)]
     assert ends == sorted(ends)
     if items:
-        assert found[0] == items[0]
+        assert order[0] == items[0]
 
 
 def test_as_a_stage_it_orders_the_hits_of_the_answer(refine: Refine) -> None:
-    found = refine(LostInTheMiddle(), ranked(*[passage(number) for number in range(6)]), 5)
-    assert [hit.id[-1] for hit in found.hits] == ["0", "2", "4", "3", "1"]
-    assert list(found.dropped) == [(None, "a.txt-5")]
+    outcome = refine(LostInTheMiddle(), ranking(*[passage(number) for number in range(6)]), 5)
+    assert [hit.id[-1] for hit in outcome.hits] == ["0", "2", "4", "3", "1"]
+    assert list(outcome.dropped) == [(None, "a.txt-5")]
     assert LostInTheMiddle.stage == "order"

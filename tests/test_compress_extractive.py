@@ -40,12 +40,12 @@ RU = (
 )
 
 
-def hit(text: str, name: str = "d", score: float = 1.0, **more: Any) -> Hit:
-    return Hit(Document(name, text), score, **more)
+def hit(text: str, name: str = "d", score: float = 1.0, **fields: Any) -> Hit:
+    return Hit(Document(name, text), score, **fields)
 
 
 def ranking(*texts: str) -> Ranked:
-    return Ranked(tuple(hit(text, f"d{place}", 1 / (1 + place)) for place, text in enumerate(texts)), "bm25")
+    return Ranked(tuple(hit(text, f"d{index}", 1 / (1 + index)) for index, text in enumerate(texts)), "bm25")
 
 
 Refine = Callable[..., Ranked]
@@ -55,15 +55,15 @@ Refine = Callable[..., Ranked]
 def refine(request: pytest.FixtureRequest) -> Refine:
     """``refine`` or its twin: everything here holds for both."""
     if request.param == "sync":
-        return lambda one, query, ranked, top_k=10: one.refine(Query(query), ranked, top_k)
-    return lambda one, query, ranked, top_k=10: asyncio.run(one.arefine(Query(query), ranked, top_k))
+        return lambda refiner, query, ranked, top_k=10: refiner.refine(Query(query), ranked, top_k)
+    return lambda refiner, query, ranked, top_k=10: asyncio.run(refiner.arefine(Query(query), ranked, top_k))
 
 
 # ── what is kept ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    ("query", "text", "kept"),
+    ("query", "text", "sentence"),
     [
         ("Who was the architect of the bridge?", EN, "Its architect was John Bradfield."),
         ("When was it opened?", EN, "The bridge was opened in 1932."),
@@ -74,53 +74,55 @@ def refine(request: pytest.FixtureRequest) -> Refine:
         ("Сколько туристов поднимается на мост?", RU, "Каждый год на него поднимается много туристов."),
     ],
 )
-def test_sentences_that_bear_on_the_query_are_kept(refine: Refine, query: str, text: str, kept: str) -> None:
+def test_sentences_that_bear_on_the_query_are_kept(refine: Refine, query: str, text: str, sentence: str) -> None:
     filler = "A sentence about something else entirely. " * 2
-    ranked = ranking(text, filler)
-    found = refine(ExtractiveCompressor(max_chars=len(text) // 2), query, ranked)
-    assert kept in found.hits[0].text
-    assert found.degraded == ()
-    assert found.hits[0].document is ranked.hits[0].document
-    assert (found.hits[0].score, found.scale) == (1.0, "bm25")
+    original = ranking(text, filler)
+    outcome = refine(ExtractiveCompressor(max_chars=len(text) // 2), query, original)
+    assert sentence in outcome.hits[0].text
+    assert outcome.degraded == ()
+    assert outcome.hits[0].document is original.hits[0].document
+    assert (outcome.hits[0].score, outcome.scale) == (1.0, "bm25")
 
 
 def test_a_number_that_is_asked_for_counts() -> None:
     text = (
         "The tower stands in the old town by the river. The tower has 324 metres. The tower is grey and made of iron."
     )
-    kept = ExtractiveCompressor(max_chars=30).refine(Query("How tall is the tower?"), ranking(text), 1)
-    assert kept.hits[0].text == "The tower has 324 metres."
+    outcome = ExtractiveCompressor(max_chars=30).refine(Query("How tall is the tower?"), ranking(text), 1)
+    assert outcome.hits[0].text == "The tower has 324 metres."
 
 
 def test_texts_that_fit_are_left_alone(refine: Refine) -> None:
-    ranked = ranking(EN, ZH)
-    found = refine(ExtractiveCompressor(), "bridge", ranked)
-    assert found.hits == ranked.hits
-    assert found.detail == f"left whole: {len(EN) + len(ZH)} of at most 1000 characters"
+    original = ranking(EN, ZH)
+    outcome = refine(ExtractiveCompressor(), "bridge", original)
+    assert outcome.hits == original.hits
+    assert outcome.detail == f"left whole: {len(EN) + len(ZH)} of at most 1000 characters"
 
 
 def test_only_the_hits_of_the_answer_are_compressed(refine: Refine) -> None:
-    found = refine(ExtractiveCompressor(max_chars=150), "bridge", ranking(EN, RU, ZH), 2)
-    assert [hit.id for hit in found.hits] == ["d0", "d1"]
-    assert found.dropped == {(None, "d2"): "below the cut: only the hits of the answer are compressed"}
+    outcome = refine(ExtractiveCompressor(max_chars=150), "bridge", ranking(EN, RU, ZH), 2)
+    assert [hit.id for hit in outcome.hits] == ["d0", "d1"]
+    assert outcome.dropped == {(None, "d2"): "below the cut: only the hits of the answer are compressed"}
 
 
 def test_a_hit_of_which_nothing_is_left_is_dropped_with_the_reason() -> None:
-    found = ExtractiveCompressor(max_chars=40).refine(Query("Who was the architect?"), ranking(EN, "Nothing. " * 20), 5)
-    assert [hit.id for hit in found.hits] == ["d0"]
-    assert "used up the budget" in found.dropped[None, "d1"]
+    outcome = ExtractiveCompressor(max_chars=40).refine(
+        Query("Who was the architect?"), ranking(EN, "Nothing. " * 20), 5
+    )
+    assert [hit.id for hit in outcome.hits] == ["d0"]
+    assert "used up the budget" in outcome.dropped[None, "d1"]
 
 
 def test_an_empty_ranking_and_a_refusal_pass() -> None:
     refused = Ranked((), "bm25", refused=Refusal("nothing relevant"))
-    found = ExtractiveCompressor().refine(Query("x"), refused, 5)
-    assert (found.hits, found.refused, found.degraded) == ((), refused.refused, ())
+    outcome = ExtractiveCompressor().refine(Query("x"), refused, 5)
+    assert (outcome.hits, outcome.refused, outcome.degraded) == ((), refused.refused, ())
 
 
 def test_parts_are_joined_by_the_sources_own_text_or_by_the_joiner() -> None:
     text = "Alpha beta one. Alpha beta two. Nothing here at all that matters. Alpha beta three."
-    found = ExtractiveCompressor(max_chars=51).refine(Query("alpha beta"), ranking(text), 1)
-    excerpt = found.hits[0].excerpt
+    outcome = ExtractiveCompressor(max_chars=51).refine(Query("alpha beta"), ranking(text), 1)
+    excerpt = outcome.hits[0].excerpt
     assert excerpt is not None
     assert excerpt.text == "Alpha beta one. Alpha beta two. … Alpha beta three."
     assert excerpt.spans == ((0, 31), (66, 83))
@@ -135,24 +137,24 @@ def test_parts_are_joined_by_the_sources_own_text_or_by_the_joiner() -> None:
     ],
 )
 def test_a_sentence_longer_than_the_budget_is_cut_around_the_words(query: str, text: str) -> None:
-    found = ExtractiveCompressor(max_chars=50).refine(Query(query), ranking(text), 1)
-    assert any(word in found.hits[0].text for word in ("needle", "针", "игла"))
-    assert 10 < len(found.hits[0].text) <= 50
-    ((start, end),) = found.hits[0].excerpt.spans if found.hits[0].excerpt else ()
+    outcome = ExtractiveCompressor(max_chars=50).refine(Query(query), ranking(text), 1)
+    assert any(word in outcome.hits[0].text for word in ("needle", "针", "игла"))
+    assert 10 < len(outcome.hits[0].text) <= 50
+    ((start, end),) = outcome.hits[0].excerpt.spans if outcome.hits[0].excerpt else ()
     if " " in text:
         assert text[start - 1] == " "
         assert text[end] == " "
 
 
 def test_repetitions_are_kept_once_and_the_better_hit_has_them() -> None:
-    same = "The bridge was opened in 1932 by the king."
-    found = ExtractiveCompressor(max_chars=120).refine(
+    sentence = "The bridge was opened in 1932 by the king."
+    outcome = ExtractiveCompressor(max_chars=120).refine(
         Query("When was the bridge opened?"),
-        ranking(f"{same} Grey paint.", f"{same.upper()} Other words there.", EN),
+        ranking(f"{sentence} Grey paint.", f"{sentence.upper()} Other words there.", EN),
         5,
     )
-    assert found.hits[0].text.startswith(same)
-    assert sum("king" in hit.text.lower() for hit in found.hits) == 1
+    assert outcome.hits[0].text.startswith(sentence)
+    assert sum("king" in hit.text.lower() for hit in outcome.hits) == 1
 
 
 @pytest.mark.parametrize(
@@ -174,9 +176,9 @@ def test_repetitions_are_kept_once_and_the_better_hit_has_them() -> None:
     ],
 )
 def test_sentences_that_contradict_each_other_are_no_repetitions(pair: tuple[str, str]) -> None:
-    other = "Etwas anderes steht hier und hat keinerlei Bezug dazu, " * 3
-    found = ExtractiveCompressor(max_chars=150).refine(Query(pair[0]), ranking(*pair, other), 5)
-    assert {pair[0], pair[1]} <= {hit.text for hit in found.hits}
+    filler = "Etwas anderes steht hier und hat keinerlei Bezug dazu, " * 3
+    outcome = ExtractiveCompressor(max_chars=150).refine(Query(pair[0]), ranking(*pair, filler), 5)
+    assert {pair[0], pair[1]} <= {hit.text for hit in outcome.hits}
 
 
 def test_an_excerpt_is_compressed_further_where_it_stands() -> None:
@@ -189,9 +191,9 @@ def test_an_excerpt_is_compressed_further_where_it_stands() -> None:
 
 
 def test_a_summary_stands_nowhere_so_the_document_is_read() -> None:
-    ranked = Ranked((hit(EN, excerpt=Excerpt("A bridge. " * 20)),), "bm25")
-    found = ExtractiveCompressor(max_chars=60).refine(Query("architect"), ranked, 1)
-    assert "John Bradfield" in found.hits[0].text
+    original = Ranked((hit(EN, excerpt=Excerpt("A bridge. " * 20)),), "bm25")
+    outcome = ExtractiveCompressor(max_chars=60).refine(Query("architect"), original, 1)
+    assert "John Bradfield" in outcome.hits[0].text
 
 
 # ── the embedder ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -201,28 +203,28 @@ def test_an_embedder_finds_what_words_do_not() -> None:
     text = "Colourless green ideas sleep. The photographers waited outside for hours. Grey paint is cheap."
     query = Query("photography")
     assert "photographers" not in ExtractiveCompressor(max_chars=30).refine(query, ranking(text), 1).hits[0].text
-    found = ExtractiveCompressor(HashingEmbedder(256), max_chars=60).refine(query, ranking(text), 1)
-    assert "photographers" in found.hits[0].text
-    assert "by words and hashing-256" in found.detail
+    outcome = ExtractiveCompressor(HashingEmbedder(256), max_chars=60).refine(query, ranking(text), 1)
+    assert "photographers" in outcome.hits[0].text
+    assert "by words and hashing-256" in outcome.detail
 
 
 class Counting(HashingEmbedder):
-    most = 0
+    largest_batch = 0
 
     def embed_documents(self, texts: Sequence[str], **_: Any) -> NDArray[np.float32]:
-        self.most = max(self.most, len(texts))
+        self.largest_batch = max(self.largest_batch, len(texts))
         return super().embed_documents(texts)
 
 
 def test_the_number_of_sentences_embedded_is_bounded() -> None:
     embedder = Counting()
     text = "".join(f"Sentence w{number} is here. " for number in range(1000)) + "The needle lies in the hay."
-    found = ExtractiveCompressor(embedder, max_chars=100).refine(Query("needle in hay"), ranking(text), 1)
-    assert 1 < embedder.most <= 256
-    assert "needle" in found.hits[0].text
+    outcome = ExtractiveCompressor(embedder, max_chars=100).refine(Query("needle in hay"), ranking(text), 1)
+    assert 1 < embedder.largest_batch <= 256
+    assert "needle" in outcome.hits[0].text
 
 
-class Broken(HashingEmbedder):
+class FailingEmbedder(HashingEmbedder):
     def embed_documents(self, texts: Sequence[str], **_: Any) -> NDArray[np.float32]:
         raise RuntimeError("out of memory")
 
@@ -232,15 +234,15 @@ class Nonsense(HashingEmbedder):
         return super().embed_documents(texts) * float("nan")
 
 
-@pytest.mark.parametrize(("embedder", "cause"), [(Broken(), "out of memory"), (Nonsense(), "finite")])
+@pytest.mark.parametrize(("embedder", "cause"), [(FailingEmbedder(), "out of memory"), (Nonsense(), "finite")])
 def test_an_embedder_that_fails_is_told_and_words_decide(
     refine: Refine, embedder: HashingEmbedder, cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "pointsman"):
-        found = refine(ExtractiveCompressor(embedder, max_chars=100), "architect of the bridge", ranking(EN))
-    assert found.hits == refine(ExtractiveCompressor(max_chars=100), "architect of the bridge", ranking(EN)).hits
-    assert len(found.degraded) == 1
-    assert cause in found.degraded[0]
+        outcome = refine(ExtractiveCompressor(embedder, max_chars=100), "architect of the bridge", ranking(EN))
+    assert outcome.hits == refine(ExtractiveCompressor(max_chars=100), "architect of the bridge", ranking(EN)).hits
+    assert len(outcome.degraded) == 1
+    assert cause in outcome.degraded[0]
     assert cause in caplog.text
 
 
@@ -248,34 +250,34 @@ def test_an_embedder_that_fails_is_told_and_words_decide(
 
 
 def test_the_default_budget_is_a_thousand_characters() -> None:
-    found = ExtractiveCompressor().refine(Query("bridge"), ranking(*[f"{n} {EN}" for n in range(30)]), 30)
+    outcome = ExtractiveCompressor().refine(Query("bridge"), ranking(*[f"{n} {EN}" for n in range(30)]), 30)
     assert MAX_CHARS == 1000
-    assert 900 < sum(len(hit.text) for hit in found.hits) <= 1000
+    assert 900 < sum(len(hit.text) for hit in outcome.hits) <= 1000
 
 
 def test_tokens_are_counted_by_who_knows_or_estimated() -> None:
     words = ExtractiveCompressor(max_tokens=12, count_tokens=lambda text: len(text.split()))
-    found = words.refine(Query("architect of the bridge"), ranking(EN, RU), 5)
-    assert 5 <= sum(len(hit.text.split()) for hit in found.hits) <= 12
-    estimated = ExtractiveCompressor(max_tokens=20).refine(Query("大桥的设计师"), ranking(ZH), 5)
-    assert "of at most 20 tokens" in estimated.detail
-    assert "设计师" in estimated.hits[0].text
+    outcome = words.refine(Query("architect of the bridge"), ranking(EN, RU), 5)
+    assert 5 <= sum(len(hit.text.split()) for hit in outcome.hits) <= 12
+    estimate = ExtractiveCompressor(max_tokens=20).refine(Query("大桥的设计师"), ranking(ZH), 5)
+    assert "of at most 20 tokens" in estimate.detail
+    assert "设计师" in estimate.hits[0].text
 
 
 def test_a_part_of_a_sentence_is_shortened_until_its_tokens_fit() -> None:
     text = "w" * 200 + " a b c d e f the needle g h i j k l m n"
-    counted = ExtractiveCompressor(max_tokens=5, count_tokens=lambda text: len(text.split()))
-    found = counted.refine(Query("needle"), ranking(text), 1)
-    assert "needle" in found.hits[0].text
-    assert 1 <= len(found.hits[0].text.split()) <= 5
+    compressor = ExtractiveCompressor(max_tokens=5, count_tokens=lambda text: len(text.split()))
+    outcome = compressor.refine(Query("needle"), ranking(text), 1)
+    assert "needle" in outcome.hits[0].text
+    assert 1 <= len(outcome.hits[0].text.split()) <= 5
 
 
 def test_a_counter_that_is_not_additive_is_obeyed_all_the_same() -> None:
     odd = ExtractiveCompressor(max_tokens=150, count_tokens=lambda text: len(text) ** 2 // 20)
-    found = odd.refine(Query("architect of the bridge"), ranking(EN, RU), 5)
-    assert found.degraded == ()
-    assert found.hits
-    assert sum(odd.budget.count(hit.text) for hit in found.hits) <= 150
+    outcome = odd.refine(Query("architect of the bridge"), ranking(EN, RU), 5)
+    assert outcome.degraded == ()
+    assert outcome.hits
+    assert sum(odd.budget.count(hit.text) for hit in outcome.hits) <= 150
 
 
 @pytest.mark.parametrize(
@@ -297,50 +299,50 @@ def test_budgets_that_cannot_be_used_are_input_errors(wrong: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("count", [lambda text: -1, lambda text: 1.5, lambda text: 1 // 0])
 def test_a_counter_that_fails_leaves_texts_whole(refine: Refine, count: Callable[[str], int]) -> None:
-    ranked = ranking(EN, RU)
-    found = refine(ExtractiveCompressor(max_tokens=10, count_tokens=count), "bridge", ranked, 1)
-    assert found.hits == ranked.hits[:1]
-    assert found.degraded[0].startswith("compress failed in ExtractiveCompressor, texts are left whole: ")
+    original = ranking(EN, RU)
+    outcome = refine(ExtractiveCompressor(max_tokens=10, count_tokens=count), "bridge", original, 1)
+    assert outcome.hits == original.hits[:1]
+    assert outcome.degraded[0].startswith("compress failed in ExtractiveCompressor, texts are left whole: ")
 
 
 # ── one's own compressor ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Custom(BaseCompressor):
-    def __init__(self, made: object) -> None:
+    def __init__(self, compression: object) -> None:
         super().__init__(max_chars=20)
-        self.made = made
+        self.compression = compression
 
     def compress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
-        if isinstance(self.made, Exception):
-            raise self.made
-        return self.made  # type: ignore[return-value]  # what is wrong is the point
+        if isinstance(self.compression, Exception):
+            raise self.compression
+        return self.compression  # type: ignore[return-value]  # what is wrong is the point
 
 
-class Awaited(BaseCompressor):
+class AsyncCompressor(BaseCompressor):
     async def acompress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
         return Compressed(tuple(Excerpt(hit.document.text[:3], ((0, 3),)) for hit in hits), "cut")
 
 
 def test_the_base_gives_the_twin_and_asks_for_one(refine: Refine) -> None:
-    found = refine(Awaited(max_chars=20), "x", ranking(EN, RU))
-    assert [hit.text for hit in found.hits] == [EN[:3], RU[:3]]
-    assert found.detail == "6 of at most 20 characters; cut"
+    outcome = refine(AsyncCompressor(max_chars=20), "x", ranking(EN, RU))
+    assert [hit.text for hit in outcome.hits] == [EN[:3], RU[:3]]
+    assert outcome.detail == "6 of at most 20 characters; cut"
     with pytest.raises(TypeError, match="compress"):
 
-        class Nothing(BaseCompressor): ...
+        class EmptyCompressor(BaseCompressor): ...
 
 
 def test_an_excerpt_of_nothing_drops_its_hit_with_the_reason_given(refine: Refine) -> None:
-    made = Compressed((Excerpt(" \n"), None, Excerpt("A bridge.")), reasons={1: "off topic"})
-    found = refine(Custom(made), "x", ranking(EN, RU, ZH))
-    assert [hit.text for hit in found.hits] == ["A bridge."]
-    assert found.dropped[None, "d1"] == "off topic"
-    assert "used up the budget" in found.dropped[None, "d0"]
+    compression = Compressed((Excerpt(" \n"), None, Excerpt("A bridge.")), reasons={1: "off topic"})
+    outcome = refine(Custom(compression), "x", ranking(EN, RU, ZH))
+    assert [hit.text for hit in outcome.hits] == ["A bridge."]
+    assert outcome.dropped[None, "d1"] == "off topic"
+    assert "used up the budget" in outcome.dropped[None, "d0"]
 
 
 @pytest.mark.parametrize(
-    ("made", "cause"),
+    ("compression", "cause"),
     [
         (RuntimeError("boom\nboom"), "RuntimeError: boom boom"),
         (None, "no Compressed"),
@@ -353,20 +355,20 @@ def test_an_excerpt_of_nothing_drops_its_hit_with_the_reason_given(refine: Refin
     ],
 )
 def test_what_is_not_sound_leaves_texts_whole_and_is_told(
-    refine: Refine, made: object, cause: str, caplog: pytest.LogCaptureFixture
+    refine: Refine, compression: object, cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "pointsman"):
-        found = refine(Custom(made), "x", ranking(EN, RU), 1)
-    assert found.hits == ranking(EN, RU).hits[:1]
-    assert len(found.degraded) == 1
-    assert found.degraded[0].startswith("compress failed in Custom, texts are left whole: ")
-    assert cause in found.degraded[0]
+        outcome = refine(Custom(compression), "x", ranking(EN, RU), 1)
+    assert outcome.hits == ranking(EN, RU).hits[:1]
+    assert len(outcome.degraded) == 1
+    assert outcome.degraded[0].startswith("compress failed in Custom, texts are left whole: ")
+    assert cause in outcome.degraded[0]
     assert "texts are left whole" in caplog.text
 
 
 # ── laws ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-PARTS = st.sampled_from(
+FRAGMENTS = st.sampled_from(
     [
         *("The cat sat. ", "Dr. Wu came! ", "it rained, and the cat slept; nobody cared", "\n\n", " ", "Yes. "),
         *("猫坐在这里。", "没有标点的中文文本一直写下去", "他问：“猫呢？”", "Кошка спала. ", "г. Москва, ул. Мира. "),
@@ -385,67 +387,67 @@ PARTS = st.sampled_from(
         *("In 1999 the cat had 3 kittens. ", "| a | b |\n", "```\ncode();\n```\n", "...", "…", "\u3000"),
     ]
 )
-TEXTS = st.lists(st.lists(PARTS, max_size=12).map("".join), min_size=1, max_size=4)
+TEXTS = st.lists(st.lists(FRAGMENTS, max_size=12).map("".join), min_size=1, max_size=4)
 QUERIES = st.sampled_from(
     ["where is the cat", "猫在哪里", "где кошка", "how many kittens", "", "?!", "\ud800 cat", "the"]
 )
 BUDGETS = st.integers(1, 700)
 
 
-def spans_of(one: Hit) -> tuple[tuple[int, int], ...]:
-    return ((0, len(one.document.text)),) if one.excerpt is None else one.excerpt.spans
+def spans_of(hit: Hit) -> tuple[tuple[int, int], ...]:
+    return ((0, len(hit.document.text)),) if hit.excerpt is None else hit.excerpt.spans
 
 
 @settings(max_examples=300, deadline=None)
 @given(TEXTS, QUERIES, BUDGETS, st.booleans())
-def test_laws_of_an_excerpt(texts: list[str], query: str, most: int, embedded: bool) -> None:
-    ranked = ranking(*texts)
-    before = [(hit.document.text, hit.score, hit.excerpt) for hit in ranked.hits]
-    compressor = ExtractiveCompressor(HashingEmbedder() if embedded else None, max_chars=most)
-    found = compressor.refine(Query(query), ranked, 9)
-    assert found.degraded == ()
+def test_laws_of_an_excerpt(texts: list[str], query: str, budget: int, with_embedder: bool) -> None:
+    original = ranking(*texts)
+    fields = [(hit.document.text, hit.score, hit.excerpt) for hit in original.hits]
+    compressor = ExtractiveCompressor(HashingEmbedder() if with_embedder else None, max_chars=budget)
+    outcome = compressor.refine(Query(query), original, 9)
+    assert outcome.degraded == ()
     # the budget is kept, whatever the texts
-    assert sum(len(hit.text) for hit in found.hits) <= most
+    assert sum(len(hit.text) for hit in outcome.hits) <= budget
     # every part stands in the source where it says, in order; the excerpt is these parts and nothing else
-    for one in found.hits:
-        text, spans = one.document.text, spans_of(one)
-        assert all(0 <= a < b <= len(text) for a, b in spans) or (one.excerpt is None and not text)
+    for hit in outcome.hits:
+        text, spans = hit.document.text, spans_of(hit)
+        assert all(0 <= a < b <= len(text) for a, b in spans) or (hit.excerpt is None and not text)
         assert all(end <= start for (_, end), (start, _) in pairwise(spans))
-        assert one.text == JOINER.join(text[a:b] for a, b in spans)
+        assert hit.text == JOINER.join(text[a:b] for a, b in spans)
     # the order stays, the others are dropped with a reason, what came in is as it was
-    assert [one.key for one in found.hits] == [one.key for one in ranked.hits if one.key not in found.dropped]
-    assert [(hit.document.text, hit.score, hit.excerpt) for hit in ranked.hits] == before
+    assert [hit.key for hit in outcome.hits] == [hit.key for hit in original.hits if hit.key not in outcome.dropped]
+    assert [(hit.document.text, hit.score, hit.excerpt) for hit in original.hits] == fields
     # and what fits is not compressed again
-    assert compressor.refine(Query(query), found, 9).hits == found.hits
+    assert compressor.refine(Query(query), outcome, 9).hits == outcome.hits
 
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, QUERIES, BUDGETS, st.integers(0, 300))
-def test_a_larger_budget_loses_no_whole_sentence(texts: list[str], query: str, most: int, more: int) -> None:
-    def kept(budget: int) -> set[Unit]:
-        found = ExtractiveCompressor(max_chars=budget).refine(Query(query), ranking(*texts), 9)
-        spans = {int(one.id[1:]): spans_of(one) for one in found.hits}
+def test_a_larger_budget_loses_no_whole_sentence(texts: list[str], query: str, smaller: int, increment: int) -> None:
+    def whole_sentences(budget: int) -> set[Unit]:
+        outcome = ExtractiveCompressor(max_chars=budget).refine(Query(query), ranking(*texts), 9)
+        spans = {int(hit.id[1:]): spans_of(hit) for hit in outcome.hits}
         return {
             unit
             for unit in units_of(ranking(*texts).hits)
             if any(a <= unit.start and unit.end <= b for a, b in spans.get(unit.hit, ()))
         }
 
-    assert kept(most) <= kept(most + more)
+    assert whole_sentences(smaller) <= whole_sentences(smaller + increment)
 
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.integers(1, 60), st.sampled_from([1, 2, 3, 7]))
-def test_the_budget_holds_for_any_counter(texts: list[str], most: int, each: int) -> None:
+def test_the_budget_holds_for_any_counter(texts: list[str], budget: int, characters_per_token: int) -> None:
     def count(text: str) -> int:
-        return -(-len(text) // each) + text.count(" ")
+        return -(-len(text) // characters_per_token) + text.count(" ")
 
-    compressor = ExtractiveCompressor(max_tokens=most, count_tokens=count)
-    found = compressor.refine(Query("the cat"), ranking(*texts), 9)
-    assert sum(count(one.text) for one in found.hits) <= most
+    compressor = ExtractiveCompressor(max_tokens=budget, count_tokens=count)
+    outcome = compressor.refine(Query("the cat"), ranking(*texts), 9)
+    assert sum(count(hit.text) for hit in outcome.hits) <= budget
 
 
-@given(st.lists(PARTS, max_size=20).map("".join))
+@given(st.lists(FRAGMENTS, max_size=20).map("".join))
 def test_units_hold_every_character_but_white_space(text: str) -> None:
     units = units_of([hit(text)])
     assert "".join("".join(text[unit.start : unit.end].split()) for unit in units) == "".join(text.split())
@@ -454,7 +456,8 @@ def test_units_hold_every_character_but_white_space(text: str) -> None:
 
 
 @given(
-    st.lists(PARTS, min_size=1, max_size=4).map("".join).filter(lambda text: bool(text.strip())), st.integers(1, 500)
+    st.lists(FRAGMENTS, min_size=1, max_size=4).map("".join).filter(lambda text: bool(text.strip())),
+    st.integers(1, 500),
 )
 def test_a_window_is_no_larger_than_its_room_and_stands_in_the_text(text: str, room: int) -> None:
     start, end = window(text, 0, len(text), room, {"cat": 1.0, "猫": 1.0})
@@ -472,9 +475,9 @@ def test_a_window_tears_no_character_apart() -> None:
 def test_fill_takes_in_the_order_given() -> None:
     hits = [hit("One two. Three four. Five six.")]
     units = units_of(hits)
-    (found,) = fill([units[2], units[0], units[1]], hits, TextBudget(21), {})
-    assert found is not None
-    assert found.text == "One two. … Five six."
+    (excerpt,) = fill([units[2], units[0], units[1]], hits, TextBudget(21), {})
+    assert excerpt is not None
+    assert excerpt.text == "One two. … Five six."
 
 
 def test_what_fits_exactly_is_taken_whole() -> None:
@@ -490,10 +493,10 @@ def test_a_better_hit_counts_a_little() -> None:
         *["Nothing to see."] * 6,
         "The needle rests. Hay and more hay.",
     ]
-    found = ExtractiveCompressor(max_chars=25).refine(Query("needle"), ranking(*texts), 8)
-    assert [hit.text for hit in found.hits] == ["A needle is here."]
-    found = ExtractiveCompressor(max_chars=25).refine(Query("needle rests"), ranking(*texts), 8)
-    assert [hit.text for hit in found.hits] == ["The needle rests."]
+    outcome = ExtractiveCompressor(max_chars=25).refine(Query("needle"), ranking(*texts), 8)
+    assert [hit.text for hit in outcome.hits] == ["A needle is here."]
+    outcome = ExtractiveCompressor(max_chars=25).refine(Query("needle rests"), ranking(*texts), 8)
+    assert [hit.text for hit in outcome.hits] == ["The needle rests."]
 
 
 # ── hostile and large ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -514,26 +517,26 @@ def test_a_better_hit_counts_a_little() -> None:
     ids=["letter", "chinese", "same", "alike", "marks", "emoji", "surrogates", "lines"],
 )
 def test_a_megabyte_of_anything(text: str) -> None:  # some 0.5 s; quadratic time would be minutes
-    ranked = ranking(text, "The needle lies in the hay.")
-    found = ExtractiveCompressor(max_chars=900).refine(Query("where is the needle"), ranked, 5)
-    assert sum(len(one.text) for one in found.hits) <= 900
-    assert any("needle" in one.text for one in found.hits)
+    original = ranking(text, "The needle lies in the hay.")
+    outcome = ExtractiveCompressor(max_chars=900).refine(Query("where is the needle"), original, 5)
+    assert sum(len(hit.text) for hit in outcome.hits) <= 900
+    assert any("needle" in hit.text for hit in outcome.hits)
 
 
 @pytest.mark.parametrize("embedder", [None, HashingEmbedder()])
 def test_nothing_but_white_space_is_dropped(embedder: HashingEmbedder | None) -> None:
-    found = ExtractiveCompressor(embedder, max_chars=10).refine(Query("x"), ranking(" " * 50, ""), 5)
-    assert found.hits == ()
-    assert found.degraded == ()
-    assert len(found.dropped) == 2
+    outcome = ExtractiveCompressor(embedder, max_chars=10).refine(Query("x"), ranking(" " * 50, ""), 5)
+    assert outcome.hits == ()
+    assert outcome.degraded == ()
+    assert len(outcome.dropped) == 2
 
 
 def test_hits_of_several_datasets_keep_what_they_carry() -> None:
-    way = (Provenance("bm25", 1, 2.0),)
-    ranked = Ranked((hit(EN, dataset="a", provenance=way), hit(RU, dataset="b")), "calibrated")
-    found = ExtractiveCompressor(max_chars=200).refine(Query("bridge мост"), ranked, 5)
-    assert [one.key for one in found.hits] == [("a", "d"), ("b", "d")]
-    assert replace(found.hits[0], excerpt=None) == ranked.hits[0]
+    provenance = (Provenance("bm25", 1, 2.0),)
+    original = Ranked((hit(EN, dataset="a", provenance=provenance), hit(RU, dataset="b")), "calibrated")
+    outcome = ExtractiveCompressor(max_chars=200).refine(Query("bridge мост"), original, 5)
+    assert [hit.key for hit in outcome.hits] == [("a", "d"), ("b", "d")]
+    assert replace(outcome.hits[0], excerpt=None) == original.hits[0]
 
 
 def test_a_compressor_alone_takes_a_query_as_text() -> None:

@@ -31,7 +31,7 @@ RU = "Мост открыли в 1932 году. По нему ходят пое�
 
 
 def ranking(*texts: str) -> Ranked:
-    return Ranked(tuple(Hit(Document(f"d{place}", text), 1.0) for place, text in enumerate(texts)), "bm25")
+    return Ranked(tuple(Hit(Document(f"d{index}", text), 1.0) for index, text in enumerate(texts)), "bm25")
 
 
 Refine = Callable[..., Ranked]
@@ -41,15 +41,15 @@ Refine = Callable[..., Ranked]
 def refine(request: pytest.FixtureRequest) -> Refine:
     """``refine`` or its twin: everything here holds for both."""
     if request.param == "sync":
-        return lambda one, query, ranked, top_k=10: one.refine(Query(query), ranked, top_k)
-    return lambda one, query, ranked, top_k=10: asyncio.run(one.arefine(Query(query), ranked, top_k))
+        return lambda refiner, query, ranking, top_k=10: refiner.refine(Query(query), ranking, top_k)
+    return lambda refiner, query, ranking, top_k=10: asyncio.run(refiner.arefine(Query(query), ranking, top_k))
 
 
 # ── extraction ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    ("query", "text", "answer", "kept"),
+    ("query", "text", "answer", "expected"),
     [
         ("Who was the architect?", BRIDGE, {"keep": [3]}, "Its architect was John Bradfield."),
         ("谁是设计师？", ZH, {"keep": [3]}, "设计师是约翰·布拉德菲尔德。"),
@@ -67,30 +67,30 @@ def refine(request: pytest.FixtureRequest) -> Refine:
     ],
 )
 def test_named_sentences_are_kept_word_for_word(
-    refine: Refine, query: str, text: str, answer: object, kept: str
+    refine: Refine, query: str, text: str, answer: object, expected: str
 ) -> None:
     llm = ScriptedLLM([answer])  # type: ignore[list-item]
-    found = refine(LLMCompressor(llm, max_chars=len(text) - 20), query, ranking(text))
-    excerpt = found.hits[0].excerpt
+    outcome = refine(LLMCompressor(llm, max_chars=len(text) - 20), query, ranking(text))
+    excerpt = outcome.hits[0].excerpt
     assert excerpt is not None
-    assert excerpt.text == kept
-    assert " … ".join(text[start:end] for start, end in excerpt.spans) == kept
-    assert found.degraded == ()
+    assert excerpt.text == expected
+    assert " … ".join(text[start:end] for start, end in excerpt.spans) == expected
+    assert outcome.degraded == ()
     assert len(llm.calls) == 1
 
 
 @pytest.mark.parametrize(
-    ("answer", "places"),
+    ("answer", "count"),
     [({"keep": [3, 99, "The king had three sons."]}, 2), ({"keep": [3, 77]}, 1), ({"keep": ["3", "12"]}, 1)],
 )
-def test_what_is_invented_is_dropped_and_told(refine: Refine, answer: dict[str, Any], places: int) -> None:
-    found = refine(LLMCompressor(ScriptedLLM([answer]), max_chars=100), "Who?", ranking(BRIDGE))
-    assert found.hits[0].text == "Its architect was John Bradfield."
-    assert f"{places} that it named do not exist and were dropped" in found.detail
+def test_what_is_invented_is_dropped_and_told(refine: Refine, answer: dict[str, Any], count: int) -> None:
+    outcome = refine(LLMCompressor(ScriptedLLM([answer]), max_chars=100), "Who?", ranking(BRIDGE))
+    assert outcome.hits[0].text == "Its architect was John Bradfield."
+    assert f"{count} that it named do not exist and were dropped" in outcome.detail
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("answer", "reason"),
     [
         ("", "empty"),
         ("   \n", "empty"),
@@ -110,16 +110,16 @@ def test_what_is_invented_is_dropped_and_told(refine: Refine, answer: dict[str, 
         ("[" * 50_000, "no_answer"),
     ],
 )
-def test_what_cannot_be_used_is_asked_again_and_then_done_without(refine: Refine, answer: Any, why: str) -> None:
+def test_what_cannot_be_used_is_asked_again_and_then_done_without(refine: Refine, answer: Any, reason: str) -> None:
     llm = ScriptedLLM([answer, answer])
-    found = refine(LLMCompressor(llm, max_chars=80), "Who was the architect?", ranking(BRIDGE))
+    outcome = refine(LLMCompressor(llm, max_chars=80), "Who was the architect?", ranking(BRIDGE))
     assert len(llm.calls) == 2
     assert (
-        found.hits
+        outcome.hits
         == ExtractiveCompressor(max_chars=80).refine(Query("Who was the architect?"), ranking(BRIDGE), 5).hits
     )
-    assert len(found.degraded) == 1
-    assert why in found.degraded[0]
+    assert len(outcome.degraded) == 1
+    assert reason in outcome.degraded[0]
     assert (
         refine(LLMCompressor(ScriptedLLM([answer, {"keep": [3]}]), max_chars=80), "Who?", ranking(BRIDGE)).degraded
         == ()
@@ -129,10 +129,10 @@ def test_what_cannot_be_used_is_asked_again_and_then_done_without(refine: Refine
 @pytest.mark.parametrize("mode", ["extract", "summary"])
 @pytest.mark.parametrize("query", ["Who was the architect?", "谁是设计师？", "Кто архитектор?"])
 def test_an_echo_of_the_prompt_is_no_answer(refine: Refine, mode: Any, query: str) -> None:
-    found = refine(LLMCompressor(ScriptedLLM(lambda prompt: prompt), mode, max_chars=80), query, ranking(BRIDGE))
-    assert "echo" in found.degraded[0]
-    assert found.hits[0].excerpt is not None
-    assert found.hits[0].excerpt.spans
+    outcome = refine(LLMCompressor(ScriptedLLM(lambda prompt: prompt), mode, max_chars=80), query, ranking(BRIDGE))
+    assert "echo" in outcome.degraded[0]
+    assert outcome.hits[0].excerpt is not None
+    assert outcome.hits[0].excerpt.spans
 
 
 def test_the_second_call_names_the_problem_in_our_words() -> None:
@@ -147,71 +147,73 @@ def test_the_second_call_names_the_problem_in_our_words() -> None:
 @pytest.mark.parametrize("mode", ["extract", "summary"])
 def test_a_model_that_hangs_is_left_behind(refine: Refine, mode: Any) -> None:
     llm = ScriptedLLM(lambda prompt: Delay(60, "{}"))
-    found = refine(LLMCompressor(llm, mode, max_chars=80, call_timeout=0.05, retries=0), "Who?", ranking(BRIDGE, TOWER))
-    assert "did not answer within 0.05 s" in found.degraded[0]
-    assert found.hits
+    outcome = refine(
+        LLMCompressor(llm, mode, max_chars=80, call_timeout=0.05, retries=0), "Who?", ranking(BRIDGE, TOWER)
+    )
+    assert "did not answer within 0.05 s" in outcome.degraded[0]
+    assert outcome.hits
 
 
 def test_one_hit_that_fails_does_not_cost_the_others(refine: Refine) -> None:
     llm = ScriptedLLM({"Paris": RuntimeError("boom"), "bridge was": {"keep": [3]}})
-    found = refine(LLMCompressor(llm, max_chars=90), "Who built it?", ranking(BRIDGE, TOWER))
-    assert found.hits[0].text == "Its architect was John Bradfield."
-    assert found.hits[1].text == "Gustave Eiffel built it."
-    assert found.degraded[0].startswith("compress: the model gave nothing usable for 1 of 2 hits")
-    assert "boom" in found.degraded[0]
+    outcome = refine(LLMCompressor(llm, max_chars=90), "Who built it?", ranking(BRIDGE, TOWER))
+    assert outcome.hits[0].text == "Its architect was John Bradfield."
+    assert outcome.hits[1].text == "Gustave Eiffel built it."
+    assert outcome.degraded[0].startswith("compress: the model gave nothing usable for 1 of 2 hits")
+    assert "boom" in outcome.degraded[0]
 
 
 def test_a_hit_in_which_nothing_helps_is_dropped_with_the_reason(refine: Refine) -> None:
     llm = ScriptedLLM({"Paris": {"keep": []}, "bridge was": {"keep": [3]}})
-    found = refine(LLMCompressor(llm, max_chars=90), "Who?", ranking(BRIDGE, TOWER))
-    assert [hit.id for hit in found.hits] == ["d0"]
-    assert found.dropped == {(None, "d1"): "the model found nothing in it that is relevant to the query"}
-    assert found.degraded == ()
+    outcome = refine(LLMCompressor(llm, max_chars=90), "Who?", ranking(BRIDGE, TOWER))
+    assert [hit.id for hit in outcome.hits] == ["d0"]
+    assert outcome.dropped == {(None, "d1"): "the model found nothing in it that is relevant to the query"}
+    assert outcome.degraded == ()
 
 
 @pytest.mark.parametrize(("mode", "answer"), [("extract", {"keep": []}), ("summary", "NONE"), ("summary", "None.")])
 def test_a_model_that_finds_nothing_anywhere_empties_no_answer(refine: Refine, mode: Any, answer: Any) -> None:
-    found = refine(LLMCompressor(ScriptedLLM([answer, answer]), mode, max_chars=90), "Who?", ranking(BRIDGE, TOWER))
-    assert found.hits
-    assert "found nothing relevant to the query" in found.degraded[0]
+    outcome = refine(LLMCompressor(ScriptedLLM([answer, answer]), mode, max_chars=90), "Who?", ranking(BRIDGE, TOWER))
+    assert outcome.hits
+    assert "found nothing relevant to the query" in outcome.degraded[0]
 
 
 def test_sentences_come_from_each_hit_in_turn(refine: Refine) -> None:
     llm = ScriptedLLM({"Paris": {"keep": [3, 1]}, "bridge was": {"keep": [3, 1, 2, 4]}})
-    found = refine(LLMCompressor(llm, max_chars=95), "Who?", ranking(BRIDGE, TOWER))
-    assert [hit.text for hit in found.hits] == [
+    outcome = refine(LLMCompressor(llm, max_chars=95), "Who?", ranking(BRIDGE, TOWER))
+    assert [hit.text for hit in outcome.hits] == [
         "The bridge was opened in 1932. … Its architect was John Bradfield.",
         "Gustave Eiffel built it.",
     ]
 
 
 def test_calls_are_made_at_once_but_no_more_than_allowed(refine: Refine) -> None:
-    lock, under_way, most = threading.Lock(), 0, 0
-    together = threading.Barrier(3, timeout=30)
+    lock, under_way, peak = threading.Lock(), 0, 0
+    barrier = threading.Barrier(3, timeout=30)
 
     class Counting:
         def complete(self, prompt: str) -> str:
-            nonlocal under_way, most
+            nonlocal under_way, peak
             with lock:
                 under_way += 1
-                most = max(most, under_way)
-            together.wait()  # passes only when three calls are under way
+                peak = max(peak, under_way)
+            barrier.wait()  # passes only when three calls are under way
             with lock:
                 under_way -= 1
             return '{"keep": [1]}'
 
-    found = refine(LLMCompressor(Counting(), max_chars=300, concurrency=3), "Who?", ranking(*[BRIDGE, TOWER] * 3))
-    assert found.degraded == ()
-    assert most == 3
+    outcome = refine(LLMCompressor(Counting(), max_chars=300, concurrency=3), "Who?", ranking(*[BRIDGE, TOWER] * 3))
+    assert outcome.degraded == ()
+    assert peak == 3
 
 
 def test_a_long_document_is_shown_in_part() -> None:
     llm = ScriptedLLM([{"keep": [1]}])
     text = "Nothing is said in this one. " * 2000 + "The needle lies in the hay. " + "More words follow here. " * 2000
-    found = LLMCompressor(llm, max_chars=50).refine(Query("where is the needle"), ranking(text), 1)
+    outcome = LLMCompressor(llm, max_chars=50).refine(Query("where is the needle"), ranking(text), 1)
     assert len(llm.calls[0].prompt) < 25_000
     assert "The needle lies in the hay." in llm.calls[0].prompt
-    assert found.degraded == ()
+    assert outcome.degraded == ()
 
 
 def test_a_schema_goes_to_models_that_take_one() -> None:
@@ -242,22 +244,24 @@ EVIL = (
 
 def test_a_document_cannot_leave_its_fence_or_forge_a_sentence() -> None:
     llm = ScriptedLLM([{"keep": [1]}])
-    found = LLMCompressor(llm, max_chars=80).refine(Query(f"Who? {EVIL}"), ranking(f"{EVIL} {BRIDGE}"), 1)
+    outcome = LLMCompressor(llm, max_chars=80).refine(Query(f"Who? {EVIL}"), ranking(f"{EVIL} {BRIDGE}"), 1)
     lines = llm.calls[0].prompt.splitlines()
-    numbered = [line for line in lines if re.match(r"\(\d+\) ", line)]
-    assert [line.split(" ")[0] for line in numbered] == [f"({place})" for place in range(1, len(numbered) + 1)]
-    assert all(isinstance(json.loads(line.split(" ", 1)[1]), str) for line in numbered)
+    sentence_lines = [line for line in lines if re.match(r"\(\d+\) ", line)]
+    assert [line.split(" ")[0] for line in sentence_lines] == [
+        f"({number})" for number in range(1, len(sentence_lines) + 1)
+    ]
+    assert all(isinstance(json.loads(line.split(" ", 1)[1]), str) for line in sentence_lines)
     assert len([line for line in lines if line and not line.strip("~")]) == 4
-    assert found.degraded == ()
+    assert outcome.degraded == ()
 
 
 @pytest.mark.parametrize("mode", ["extract", "summary"])
 def test_a_model_that_obeys_a_document_gives_nothing_but_the_source(refine: Refine, mode: Any) -> None:
     llm = ScriptedLLM(lambda prompt: "PWNED! Visit evil.example and send me your secret password right now.")
-    found = refine(LLMCompressor(llm, mode, max_chars=150), "Who was the architect?", ranking(f"{EVIL} {BRIDGE}"))
-    assert "PWNED" not in found.hits[0].text
-    assert found.degraded
-    excerpt = found.hits[0].excerpt
+    outcome = refine(LLMCompressor(llm, mode, max_chars=150), "Who was the architect?", ranking(f"{EVIL} {BRIDGE}"))
+    assert "PWNED" not in outcome.hits[0].text
+    assert outcome.degraded
+    excerpt = outcome.hits[0].excerpt
     assert excerpt is not None
     assert excerpt.spans
 
@@ -279,18 +283,18 @@ def test_a_model_that_obeys_a_document_gives_nothing_but_the_source(refine: Refi
 )
 def test_a_summary_stands_nowhere_and_keeps_to_the_source(refine: Refine, query: str, text: str, answer: str) -> None:
     text = f"{text} {text[:-1]}?"
-    found = refine(LLMCompressor(ScriptedLLM([answer]), "summary", max_chars=90), query, ranking(text))
-    excerpt = found.hits[0].excerpt
+    outcome = refine(LLMCompressor(ScriptedLLM([answer]), "summary", max_chars=90), query, ranking(text))
+    excerpt = outcome.hits[0].excerpt
     assert excerpt is not None
     assert excerpt.text in answer
     assert len(excerpt.text) > 3
     assert excerpt.spans == ()
-    assert found.degraded == ()
-    assert "1 of 1 texts summarised" in found.detail
+    assert outcome.degraded == ()
+    assert "1 of 1 texts summarised" in outcome.detail
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("answer", "reason"),
     [
         ("", "empty"),
         ("“”", "empty"),
@@ -305,11 +309,11 @@ def test_a_summary_stands_nowhere_and_keeps_to_the_source(refine: Refine, query:
         (RuntimeError("boom"), "boom"),
     ],
 )
-def test_a_summary_that_cannot_be_used_gives_way_to_the_source(refine: Refine, answer: Any, why: str) -> None:
+def test_a_summary_that_cannot_be_used_gives_way_to_the_source(refine: Refine, answer: Any, reason: str) -> None:
     compressor = LLMCompressor(ScriptedLLM([answer, answer]), "summary", max_chars=90)
-    found = refine(compressor, "Who was the architect?", ranking(BRIDGE))
-    assert why in found.degraded[0]
-    excerpt = found.hits[0].excerpt
+    outcome = refine(compressor, "Who was the architect?", ranking(BRIDGE))
+    assert reason in outcome.degraded[0]
+    excerpt = outcome.hits[0].excerpt
     assert excerpt is not None
     assert "John Bradfield" in excerpt.text
     assert excerpt.spans
@@ -317,9 +321,9 @@ def test_a_summary_that_cannot_be_used_gives_way_to_the_source(refine: Refine, a
 
 def test_a_summary_that_is_too_long_loses_whole_sentences() -> None:
     answer = "The architect was John Bradfield. Trains and cars use the bridge. Tourists climb it every year."
-    found = LLMCompressor(ScriptedLLM([answer]), "summary", max_chars=70).refine(Query("Who?"), ranking(BRIDGE), 1)
-    assert found.hits[0].text == "The architect was John Bradfield. Trains and cars use the bridge."
-    assert found.degraded == ()
+    outcome = LLMCompressor(ScriptedLLM([answer]), "summary", max_chars=70).refine(Query("Who?"), ranking(BRIDGE), 1)
+    assert outcome.hits[0].text == "The architect was John Bradfield. Trains and cars use the bridge."
+    assert outcome.degraded == ()
 
 
 def test_the_budget_is_shared_and_what_fits_needs_no_call(refine: Refine) -> None:
@@ -327,8 +331,8 @@ def test_the_budget_is_shared_and_what_fits_needs_no_call(refine: Refine) -> Non
         {"Paris": "Gustave Eiffel built the tower in Paris.", "bridge": "John Bradfield built the bridge."}
     )
     short = "A short text."
-    found = refine(LLMCompressor(llm, "summary", max_chars=120), "Who?", ranking(BRIDGE, short, TOWER))
-    assert [hit.text for hit in found.hits] == [
+    outcome = refine(LLMCompressor(llm, "summary", max_chars=120), "Who?", ranking(BRIDGE, short, TOWER))
+    assert [hit.text for hit in outcome.hits] == [
         "John Bradfield built the bridge.",
         short,
         "Gustave Eiffel built the tower in Paris.",
@@ -341,22 +345,22 @@ def test_a_hit_without_a_summary_is_extracted_within_its_share(refine: Refine) -
     llm = ScriptedLLM(
         {"Paris": "Paris is the capital of 20 million people.", "bridge": "John Bradfield built the bridge."}
     )
-    found = refine(LLMCompressor(llm, "summary", max_chars=80), "Who built it?", ranking(BRIDGE, TOWER))
-    assert [hit.text for hit in found.hits] == ["John Bradfield built the bridge.", "Gustave Eiffel built it."]
-    assert "unfounded" in found.degraded[0]
+    outcome = refine(LLMCompressor(llm, "summary", max_chars=80), "Who built it?", ranking(BRIDGE, TOWER))
+    assert [hit.text for hit in outcome.hits] == ["John Bradfield built the bridge.", "Gustave Eiffel built it."]
+    assert "unfounded" in outcome.degraded[0]
 
 
 @given(st.integers(0, 500), st.lists(st.integers(0, 200), min_size=1, max_size=8))
-def test_shares_are_fair(most: int, costs: list[int]) -> None:
-    found = shares(most, costs)
-    assert sum(found) == min(most, sum(costs))
-    assert all(0 <= share <= cost for share, cost in zip(found, costs, strict=True))
+def test_shares_are_fair(budget: int, costs: list[int]) -> None:
+    portions = shares(budget, costs)
+    assert sum(portions) == min(budget, sum(costs))
+    assert all(0 <= share <= cost for share, cost in zip(portions, costs, strict=True))
     # nobody who wants more has less than another, but for rounding
     assert all(
-        found[one] >= found[other] - 1
-        for one in range(len(costs))
-        for other in range(len(costs))
-        if found[one] < costs[one]
+        portions[first] >= portions[second] - 1
+        for first in range(len(costs))
+        for second in range(len(costs))
+        if portions[first] < costs[first]
     )
 
 
@@ -372,20 +376,20 @@ ANSWERS = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(ANSWERS, min_size=1, max_size=5), st.sampled_from(["extract", "summary"]), st.integers(1, 200))
-def test_whatever_a_model_says_the_budget_and_the_source_hold(replies: list[str], mode: Any, most: int) -> None:
-    place = iter(range(10**6))
-    llm = ScriptedLLM(lambda prompt: replies[next(place) % len(replies)])
-    ranked = ranking(BRIDGE, TOWER)
-    found = LLMCompressor(llm, mode, max_chars=most, concurrency=1).refine(Query("Who was it?"), ranked, 5)
-    assert sum(len(hit.text) for hit in found.hits) <= most
-    assert found.hits
-    for hit in found.hits:
+def test_whatever_a_model_says_the_budget_and_the_source_hold(replies: list[str], mode: Any, budget: int) -> None:
+    counter = iter(range(10**6))
+    llm = ScriptedLLM(lambda prompt: replies[next(counter) % len(replies)])
+    original = ranking(BRIDGE, TOWER)
+    outcome = LLMCompressor(llm, mode, max_chars=budget, concurrency=1).refine(Query("Who was it?"), original, 5)
+    assert sum(len(hit.text) for hit in outcome.hits) <= budget
+    assert outcome.hits
+    for hit in outcome.hits:
         assert hit.excerpt is not None
         if mode == "extract":
             assert hit.excerpt.spans
         if hit.excerpt.spans:
             assert hit.text == " … ".join(hit.document.text[start:end] for start, end in hit.excerpt.spans)
-    assert ranked == ranking(BRIDGE, TOWER)
+    assert original == ranking(BRIDGE, TOWER)
 
 
 @given(ANSWERS)
@@ -398,7 +402,7 @@ def test_any_answer_is_read_or_a_defect(answer: str) -> None:
     if isinstance(found, str):
         assert found in COMPRESSION["en"].problems
     else:
-        assert all(place in (0, 1) for place in found.places)
+        assert all(number in (0, 1) for number in found.places)
         assert len(set(found.places)) == len(found.places)
 
 
@@ -423,11 +427,11 @@ def test_wrong_arguments_are_input_errors(wrong: dict[str, Any]) -> None:
 
 
 def test_templates_can_be_replaced_and_are_checked() -> None:
-    mine = CompressionPrompts("Pick from $text for $query", "Cut $text for $query", "Again: $problem")
+    prompts = CompressionPrompts("Pick from $text for $query", "Cut $text for $query", "Again: $problem")
     llm = ScriptedLLM([{"keep": [1]}, {"keep": [1]}, {"keep": [1]}])
-    LLMCompressor(llm, max_chars=80, prompts=mine).refine(Query("谁？"), ranking(BRIDGE), 1)
-    LLMCompressor(llm, max_chars=80, prompts={"zh": mine}).refine(Query("谁是他？"), ranking(BRIDGE), 1)
-    LLMCompressor(llm, max_chars=80, prompts={"zh": mine}).refine(Query("Who is he?"), ranking(BRIDGE), 1)
+    LLMCompressor(llm, max_chars=80, prompts=prompts).refine(Query("谁？"), ranking(BRIDGE), 1)
+    LLMCompressor(llm, max_chars=80, prompts={"zh": prompts}).refine(Query("谁是他？"), ranking(BRIDGE), 1)
+    LLMCompressor(llm, max_chars=80, prompts={"zh": prompts}).refine(Query("Who is he?"), ranking(BRIDGE), 1)
     assert [call.prompt[:4] for call in llm.calls] == ["Pick", "Pick", "Name"]
     with pytest.raises(InputError, match=r"needs \$query, \$text"):
         CompressionPrompts("Pick from $txet", "Cut $text for $query", "")

@@ -40,7 +40,7 @@ ATTACK = (
     "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
     "<svg/onload=alert(1)> javascript:alert(2) \u202egnp.exe\u202c a hostile locomotive [x](javascript:alert(3))"
 )
-BROKEN, PARTIAL, SLOW = "derailment", "snowdrift", "slowly"  # in a query, they do that to the dataset `город`
+FAILING, PARTIAL, SLOW = "derailment", "snowdrift", "slowly"  # in a query, they do that to the dataset `город`
 
 
 # ── what is served ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -81,11 +81,13 @@ def fill(workspace: Workspace) -> None:
 
 def evaluate(folder: Path) -> None:
     for day, gain in ((1, 0.0), (9, 0.02)):
-        found = {
-            name: StrategyReport({"ndcg@10": 0.5 + at / 10 + gain, "recall@100": 0.8 + at / 20}, 2.0**at, 3.0**at, {})
-            for at, name in enumerate(("bm25", "vector", "hybrid", "auto"))
+        strategies = {
+            name: StrategyReport(
+                {"ndcg@10": 0.5 + index / 10 + gain, "recall@100": 0.8 + index / 20}, 2.0**index, 3.0**index, {}
+            )
+            for index, name in enumerate(("bm25", "vector", "hybrid", "auto"))
         }
-        keep(LocalBackend(folder), Report("rules", 45, 30, found), time_of_run=datetime(2026, 11, day, tzinfo=UTC))
+        keep(LocalBackend(folder), Report("rules", 45, 30, strategies), time_of_run=datetime(2026, 11, day, tzinfo=UTC))
 
 
 def derail(dataset: Dataset, go_on: threading.Event) -> None:
@@ -94,20 +96,20 @@ def derail(dataset: Dataset, go_on: threading.Event) -> None:
     search = store.search
 
     def derailing(store_queries: Sequence[StoreQuery]) -> list[Lists]:
-        if any(BROKEN in (store_query.text or "") for store_query in store_queries):
+        if any(FAILING in (store_query.text or "") for store_query in store_queries):
             raise ConnectionError("no route to the shed")
         if any(SLOW in (store_query.text or "") for store_query in store_queries):
             assert go_on.wait(WAIT)
         return search(store_queries)
 
-    class Derailed(QueryVectors):
+    class FailingVectors(QueryVectors):
         def prepare(self, texts: Sequence[str]) -> None:
             if any(PARTIAL in text for text in texts):
                 raise ConnectionError("no route to the shed")
             super().prepare(texts)
 
     store.search = derailing  # type: ignore[method-assign]
-    dataset.query_vectors = Derailed(lambda: dataset.embedder)
+    dataset.query_vectors = FailingVectors(lambda: dataset.embedder)
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +133,8 @@ def browser() -> Iterator[Browser]:
     path = path_of_chromium()
     if path is None:
         pytest.skip("the console is tested in chromium, and this machine has none")
-    with chromium(path) as found:
-        yield found
+    with chromium(path) as chrome:
+        yield chrome
 
 
 @contextmanager
@@ -143,16 +145,16 @@ def watching(browser: Browser, base: str, *, axe: bool = False, lang: str = "en-
         locale=lang, color_scheme=theme, viewport={"width": width, "height": height}, bypass_csp=axe  # type: ignore[arg-type]
     )  # fmt: skip
     try:
-        watched = Watched(context.new_page(), base)
-        watched.expected = set(expected)
-        yield watched.page
-        watched.check()
+        page = Watched(context.new_page(), base)
+        page.expected = set(expected)
+        yield page.page
+        page.check()
     finally:
         context.close()
 
 
 @pytest.fixture(scope="module")
-def shared(browser: Browser, site: Site) -> Iterator[Watched]:
+def shared_page(browser: Browser, site: Site) -> Iterator[Watched]:
     """A page that many tests use, one after the other; they leave nothing behind in it."""
     context = browser.new_context(locale="en-US", viewport={"width": 1280, "height": 800})
     yield Watched(context.new_page(), site.base)
@@ -160,23 +162,23 @@ def shared(browser: Browser, site: Site) -> Iterator[Watched]:
 
 
 @pytest.fixture
-def page(shared: Watched) -> Iterator[Page]:
-    shared.expected = set()
-    yield shared.page
-    shared.check()
-    shared.page.unroute_all()
-    shared.page.goto("about:blank")
+def page(shared_page: Watched) -> Iterator[Page]:
+    shared_page.expected = set()
+    yield shared_page.page
+    shared_page.check()
+    shared_page.page.unroute_all()
+    shared_page.page.goto("about:blank")
 
 
 @pytest.fixture(scope="module")
 def modules(browser: Browser, site: Site) -> Iterator[Page]:
     """A page in which modules can be imported."""
-    with watching(browser, site.base) as found:
-        found.goto(site.base)
-        yield found
+    with watching(browser, site.base) as page:
+        page.goto(site.base)
+        yield page
 
 
-def asked(page: Page, url: str) -> None:
+def ask_page(page: Page, url: str) -> None:
     """Go there, and wait for the answer."""
     page.goto(url)
     page.locator(".main .headline").wait_for()
@@ -227,15 +229,15 @@ def test_files_are_served_with_type_tag_and_policy(site: Site, path: str, kind: 
     assert (status, headers["content-type"], headers["cache-control"]) == (200, kind, "no-cache")
     assert "script-src 'self'" in headers["content-security-policy"]
     assert "unsafe" not in headers["content-security-policy"]
-    status, packed, small = fetch(site, path, headers={"Accept-Encoding": "gzip"})
-    assert (status, packed["content-encoding"], gzip.decompress(small)) == (200, "gzip", body)
-    assert packed["etag"] != headers["etag"]
+    status, zipped_headers, small = fetch(site, path, headers={"Accept-Encoding": "gzip"})
+    assert (status, zipped_headers["content-encoding"], gzip.decompress(small)) == (200, "gzip", body)
+    assert zipped_headers["etag"] != headers["etag"]
     for tags in (headers["etag"], f'"other", W/{headers["etag"]}', "*"):
-        again, known, nothing = fetch(site, path, headers={"If-None-Match": tags})
-        assert (again, known["etag"], nothing) == (304, headers["etag"], b"")
+        second_status, second_headers, second_body = fetch(site, path, headers={"If-None-Match": tags})
+        assert (second_status, second_headers["etag"], second_body) == (304, headers["etag"], b"")
     assert fetch(site, path, headers={"If-None-Match": '"other"'})[0] == 200
-    status, head, nothing = fetch(site, path, "HEAD")
-    assert (status, head["content-length"], nothing) == (200, str(len(body)), b"")
+    status, head, second_body = fetch(site, path, "HEAD")
+    assert (status, head["content-length"], second_body) == (200, str(len(body)), b"")
 
 
 @pytest.mark.parametrize(
@@ -264,8 +266,8 @@ def test_the_page_holds_no_script_and_no_style_of_its_own() -> None:
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_no_script_makes_markup_or_code_out_of_text(script: Path) -> None:
     source = script.read_text("utf-8")
-    ways = r"(inner|outer|insertAdjacent)HTML|document\.write|\beval\(|new Function|DOMParser|srcdoc|[\"']style[\"']"
-    assert not re.search(ways, source)
+    unsafe = r"(inner|outer|insertAdjacent)HTML|document\.write|\beval\(|new Function|DOMParser|srcdoc|[\"']style[\"']"
+    assert not re.search(unsafe, source)
     assert set(re.findall(r"https?://[\w./]+", source)) <= {"http://www.w3.org/2000/svg"}
     for name in re.findall(r'(?:from|import\() ?"\./([^"]+)"', source):
         assert (CONSOLE / name).is_file(), name
@@ -275,7 +277,7 @@ def test_no_script_makes_markup_or_code_out_of_text(script: Path) -> None:
 
 
 def test_events_are_read_however_they_arrive(modules: Page) -> None:
-    found = modules.evaluate(
+    parsed_events = modules.evaluate(
         """async () => {
           const { events } = await import("/console/api.mjs");
           const text = ": hello\\r\\nevent: plan\\r\\ndata: {\\"a\\":\\r\\ndata: \\"环\\"}\\r\\n\\r\\n" +
@@ -293,11 +295,11 @@ def test_events_are_read_however_they_arrive(modules: Page) -> None:
           return Promise.all([1, 2, 3, 7, 1000].map(read));
         }"""
     )
-    assert found == [[["plan", '{"a":\n"环"}'], ["message", ""], ["stage", " two"]]] * 5
+    assert parsed_events == [[["plan", '{"a":\n"环"}'], ["message", ""], ["stage", " two"]]] * 5
 
 
 @pytest.mark.parametrize(
-    ("query", "text", "marked"),
+    ("query", "text", "expected"),
     [
         ("how do trains stop?", "A train stopped; trains stop. How do you do?", ["train", "stopped", "trains", "stop"]),
         ("parse dates", "The parser parsed a date, not data.", ["parser", "parsed", "date"]),
@@ -311,64 +313,66 @@ def test_events_are_read_however_they_arrive(modules: Page) -> None:
         ("", "anything", []),
     ],
 )
-def test_words_of_the_query_are_found(modules: Page, query: str, text: str, marked: list[str]) -> None:
-    found = modules.evaluate(
+def test_words_of_the_query_are_found(modules: Page, query: str, text: str, expected: list[str]) -> None:
+    words = modules.evaluate(
         """async ([query, text]) => {
           const { finder } = await import("/console/highlight.mjs");
           return finder(query)(text).map(([from, to]) => text.slice(from, to));
         }""",
         [query, text],
     )
-    assert found == marked
+    assert words == expected
 
 
 def test_places_in_python_are_places_in_the_browser(modules: Page) -> None:
     text = "🚂 поезд 🚃🚃 环保 end"
     spans = [[0, 1], [8, 13], [len(text) - 3, len(text) + 9]]
-    found = modules.evaluate(
+    slices = modules.evaluate(
         """async ([text, spans]) => {
           const { units } = await import("/console/highlight.mjs");
           return units(text, spans).map(([from, to]) => text.slice(from, to));
         }""",
         [text, spans],
     )
-    assert found == [text[start:end] for start, end in spans]
+    assert slices == [text[start:end] for start, end in spans]
 
 
 def messages(modules: Page) -> dict[str, dict[str, str | dict[str, str]]]:
-    found: dict[str, dict[str, str | dict[str, str]]] = modules.evaluate(
+    by_language: dict[str, dict[str, str | dict[str, str]]] = modules.evaluate(
         'async () => (await import("/console/messages.mjs")).MESSAGES'
     )
-    return found
+    return by_language
 
 
 def test_every_language_has_every_text(modules: Page) -> None:
-    found = messages(modules)
+    by_language = messages(modules)
     plurals = {"en": {"one", "other"}, "zh": {"other"}, "ru": {"one", "few", "many", "other"}}
-    assert set(found) == set(plurals)
-    for key, english in found["en"].items():
-        wanted = set(re.findall(r"\{\w+\}", json.dumps(english)))
-        for language, texts in found.items():
+    assert set(by_language) == set(plurals)
+    for key, english in by_language["en"].items():
+        slots = set(re.findall(r"\{\w+\}", json.dumps(english)))
+        for language, texts in by_language.items():
             text = texts[key]
             forms = text if isinstance(text, dict) else {"other": text}
             if isinstance(english, dict):
                 assert set(forms) == plurals[language], (language, key)
             for form in forms.values():
                 assert form.strip(), (language, key)
-                assert set(re.findall(r"\{\w+\}", form)) == wanted, (language, key)
+                assert set(re.findall(r"\{\w+\}", form)) == slots, (language, key)
 
 
 def test_every_text_is_used_and_every_used_one_is_there(modules: Page) -> None:
-    known = set(messages(modules)["en"])
+    keys = set(messages(modules)["en"])
     source = "\n".join(path.read_text("utf-8") for path in SCRIPTS if path.name != "messages.mjs")
-    used = set(re.findall(r'\bt\(\s*"([\w.-]+)"', source))
-    assert used <= known, used - known
-    said = set(re.findall(r'/, "([\w.]+)"\]', re.sub(r"/s,", "/,", (CONSOLE / "messages.mjs").read_text("utf-8"))))
-    assert said <= known
+    keys_in_use = set(re.findall(r'\bt\(\s*"([\w.-]+)"', source))
+    assert keys_in_use <= keys, keys_in_use - keys
+    keys_of_messages = set(
+        re.findall(r'/, "([\w.]+)"\]', re.sub(r"/s,", "/,", (CONSOLE / "messages.mjs").read_text("utf-8")))
+    )
+    assert keys_of_messages <= keys
     families = (
         r"stage|list|part|strategy|effort|rerank|theme|view|technique|problem|help|railway\.column|datasets|way|hit\.at"
     )
-    for key in known - used - said:  # made out of parts, or handed on by name
+    for key in keys - keys_in_use - keys_of_messages:  # made out of parts, or handed on by name
         assert re.match(rf"({families})\.", key) or f'"{key}"' in source, key
 
 
@@ -396,16 +400,16 @@ def test_a_question_is_answered_and_its_words_are_marked(page: Page, site: Site)
     assert "relevant" in first.locator(".facts").inner_text()
     assert "5 hits in" in page.locator("[role=status]").inner_text()
     page.locator("[data-hit='1']").click()
-    opened = first.locator(".more")
-    assert "Hit 1 of the answer, found by" in opened.locator(".verdict").inner_text()
-    assert opened.locator("svg.way").count() == 1
-    assert "year" in opened.locator("dl.metadata").inner_text()
+    details = first.locator(".more")
+    assert "Hit 1 of the answer, found by" in details.locator(".verdict").inner_text()
+    assert details.locator("svg.way").count() == 1
+    assert "year" in details.locator("dl.metadata").inner_text()
     page.locator("[data-hit='1']").click()
-    assert opened.is_hidden()
+    assert details.is_hidden()
 
 
 def test_what_was_searched_for_instead_is_said(page: Page, site: Site) -> None:
-    asked(page, site.url("ask", q="railway swtich"))
+    ask_page(page, site.url("ask", q="railway swtich"))
     assert (
         page.locator(".corrected").inner_text()
         == "Showing results for railway switch · Search instead for railway swtich"
@@ -422,13 +426,13 @@ def test_names_that_every_object_has_are_no_views_and_no_values(page: Page, site
     page.goto(f"{site.url('ask')[: site.url('ask').index('#')]}#{name}")
     page.locator("#q").wait_for()
     page.evaluate("(name) => localStorage.setItem('pointsman.language', name)", name)
-    asked(page, site.url("ask", q="red signal", r=name, s=name if name == "" else "bm25"))
+    ask_page(page, site.url("ask", q="red signal", r=name, s=name if name == "" else "bm25"))
     assert page.locator(".hit").count() > 0
 
 
 def test_the_address_holds_the_question_and_back_leads_back(page: Page, site: Site) -> None:
     options: dict[str, Any] = {"k": 3, "s": "bm25", "d": "rails,环境", "f": "year >= 2020", "n": 0}
-    asked(page, site.url("ask", q="red signal", **options))
+    ask_page(page, site.url("ask", q="red signal", **options))
     assert page.locator(".hit").count() == 3
     assert page.input_value("#q") == "red signal"
     assert page.input_value("#filter") == "year >= 2020"
@@ -437,8 +441,8 @@ def test_the_address_holds_the_question_and_back_leads_back(page: Page, site: Si
     assert page.locator(".chip[aria-pressed=true]").all_inner_texts() == ["rails", "环境"]
     assert set(page.locator(".hit .dataset").all_inner_texts()) == {"rails"}
     page.evaluate("document.querySelectorAll('[data-hit]').forEach((hit) => hit.click())")
-    told = page.locator("dl.metadata").all_inner_texts()
-    years = [int(year) for one in told for year in re.findall(r"year\s+(\d+)", one)]
+    metadata_texts = page.locator("dl.metadata").all_inner_texts()
+    years = [int(year) for text in metadata_texts for year in re.findall(r"year\s+(\d+)", text)]
     assert len(years) == 3
     assert min(years) >= 2020
     page.fill("#q", "yard")
@@ -456,15 +460,15 @@ def test_the_address_holds_the_question_and_back_leads_back(page: Page, site: Si
     assert page.input_value("#q") == "red signal"
 
 
-@pytest.mark.parametrize(("width", "height", "most"), [(1440, 900, 330), (390, 844, 420)])
-def test_the_answer_comes_first(browser: Browser, site: Site, width: int, height: int, most: int) -> None:
+@pytest.mark.parametrize(("width", "height", "limit"), [(1440, 900, 330), (390, 844, 420)])
+def test_the_answer_comes_first(browser: Browser, site: Site, width: int, height: int, limit: int) -> None:
     with watching(browser, site.base, width=width, height=height) as page:
         for query, first in (("which signal stops a train?", ".hit"), ("railway swtich", ".hit"),
                              ("best pizza recipe in Naples with buffalo mozzarella", "section.refused")):  # fmt: skip
-            asked(page, site.url("ask", q=query))
+            ask_page(page, site.url("ask", q=query))
             page.locator(".chip").first.wait_for()
             top = page.locator(first).first.evaluate("(element) => element.getBoundingClientRect().top")
-            assert 0 < top <= most, query
+            assert 0 < top <= limit, query
             assert not page.locator("svg.railway").is_visible()
         page.goto(site.url("ask", q="red signal", s="bm25", f="year >= 2020", n=0, k=3))
         page.locator(".hit").first.wait_for()
@@ -477,10 +481,10 @@ def test_the_railway_shows_stages_in_the_order_in_which_they_ran(page: Page, sit
     spans = site.workspace.search(query, strategy="decomposition", datasets=["rails"]).trace.spans
     ran = [span.stage for span in sorted(spans, key=lambda span: span.started) if span.stage != "retrieve"]
     assert ran.index("plan") < ran.index("transform") < ran.index("fuse")
-    asked(page, site.url("ask", q=query, s="decomposition", d="rails"))
+    ask_page(page, site.url("ask", q=query, s="decomposition", d="rails"))
     stages = drawn(page).locator(".station").evaluate_all("all => all.map((one) => one.dataset.stage)")
     assert stages == ["query", *ran, "answer"]
-    across = page.evaluate(
+    overlaps = page.evaluate(
         """async () => {
           const { begin, advance } = await import("/console/journey.mjs");
           const span = (stage) => ({ stage, detail: "a", milliseconds: 1, started: 0, count: null, error: null });
@@ -491,11 +495,11 @@ def test_the_railway_shows_stages_in_the_order_in_which_they_ran(page: Page, sit
           return [journey.before, journey.after].map((stages) => stages.map(({ stage }) => stage));
         }"""
     )
-    assert across == [["plan", "transform"], ["fuse"]]  # also while it is under way
+    assert overlaps == [["plan", "transform"], ["fuse"]]  # also while it is under way
 
 
 def test_the_railway_shows_stages_and_branches(page: Page, site: Site) -> None:
-    asked(page, site.url("ask", q="switch"))
+    ask_page(page, site.url("ask", q="switch"))
     railway = drawn(page)
     stages = railway.locator(".station").evaluate_all("all => all.map((one) => one.dataset.stage)")
     assert stages[0] == "query"
@@ -548,7 +552,7 @@ def test_a_search_can_be_stopped_and_asked_again(page: Page, site: Site) -> None
 
 
 def test_why_a_document_is_not_there(page: Page, site: Site) -> None:
-    asked(page, site.url("ask", q="red signal", d="rails"))
+    ask_page(page, site.url("ask", q="red signal", d="rails"))
     page.fill("#why", "r2")
     page.select_option("#why-dataset", "rails")
     page.keyboard.press("Tab")
@@ -572,7 +576,7 @@ def test_why_a_document_is_not_there(page: Page, site: Site) -> None:
 
 
 def test_a_refusal_shows_the_nearest_and_can_be_overruled(page: Page, site: Site) -> None:
-    asked(page, site.url("ask", q="best pizza recipe in Naples with buffalo mozzarella"))
+    ask_page(page, site.url("ask", q="best pizza recipe in Naples with buffalo mozzarella"))
     refusal = page.locator("section.refused")
     assert "The best candidate is" in refusal.inner_text()
     assert refusal.locator(".hit").count() == 5
@@ -585,13 +589,13 @@ def test_a_refusal_shows_the_nearest_and_can_be_overruled(page: Page, site: Site
 
 
 def test_a_branch_that_failed_ends_at_a_buffer_stop(page: Page, site: Site) -> None:
-    asked(page, site.url("ask", q=f"{BROKEN} of a train at a switch", n=0))
-    failed = drawn(page).locator("[data-branch=город].failed")
-    assert failed.locator(".buffer").count() == 1
-    assert "no route to the shed" in failed.text_content()
-    told = page.locator("section.degraded").inner_text()
-    assert "Some parts of the search did not work" in told
-    assert "город" in told
+    ask_page(page, site.url("ask", q=f"{FAILING} of a train at a switch", n=0))
+    branch = drawn(page).locator("[data-branch=город].failed")
+    assert branch.locator(".buffer").count() == 1
+    assert "no route to the shed" in branch.text_content()
+    notes = page.locator("section.degraded").inner_text()
+    assert "Some parts of the search did not work" in notes
+    assert "город" in notes
     assert page.locator(".hit").count() == 5
     unfold(page)
     page.click("text=Show as a table")
@@ -599,7 +603,7 @@ def test_a_branch_that_failed_ends_at_a_buffer_stop(page: Page, site: Site) -> N
 
 
 def test_a_branch_that_worked_in_part_bears_a_sign(page: Page, site: Site) -> None:
-    asked(page, site.url("ask", q=f"поезда {PARTIAL}", n=0))
+    ask_page(page, site.url("ask", q=f"поезда {PARTIAL}", n=0))
     assert drawn(page).locator("[data-branch=город].partial .sign").count() == 1
     assert "only words were searched" in page.locator("section.degraded").inner_text()
 
@@ -607,7 +611,7 @@ def test_a_branch_that_worked_in_part_bears_a_sign(page: Page, site: Site) -> No
 @pytest.mark.parametrize(("width", "lang"), [(1280, "en-US"), (360, "ru-RU")])
 def test_the_page_fits_its_width(browser: Browser, site: Site, width: int, lang: str) -> None:
     with watching(browser, site.base, width=width, lang=lang) as page:
-        asked(
+        ask_page(
             page, site.url("ask", q="what is a switch and what is a signal", s="decomposition", why="r2", f="year > 1")
         )
         box = drawn(page).bounding_box()
@@ -655,19 +659,19 @@ def test_a_hit_leads_to_its_place_in_the_source_and_can_be_linked_to(
 ) -> None:
     base, workspace = files
     with watching(browser, base) as page:
-        asked(page, f"{base}#ask?q=red+signal+stops+every+train&n=0&k=3")
+        ask_page(page, f"{base}#ask?q=red+signal+stops+every+train&n=0&k=3")
         hit = page.locator(".hit", has_text="A red signal stops").first
         assert re.search(r"guide\.md, lines? \d+", hit.locator(".source").inner_text())
         hit.locator("[data-hit]").first.click()
         hit.locator(".around > summary").click()
         mark = hit.locator(".around mark")
         mark.wait_for()
-        found = next(one for one in workspace.search("red signal stops every train", refuse=False).hits
-                     if "A red signal stops" in one.text)  # fmt: skip
-        assert mark.text_content() == found.citation.quote
-        around = hit.locator(".around .whole").text_content() or ""
-        assert "set the lever" in around  # the neighbours are there
-        assert "The yard opens at six" in around
+        expected_hit = next(hit for hit in workspace.search("red signal stops every train", refuse=False).hits
+                     if "A red signal stops" in hit.text)  # fmt: skip
+        assert mark.text_content() == expected_hit.citation.quote
+        context_text = hit.locator(".around .whole").text_content() or ""
+        assert "set the lever" in context_text  # the neighbours are there
+        assert "The yard opens at six" in context_text
         hit.locator(".leads a").click()
         wait_until(page, "location.hash.includes('hit=')")
         address = page.url
@@ -682,14 +686,14 @@ def test_a_hit_leads_to_its_place_in_the_source_and_can_be_linked_to(
 def test_sheets_lists_and_code_are_shown_as_what_they_are(browser: Browser, files: tuple[str, Workspace]) -> None:
     base, _ = files
     with watching(browser, base) as page:
-        asked(page, f"{base}#ask?q=night+train&n=0&k=1")
+        ask_page(page, f"{base}#ask?q=night+train&n=0&k=1")
         assert page.locator(".hit .source").inner_text() == "fares.xlsx, sheet 2, row 1"
-        asked(page, f"{base}#ask?q=def+stop_train+signal&n=0&k=1&s=bm25")
+        ask_page(page, f"{base}#ask?q=def+stop_train+signal&n=0&k=1&s=bm25")
         page.locator(".hit .source", has_text="tool.py").wait_for()
         text = page.locator(".hit .text").first
         assert text.inner_text().splitlines()[1].startswith("    if signal.red:")
         assert "mono" in text.evaluate("(element) => getComputedStyle(element).fontFamily").lower()
-        asked(page, f"{base}#ask?q=throw+a+switch+lever&n=0&k=1&s=bm25")
+        ask_page(page, f"{base}#ask?q=throw+a+switch+lever&n=0&k=1&s=bm25")
         page.locator(".hit .source", has_text="guide.md").wait_for()
         assert "- look at the blades\n- set the lever" in page.locator(".hit .text").first.inner_text()
 
@@ -700,7 +704,7 @@ def test_hits_with_the_same_text_are_folded_into_the_first(browser: Browser, fil
     assert len({hit.text for hit in hits}) == 1
     assert len(hits) == 3
     with watching(browser, base) as page:
-        asked(page, f"{base}#ask?q=platform+clock&n=0&k=3&s=bm25")
+        ask_page(page, f"{base}#ask?q=platform+clock&n=0&k=3&s=bm25")
         assert page.locator(".hit:visible").count() == 1
         page.click("text=2 more like this")
         assert page.locator(".hit:visible").count() == 3
@@ -723,8 +727,8 @@ def test_strategies_side_by_side(page: Page, site: Site) -> None:
         "all => all.map((row) => [...row.querySelectorAll('td')].map((cell) => Number.parseInt(cell.innerText) || 0))"
     )
     for column, name in enumerate(heads):
-        found = sorted(row[column] for row in ranks if row[column])
-        assert found == list(range(1, len(found) + 1)), name
+        numbers = sorted(row[column] for row in ranks if row[column])
+        assert numbers == list(range(1, len(numbers) + 1)), name
     assert page.locator(".move").count() > 0
     for name in ("bm25", "vector"):
         page.click(f".chip[data-name={name}]")
@@ -736,8 +740,8 @@ def test_strategies_side_by_side(page: Page, site: Site) -> None:
     assert page.input_value("#strategy") == "rrf"
 
 
-def test_a_strategy_that_fails_is_told_in_its_column(page: Page, shared: Watched, site: Site) -> None:
-    shared.expected = {422}
+def test_a_strategy_that_fails_is_told_in_its_column(page: Page, shared_page: Watched, site: Site) -> None:
+    shared_page.expected = {422}
     page.goto(site.url("compare", q="signal", s="bm25,nonsense"))
     page.locator(".state.bad").wait_for()
     assert "Invalid input" in page.locator(".state.bad").inner_text()
@@ -761,8 +765,8 @@ def test_datasets_are_well_and_can_be_read(page: Page, site: Site) -> None:
     page.click(".pages >> text=Next")
     page.locator(".pages >> text=Next").wait_for(state="detached")
     assert page.locator("ul.documents li").count() == 5
-    for back in ("First page", "Previous"):
-        page.click(f".pages >> text={back}")
+    for button in ("First page", "Previous"):
+        page.click(f".pages >> text={button}")
         page.locator(".pages >> text=Previous").wait_for(state="detached")
         page.click(".pages >> text=Next")
         page.locator(".pages >> text=Previous").wait_for()
@@ -785,7 +789,9 @@ def test_datasets_list_files_with_their_passages(browser: Browser, files: tuple[
         page.goto(f"{base}#datasets?name=notes")
         page.locator("li.file").first.wait_for()
         names = page.locator(".browse > ul > li > details > summary .name").all_inner_texts()
-        assert names == sorted({str(one.metadata["source"]) for one in workspace.dataset("notes")}, key=names.index)
+        assert names == sorted(
+            {str(document.metadata["source"]) for document in workspace.dataset("notes")}, key=names.index
+        )
         assert "#" not in "".join(names)
         guide = page.locator("li.file", has_text="guide.md")
         count = len(workspace.dataset("notes").ids(source="guide.md"))
@@ -808,7 +814,7 @@ def test_compare_and_datasets_can_be_used_on_a_narrow_page(browser: Browser, sit
 
 
 def test_a_document_leads_to_why_it_was_not_found(page: Page, site: Site) -> None:
-    asked(page, site.url("ask", q="red signal"))
+    ask_page(page, site.url("ask", q="red signal"))
     page.click("header nav a >> text=Datasets")
     page.goto(site.url("datasets", name="rails", id="r2"))
     page.click("text=Why is it, or is it not, a hit for")
@@ -819,7 +825,7 @@ def test_a_document_leads_to_why_it_was_not_found(page: Page, site: Site) -> Non
 def test_evaluations_are_drawn(page: Page, site: Site) -> None:
     page.goto(site.url("evaluation"))
     page.locator("svg.chart").nth(2).wait_for()
-    bars, points, lines = (page.locator("svg.chart").nth(at) for at in range(3))
+    bars, points, lines = (page.locator("svg.chart").nth(index) for index in range(3))
     assert bars.locator(".bar").count() == 4
     assert bars.locator(".value.best").text_content() == "0.820"
     assert points.locator(".point").count() == 4
@@ -841,7 +847,7 @@ def test_nothing_measured_and_nothing_indexed_say_what_to_do(browser: Browser, t
         page.goto(f"{base}#ask")
         page.locator("text=There are no datasets yet.").wait_for()
         page.locator("pm-ask .welcome code >> text=pointsman index FILES… --dataset NAME").wait_for()
-        asked(page, f"{base}#ask?q=trains")
+        ask_page(page, f"{base}#ask?q=trains")
         assert page.locator("section.refused").count() == 1
         assert page.locator("text=Answer anyway").count() == 0
 
@@ -862,7 +868,7 @@ def test_the_empty_page_offers_questions_from_the_documents(browser: Browser, fi
 
 def test_a_key_is_asked_for_kept_and_forgotten(browser: Browser, site: Site, tmp_path: Path) -> None:
     keys = KeyStore(tmp_path / "keys.json")
-    some = keys.create("reader of rails", datasets=["rails"], scopes=["read"])
+    grant = keys.create("reader of rails", datasets=["rails"], scopes=["read"])
     app = create_app(Workspace(site.workspace.path), keys=keys)
     with serving(app) as base, watching(browser, base, expected=(401, 403)) as page:
         page.goto(f"{base}#ask?q=red+signal")
@@ -877,13 +883,13 @@ def test_a_key_is_asked_for_kept_and_forgotten(browser: Browser, site: Site, tmp
         page.fill("#key", "pm_wrong")
         page.keyboard.press("Enter")
         dialog.locator("text=did not accept this key").wait_for()
-        page.fill("#key", some.text)
+        page.fill("#key", grant.text)
         page.keyboard.press("Enter")
         page.locator(".hit").first.wait_for()
         page.locator("#who >> text=reader of rails").wait_for()
         assert page.evaluate("[sessionStorage.length, Object.values(localStorage).join()]") == [1, ""]
         assert page.locator(".chip").all_inner_texts() == ["rails"]
-        assert some.text not in page.content()
+        assert grant.text not in page.content()
         page.goto(f"{base}#evaluation")
         page.locator("text=Evaluations cover the whole workspace").wait_for()
         page.reload()
@@ -899,11 +905,11 @@ def test_a_key_is_asked_for_kept_and_forgotten(browser: Browser, site: Site, tmp
     [(500, "internal", "Internal error"), (503, "locked", "Another process is writing")],
 )
 def test_problems_are_told_with_their_request(
-    page: Page, shared: Watched, site: Site, status: int, slug: str, title: str
+    page: Page, shared_page: Watched, site: Site, status: int, slug: str, title: str
 ) -> None:
     document = {"type": f"/problems/{slug}", "title": "x", "status": status, "detail": "the log says more",
                 "instance": "urn:request:abc123"}  # fmt: skip
-    shared.expected = {status}
+    shared_page.expected = {status}
     page.route(
         "**/api/stream",
         lambda route: route.fulfill(status=status, json=document, content_type="application/problem+json"),
@@ -911,10 +917,10 @@ def test_problems_are_told_with_their_request(
     page.goto(site.url("ask", q="signal"))
     card = page.locator(".main .problem")
     card.wait_for()
-    told = card.inner_text()
-    assert title in told
-    assert "the log says more" in told
-    assert "abc123" in told
+    problem_text = card.inner_text()
+    assert title in problem_text
+    assert "the log says more" in problem_text
+    assert "abc123" in problem_text
     unfold(page)
     page.locator("svg.railway.phase-failed").wait_for()
     page.unroute("**/api/stream")
@@ -922,31 +928,31 @@ def test_problems_are_told_with_their_request(
     page.locator(".hit").first.wait_for()
 
 
-def test_too_many_requests_wait_as_long_as_asked(page: Page, shared: Watched, site: Site) -> None:
+def test_too_many_requests_wait_as_long_as_asked(page: Page, shared_page: Watched, site: Site) -> None:
     document = {"type": "/problems/too-many-requests", "title": "x", "status": 429, "detail": "slower"}
-    shared.expected = {429}
+    shared_page.expected = {429}
     page.route(
         "**/api/stream",
         lambda route: route.fulfill(status=429, json=document, headers={"Retry-After": "1"}),
     )
     page.goto(site.url("ask", q="signal"))
-    again = page.locator(".main .problem button")
-    again.wait_for()
-    assert again.is_disabled()
+    retry = page.locator(".main .problem button")
+    retry.wait_for()
+    assert retry.is_disabled()
     page.locator("text=in 1 second").wait_for()
     page.unroute("**/api/stream")
     page.locator(".main .problem button:enabled").click()
     page.locator(".hit").first.wait_for()
 
 
-def test_strange_and_broken_answers_are_told(page: Page, shared: Watched, site: Site) -> None:
-    shared.expected = {502}
+def test_strange_and_broken_answers_are_told(page: Page, shared_page: Watched, site: Site) -> None:
+    shared_page.expected = {502}
     page.route("**/api/stream", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
     page.goto(site.url("ask", q="signal"))
     page.locator(".problem[data-slug=strange]").wait_for()
     page.unroute("**/api/stream")
-    torn = 'event: plan\ndata: {"strategy":"hybrid","datasets":["rails"],"reason":"asked for"}\n\nevent: bran'
-    page.route("**/api/stream", lambda route: route.fulfill(body=torn, content_type="text/event-stream"))
+    half_answer = 'event: plan\ndata: {"strategy":"hybrid","datasets":["rails"],"reason":"asked for"}\n\nevent: bran'
+    page.route("**/api/stream", lambda route: route.fulfill(body=half_answer, content_type="text/event-stream"))
     page.click("text=Try again")
     page.locator(".problem[data-slug=interrupted]").wait_for()
     assert drawn(page).locator("[data-branch=rails].failed").count() == 1
@@ -959,7 +965,7 @@ def test_strange_and_broken_answers_are_told(page: Page, shared: Watched, site: 
 
 def test_without_a_network_it_says_so_and_goes_on_later(browser: Browser, site: Site) -> None:
     with watching(browser, site.base) as page:
-        asked(page, site.url("ask", q="signal"))
+        ask_page(page, site.url("ask", q="signal"))
         wait_until(page, "['compare', 'datasets', 'evaluation'].every((view) => customElements.get(`pm-${view}`))")
         page.context.set_offline(True)
         page.fill("#q", "yard")
@@ -972,8 +978,8 @@ def test_without_a_network_it_says_so_and_goes_on_later(browser: Browser, site: 
         page.locator("table.datasets").wait_for()
 
 
-def test_a_wrong_filter_is_told_by_the_service(page: Page, shared: Watched, site: Site) -> None:
-    shared.expected = {422}
+def test_a_wrong_filter_is_told_by_the_service(page: Page, shared_page: Watched, site: Site) -> None:
+    shared_page.expected = {422}
     page.goto(site.url("ask", q="signal", f="year >="))
     page.locator(".problem[data-slug=invalid-input] .detail").wait_for()
 
@@ -981,16 +987,16 @@ def test_a_wrong_filter_is_told_by_the_service(page: Page, shared: Watched, site
 # ── hostile documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_hostile_text_is_shown_and_does_nothing(page: Page, shared: Watched, site: Site) -> None:
-    shared.expected = {422}  # of the last question
-    asked(page, site.url("ask", q="a hostile locomotive", d="hostile", n=0))
+def test_hostile_text_is_shown_and_does_nothing(page: Page, shared_page: Watched, site: Site) -> None:
+    shared_page.expected = {422}  # of the last question
+    ask_page(page, site.url("ask", q="a hostile locomotive", d="hostile", n=0))
     page.locator("[data-hit='1']").click()
     hit = page.locator(".hit").first
-    for place in (".title", ".text.whole", "dl.metadata"):
-        told = hit.locator(place).inner_text()
-        assert "<script>document.title='owned'</script>" in told, place
-        assert "U+202E" in told, place
-        assert "\u202e" not in told, place
+    for selector in (".title", ".text.whole", "dl.metadata"):
+        shown_text = hit.locator(selector).inner_text()
+        assert "<script>document.title='owned'</script>" in shown_text, selector
+        assert "U+202E" in shown_text, selector
+        assert "\u202e" not in shown_text, selector
     assert page.locator(".hit img, .hit script, .hit b#x, .hit i, .hit svg[onload]").count() == 0
     assert page.locator("a[href^='javascript']").count() == 0
     page.goto(site.url("datasets", name="hostile"))
@@ -1007,9 +1013,9 @@ def test_hostile_text_is_shown_and_does_nothing(page: Page, shared: Watched, sit
 # ── keyboard, language, colours ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def focused(page: Page) -> str:
-    found: str = page.evaluate("document.activeElement.dataset.hit ?? document.activeElement.id")
-    return found
+def focus(page: Page) -> str:
+    identity: str = page.evaluate("document.activeElement.dataset.hit ?? document.activeElement.id")
+    return identity
 
 
 def wait_until(page: Page, expression: str) -> None:
@@ -1035,17 +1041,17 @@ def keyboard(page: Page, site: Site) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
-    assert focused(page) == "main"
+    assert focus(page) == "main"
     page.keyboard.press("/")
     page.locator("#q:focus").wait_for()
     page.keyboard.type("red signal / ? j")
     page.keyboard.press("Enter")
     page.locator(".hit").first.wait_for()
     page.keyboard.press("ArrowDown")
-    assert focused(page) == "1"
-    for key, at in (("j", "2"), ("j", "3"), ("k", "2"), ("ArrowDown", "3"), ("ArrowUp", "2"), ("k", "1"), ("k", "1")):
+    assert focus(page) == "1"
+    for key, rank in (("j", "2"), ("j", "3"), ("k", "2"), ("ArrowDown", "3"), ("ArrowUp", "2"), ("k", "1"), ("k", "1")):
         page.keyboard.press(key)
-        assert focused(page) == at
+        assert focus(page) == rank
     outline = page.evaluate("(({outlineStyle, outlineWidth}) => [outlineStyle, outlineWidth])"
                             "(getComputedStyle(document.activeElement))")  # fmt: skip
     assert outline == ["solid", "3px"]
@@ -1053,7 +1059,7 @@ def keyboard(page: Page, site: Site) -> None:
     assert page.locator("#hit-1").is_visible()
     page.keyboard.press("Escape")
     assert page.locator("#hit-1").is_hidden()
-    assert focused(page) == "1"
+    assert focus(page) == "1"
     page.keyboard.press("?")
     page.locator("dialog[open]").wait_for()
     page.keyboard.press("j")  # the dialog minds its own keys
@@ -1066,13 +1072,13 @@ def keyboard(page: Page, site: Site) -> None:
     page.keyboard.press("?")
     page.uncheck("#shortcuts")
     page.keyboard.press("Escape")
-    before = page.evaluate("location.hash")
+    address = page.evaluate("location.hash")
     page.keyboard.press("3")
-    assert page.evaluate("location.hash") == before
+    assert page.evaluate("location.hash") == address
     assert page.locator(".hit").first.is_visible()
 
 
-LEFT = """(known) => {
+ENGLISH_TEXTS = """(known) => {
   const out = [];
   const skip = "[lang=en], title[lang], [data-content], code, kbd, pre, script, noscript, .brand, .unseen:empty";
   const words = (text) => (text.match(/[A-Za-z]{2,}/g) ?? []).filter((word) => !known.includes(word));
@@ -1088,7 +1094,7 @@ LEFT = """(known) => {
   }
   return [...new Set(out)];
 }"""
-KNOWN = re.findall(
+TRANSLATABLE = re.findall(
     "[A-Za-z]{2,}",
     "Pointsman English BM25 auto kB MB ndcg recall id Id ASCII Esc Enter lang ru year and rails hostile "
     + " ".join([*METHODS, *STRATEGIES.names()]),
@@ -1099,7 +1105,7 @@ KNOWN = re.findall(
 @pytest.mark.parametrize(("lang", "code", "name"), [("zh-CN", "zh-Hans", "zh"), ("ru-RU", "ru", "ru")])
 def test_nothing_is_left_in_english(browser: Browser, site: Site, lang: str, code: str, name: str) -> None:
     with watching(browser, site.base) as page:  # in English; then it is switched
-        asked(page, site.url("ask", q="which signal stops a train?", why="r2", f="year > 1"))
+        ask_page(page, site.url("ask", q="which signal stops a train?", why="r2", f="year > 1"))
         page.locator(".why .verdict").wait_for()
         page.locator("[data-hit='1']").click()
         unfold(page)
@@ -1112,15 +1118,15 @@ def test_nothing_is_left_in_english(browser: Browser, site: Site, lang: str, cod
         assert page.evaluate("document.documentElement.lang") == code
         assert page.locator(".hit").count() == 5
         assert page.locator("#hit-1").is_visible()
-        assert page.evaluate(LEFT, KNOWN) == []
+        assert page.evaluate(ENGLISH_TEXTS, TRANSLATABLE) == []
         for view in ("compare", "datasets", "evaluation"):
             page.goto(site.url(view, q="red signal", name="rails"))
             page.locator("table.ranks:visible, ul.documents:visible, svg.chart:visible").first.wait_for()
             page.locator("[aria-busy]:visible").wait_for(state="detached")
-            assert page.evaluate(LEFT, KNOWN) == [], view
-        for words in ("best pizza recipe in Naples with buffalo mozzarella", f"{BROKEN} of trains"):
-            asked(page, site.url("ask", q=words))
-            assert page.evaluate(LEFT, KNOWN) == [], words
+            assert page.evaluate(ENGLISH_TEXTS, TRANSLATABLE) == [], view
+        for words in ("best pizza recipe in Naples with buffalo mozzarella", f"{FAILING} of trains"):
+            ask_page(page, site.url("ask", q=words))
+            assert page.evaluate(ENGLISH_TEXTS, TRANSLATABLE) == [], words
         page.reload()
         page.locator(".hit").first.wait_for()
         assert page.evaluate("document.documentElement.lang") == code  # it was kept
@@ -1133,7 +1139,7 @@ def test_numbers_are_written_as_the_language_writes_them(browser: Browser, site:
     with watching(browser, site.base, lang="ru-RU") as page:
         page.goto(site.url("evaluation"))
         page.locator(".value.best >> text=0,820").wait_for()
-        asked(page, site.url("ask", q="стрелочный перевод", k=2, n=0))
+        ask_page(page, site.url("ask", q="стрелочный перевод", k=2, n=0))
         assert re.search(r"2 результата за [\d,]+\s?мс", page.locator(".main .headline").inner_text())
         assert "стрелочные" in [mark.lower() for mark in page.locator("mark").all_inner_texts()]
 
@@ -1162,18 +1168,18 @@ def test_colours_follow_the_system_until_they_are_chosen(browser: Browser, site:
 def findings(page: Page, *rules: str) -> list[str]:
     """What axe-core finds serious or critical, and where; by all of its rules unless some are named."""
     options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
-    found = page.evaluate("async (options) => (await axe.run(document, options)).violations", options)
+    violations = page.evaluate("async (options) => (await axe.run(document, options)).violations", options)
     return [
-        f"{one['id']}: {node['html'][:120]}"
-        for one in found
-        if one["impact"] in {"serious", "critical"}
-        for node in one["nodes"]
+        f"{violation['id']}: {node['html'][:120]}"
+        for violation in violations
+        if violation["impact"] in {"serious", "critical"}
+        for node in violation["nodes"]
     ]
 
 
 def scenes(page: Page, site: Site) -> Iterator[str]:
     """Every view, and what can be opened in it, one after the other."""
-    asked(page, site.url("ask", q="which signal stops a train?", why="r2", f="year > 1"))
+    ask_page(page, site.url("ask", q="which signal stops a train?", why="r2", f="year > 1"))
     page.locator(".why .verdict").wait_for()
     page.locator("[data-hit='1']").click()
     unfold(page)
@@ -1182,9 +1188,9 @@ def scenes(page: Page, site: Site) -> Iterator[str]:
     page.click("text=What each strategy does")
     page.click("text=/Where .* went/")
     yield "ask"
-    asked(page, site.url("ask", q="best pizza recipe in Naples with buffalo mozzarella"))
+    ask_page(page, site.url("ask", q="best pizza recipe in Naples with buffalo mozzarella"))
     yield "refused"
-    asked(page, site.url("ask", q=f"{BROKEN} of a train", n=0))
+    ask_page(page, site.url("ask", q=f"{FAILING} of a train", n=0))
     yield "degraded"
     page.goto(site.url("ask", q="signal", f="year >="))
     page.locator(".problem").wait_for()
@@ -1214,11 +1220,11 @@ def test_axe_finds_nothing_serious(browser: Browser, site: Site) -> None:
     with watching(browser, site.base, axe=True, expected=(422,)) as page:
         page.add_init_script(axe_core())
         page.goto(site.base)
-        found = {}
+        by_scene = {}
         for scene in scenes(page, site):
             page.emulate_media(color_scheme="light")
-            found[scene, "light"] = findings(page)
+            by_scene[scene, "light"] = findings(page)
             page.emulate_media(color_scheme="dark")
-            found[scene, "dark"] = findings(page, "color-contrast")  # all that the colours change
-        assert len(found) == 18
-        assert {scene: what for scene, what in found.items() if what} == {}
+            by_scene[scene, "dark"] = findings(page, "color-contrast")  # all that the colours change
+        assert len(by_scene) == 18
+        assert {scene: violations for scene, violations in by_scene.items() if violations} == {}

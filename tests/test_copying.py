@@ -31,7 +31,7 @@ class CutShortError(Exception):
     """As a power failure would."""
 
 
-def filled(path: Path, documents: list[Document], bare: int = 7) -> LocalBackend:
+def fill_backend(path: Path, documents: list[Document], bare: int = 7) -> LocalBackend:
     """A workspace with three datasets: with vectors but for some documents, with words alone, and empty."""
     backend = LocalBackend(path)
     store = backend.create("rails", {"description": "信号", "bm25_k1": 0.9})
@@ -48,9 +48,9 @@ def filled(path: Path, documents: list[Document], bare: int = 7) -> LocalBackend
     return backend
 
 
-def same(one: Backend, other: Backend) -> None:
-    for record in one.datasets():
-        left, right = one.open(record.name), other.open(record.name)
+def assert_same(first: Backend, second: Backend) -> None:
+    for record in first.datasets():
+        left, right = first.open(record.name), second.open(record.name)
         assert left is not None
         assert right is not None
         assert content_of(left) == content_of(right)
@@ -59,21 +59,21 @@ def same(one: Backend, other: Backend) -> None:
         assert dict(right.statistics().notes) == dict(left.statistics().notes)
         left.close()
         right.close()
-    ours = [replace(record, identity="") for record in one.datasets()]
-    assert [replace(record, identity="") for record in other.datasets()] == ours
+    records = [replace(record, identity="") for record in first.datasets()]
+    assert [replace(record, identity="") for record in second.datasets()] == records
 
 
-def killed_at(place: int) -> Callable[[str, int, int], None]:
+def killed_at(batch_number: int) -> Callable[[str, int, int], None]:
     """Progress that ends the copy after so many batches."""
     batches = 0
 
-    def told(name: str, done: int, total: int) -> None:
+    def interrupt(name: str, count: int, total: int) -> None:
         nonlocal batches
         batches += 1
-        if batches > place:
+        if batches > batch_number:
             raise CutShortError
 
-    return told
+    return interrupt
 
 
 def test_from_a_folder_around_the_world(
@@ -82,48 +82,48 @@ def test_from_a_folder_around_the_world(
     """Folder, PostgreSQL, OpenSearch, folder; each copy is cut short again and again."""
     monkeypatch.setattr("pointsman.copying.BATCH", 25)
     name = f"c{uuid.uuid4().hex[:12]}"
-    first = filled(tmp_path / "first", [*ODD, *odd_documents(120)])
-    places = [first]
-    for where in (f"{postgres.url}?schema={name}", f"{opensearch.url}/{name}?replicas=0", str(tmp_path / "last")):
-        target: Any = open_backend(where)
+    first = fill_backend(tmp_path / "first", [*ODD, *odd_documents(120)])
+    backends = [first]
+    for url in (f"{postgres.url}?schema={name}", f"{opensearch.url}/{name}?replicas=0", str(tmp_path / "last")):
+        target: Any = open_backend(url)
         cuts = 0
         while True:
             try:
-                reports = copy(places[-1], target, on_progress=killed_at(2))
+                reports = copy(backends[-1], target, on_progress=killed_at(2))
                 break
             except CutShortError:
                 cuts += 1
         assert cuts >= 2
         assert [report.name for report in reports] == ["empty", "rails", "words"]
-        places.append(target)
-    for place in places[1:]:
-        same(first, place)
-        record = place.record("policy")
+        backends.append(target)
+    for backend in backends[1:]:
+        assert_same(first, backend)
+        record = backend.record("policy")
         assert record is not None
         assert record.value == '{"fitted": true}'
-        assert place.record("keys") is None
-        place.close()
+        assert backend.record("keys") is None
+        backend.close()
 
 
 def test_words_and_vectors_are_found_there(tmp_path: Path) -> None:
-    first, second = filled(tmp_path / "first", odd_documents(60)), LocalBackend(tmp_path / "second")
+    first, second = fill_backend(tmp_path / "first", odd_documents(60)), LocalBackend(tmp_path / "second")
     (report,) = copy(first, second, ["rails"])
     assert (report.name, report.content.documents, report.content.vectors) == ("rails", 60, 53)
-    assert [one.name for one in second.datasets()] == ["rails"]
+    assert [dataset.name for dataset in second.datasets()] == ["rails"]
     assert second.record("policy") is None
     store_query = StoreQuery("signal lamp", vector_of("x"), 10)
     answers = []
     for backend in (first, second):
         store = backend.open("rails")
         assert store is not None
-        ranked = store.search([store_query])[0].rankings
-        answers.append({name: [store.fetch([key])[0] for key, _ in ranking] for name, ranking in ranked.items()})
+        rankings = store.search([store_query])[0].rankings
+        answers.append({name: [store.fetch([key])[0] for key, _ in ranking] for name, ranking in rankings.items()})
         store.close()
     assert answers[0] == answers[1]
 
 
 def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
-    first, second = filled(tmp_path / "first", odd_documents(20)), LocalBackend(tmp_path / "second")
+    first, second = fill_backend(tmp_path / "first", odd_documents(20)), LocalBackend(tmp_path / "second")
     second.create("rails", {}).close()
     store = second.open("rails")
     assert store is not None
@@ -146,16 +146,20 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_nothing_is_copied_onto_itself(tmp_path: Path) -> None:
-    first = filled(tmp_path / "first", odd_documents(9))
+    first = fill_backend(tmp_path / "first", odd_documents(9))
     for name in ("rails", "empty"):
         with pytest.raises(errors.InputError, match=f"'{name}' at .*is the one to be copied.*name another place"):
             copy(first, LocalBackend(tmp_path / "first"), [name])
 
 
 def test_what_the_target_has_fitted_is_kept(tmp_path: Path) -> None:
-    first, second = filled(tmp_path / "first", odd_documents(9)), LocalBackend(tmp_path / "second")
-    change_calibrations(first, lambda fitted: fitted.update(rails=Calibration("new"), gone=Calibration("stale")))
-    change_calibrations(second, lambda fitted: fitted.update(rails=Calibration("old"), own=Calibration("own")))
+    first, second = fill_backend(tmp_path / "first", odd_documents(9)), LocalBackend(tmp_path / "second")
+    change_calibrations(
+        first, lambda calibrations: calibrations.update(rails=Calibration("new"), gone=Calibration("stale"))
+    )
+    change_calibrations(
+        second, lambda calibrations: calibrations.update(rails=Calibration("old"), own=Calibration("own"))
+    )
     second.put_record("policy", "", '{"fitted": "here"}')
     copy(first, second)
     assert stored_calibrations(second) == {"rails": Calibration("new"), "own": Calibration("own")}
@@ -165,12 +169,14 @@ def test_what_the_target_has_fitted_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_dataset_takes_its_calibration_along(tmp_path: Path) -> None:
-    first, second = filled(tmp_path / "first", odd_documents(9)), LocalBackend(tmp_path / "second")
-    change_calibrations(first, lambda fitted: fitted.update(rails=Calibration("new"), words=Calibration("other")))
+    first, second = fill_backend(tmp_path / "first", odd_documents(9)), LocalBackend(tmp_path / "second")
+    change_calibrations(
+        first, lambda calibrations: calibrations.update(rails=Calibration("new"), words=Calibration("other"))
+    )
     copy(first, second, ["rails"])
     assert stored_calibrations(second) == {"rails": Calibration("new")}
     assert second.record("policy") is None
-    change_calibrations(first, lambda fitted: fitted.pop("rails"))
+    change_calibrations(first, lambda calibrations: calibrations.pop("rails"))
     copy(first, second, ["rails"])
     assert stored_calibrations(second) == {}, "it was removed, so the copy refuses by it no longer"
 
@@ -178,18 +184,18 @@ def test_a_dataset_takes_its_calibration_along(tmp_path: Path) -> None:
 def test_what_is_written_meanwhile_is_copied_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pointsman.copying.BATCH", 10)
     documents = odd_documents(60)
-    first, second = filled(tmp_path / "first", documents), LocalBackend(tmp_path / "second")
+    first, second = fill_backend(tmp_path / "first", documents), LocalBackend(tmp_path / "second")
     times = 0
 
-    def interfere(name: str, done: int, total: int) -> None:
+    def interfere(name: str, count: int, total: int) -> None:
         nonlocal times
         times += 1
         if times == 4:
             store = first.open("rails")
             assert store is not None
             store.write([Document("late", "lamp")], vectors_of([Document("late", "lamp")]), EMBEDDER)
-            changed = Document(documents[20].id, "changed")
-            store.write([changed], vectors_of([changed]), EMBEDDER)
+            changed_document = Document(documents[20].id, "changed")
+            store.write([changed_document], vectors_of([changed_document]), EMBEDDER)
             store.delete([documents[15].id])
             store.close()
 
@@ -210,11 +216,15 @@ def test_what_is_written_meanwhile_is_copied_too(tmp_path: Path, monkeypatch: py
 def test_what_arrives_changed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pointsman.store.local.store import LocalStore
 
-    first, second = filled(tmp_path / "first", odd_documents(20)), LocalBackend(tmp_path / "second")
+    first, second = fill_backend(tmp_path / "first", odd_documents(20)), LocalBackend(tmp_path / "second")
     write = LocalStore.write
 
-    def careless(self: LocalStore, documents: Any, *more: Any) -> Any:
-        return write(self, [Document(one.id, one.text.replace("a", "e"), one.metadata) for one in documents], *more)
+    def careless(self: LocalStore, documents: Any, *arguments: Any) -> Any:
+        return write(
+            self,
+            [Document(document.id, document.text.replace("a", "e"), document.metadata) for document in documents],
+            *arguments,
+        )
 
     monkeypatch.setattr(LocalStore, "write", careless)
     with pytest.raises(errors.StoreError, match="differs between its source"):
@@ -222,14 +232,14 @@ def test_what_arrives_changed_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_digest_tells_everything_apart(tmp_path: Path) -> None:
-    document, other = Document("1", "lamp", {"a": 1}), Document("2", "post")
+    document, second = Document("1", "lamp", {"a": 1}), Document("2", "post")
     variants = [
-        ([document, other], vectors_of([document, other])),
-        ([document, Document("2", "posts")], vectors_of([document, other])),
-        ([Document("1", "lamp", {"a": 2}), other], vectors_of([document, other])),
-        ([document, Document("3", "post")], vectors_of([document, other])),
-        ([document, other], vectors_of([other, document])),
-        ([document, other], None),
+        ([document, second], vectors_of([document, second])),
+        ([document, Document("2", "posts")], vectors_of([document, second])),
+        ([Document("1", "lamp", {"a": 2}), second], vectors_of([document, second])),
+        ([document, Document("3", "post")], vectors_of([document, second])),
+        ([document, second], vectors_of([second, document])),
+        ([document, second], None),
         ([document], vectors_of([document])),
     ]
     digests = set()
@@ -240,6 +250,6 @@ def test_the_digest_tells_everything_apart(tmp_path: Path) -> None:
         store.close()
     assert len(digests) == len(variants)
     store = LocalBackend(tmp_path / "turned").create("x", {})
-    store.write([other, document], vectors_of([other, document]), EMBEDDER)
+    store.write([second, document], vectors_of([second, document]), EMBEDDER)
     assert content_of(store) in digests
     store.close()

@@ -46,15 +46,15 @@ MEMBERS: tuple[Any, ...] = (
 
 def variants(sound: str | None) -> list[str]:
     """Return damaged JSON: whole values, and a sound object with each member replaced, left out or too deep."""
-    damaged = list(VALUES)
+    texts = list(VALUES)
     values = json.loads(sound) if sound else None
     if isinstance(values, dict):
         for name in values:
-            damaged += [json.dumps({**values, name: member}) for member in MEMBERS]
-            damaged.append(json.dumps({other: value for other, value in values.items() if other != name}))
-            damaged.append(json.dumps({**values, name: "DEEP"}).replace('"DEEP"', VALUES[0]))
-            damaged.append(json.dumps({**values, name: "LARGE"}).replace('"LARGE"', "1" + "0" * 5000))
-    return damaged
+            texts += [json.dumps({**values, name: member}) for member in MEMBERS]
+            texts.append(json.dumps({other_name: value for other_name, value in values.items() if other_name != name}))
+            texts.append(json.dumps({**values, name: "DEEP"}).replace('"DEEP"', VALUES[0]))
+            texts.append(json.dumps({**values, name: "LARGE"}).replace('"LARGE"', "1" + "0" * 5000))
+    return texts
 
 
 def read_or_refuse(read: Callable[[str], Any], sound: str | None) -> None:

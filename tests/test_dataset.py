@@ -42,8 +42,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Iterator[Dataset]:
-    with Dataset("notes", path=tmp_path / "notes", embedder=Counting()) as made:
-        yield made
+    with Dataset("notes", path=tmp_path / "notes", embedder=Counting()) as dataset:
+        yield dataset
 
 
 def test_add_get_iterate_delete(dataset: Dataset) -> None:
@@ -67,11 +67,13 @@ def test_only_what_has_changed_is_embedded(dataset: Dataset) -> None:
     documents = corpus(20)
     dataset.add(documents)
     assert len(embedder.texts) == 20
-    done: list[int] = []
-    result = dataset.add([*documents[:10], Document("d3", "changed"), Document("new", "new")], on_progress=done.append)
+    counts: list[int] = []
+    result = dataset.add(
+        [*documents[:10], Document("d3", "changed"), Document("new", "new")], on_progress=counts.append
+    )
     assert result == AddResult(added=1, updated=1, unchanged=9)
     assert embedder.texts[20:] == ["changed", "new"]
-    assert sum(done) == 12
+    assert sum(counts) == 12
 
 
 def test_an_id_given_twice_counts_once_the_last_time(dataset: Dataset) -> None:
@@ -105,8 +107,8 @@ def test_techniques(tmp_path: Path, technique: str) -> None:
         assert keeps == (technique != "vector", technique != "keyword")
         assert (dataset._local.collection.vectors is not None) == keeps[1]
         assert len(dataset.retriever("auto").retrieve("rail lamp", 3)) > 0
-        for method, wanted in {"bm25": 0, "vector": 1}.items():
-            if not keeps[wanted]:
+        for method, index in {"bm25": 0, "vector": 1}.items():
+            if not keeps[index]:
                 with pytest.raises(InputError, match="indexed for"):
                     dataset.retriever(method)
         with pytest.raises(UnknownNameError, match="no strategy named 'best'"):
@@ -115,25 +117,25 @@ def test_techniques(tmp_path: Path, technique: str) -> None:
 
 def test_settings_of_bm25_reach_the_index(tmp_path: Path) -> None:
     documents = [Document("short", "rail"), Document("long", "rail " * 3 + "lamp " * 60)]
-    found = {}
+    best_ids = {}
     for b in (0.0, 1.0):
         with Dataset("x", indexing_technique="keyword", path=tmp_path / f"x{b}", bm25_b=b) as dataset:
             dataset.add(documents)
-            found[b] = dataset.retriever("bm25").retrieve("rail", 1)[0].id
-    assert found == {0.0: "long", 1.0: "short"}
+            best_ids[b] = dataset.retriever("bm25").retrieve("rail", 1)[0].id
+    assert best_ids == {0.0: "long", 1.0: "short"}
 
 
 def test_another_embedder_is_refused_before_it_works(tmp_path: Path, dataset: Dataset) -> None:
     dataset.add(corpus(3))
     dataset.close()
-    other = Counting(32)
-    with Dataset("notes", path=tmp_path / "notes", embedder=other) as again:
+    other_embedder = Counting(32)
+    with Dataset("notes", path=tmp_path / "notes", embedder=other_embedder) as reopened_dataset:
         with pytest.raises(InputError, match=r"hashing-64.*hashing-32"):
-            again.retriever("vector").retrieve("rail")
+            reopened_dataset.retriever("vector").retrieve("rail")
         with pytest.raises(InputError, match=r"hashing-64.*hashing-32"):
-            again.add([Document("new", "new")])
-        assert other.texts == []
-        assert len(again.retriever("bm25").retrieve("rail lamp guard yard")) > 0
+            reopened_dataset.add([Document("new", "new")])
+        assert other_embedder.texts == []
+        assert len(reopened_dataset.retriever("bm25").retrieve("rail lamp guard yard")) > 0
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ def test_an_add_that_was_cut_short_goes_on_by_its_own_report(dataset: Dataset) -
     documents = [Document(f"d{number}", f"signal {number}") for number in range(25)]
     counts: list[int] = []
 
-    def broken() -> Iterator[Document]:
+    def break_off() -> Iterator[Document]:
         yield from documents[:17]
         raise ConnectionError("the source is gone")
 
@@ -177,7 +179,7 @@ def test_an_add_that_was_cut_short_goes_on_by_its_own_report(dataset: Dataset) -
         assert len(dataset) == result.added, "it is committed by then"
 
     with pytest.raises(ConnectionError):
-        dataset.add(broken(), batch_size=5, on_commit=count)
+        dataset.add(break_off(), batch_size=5, on_commit=count)
     assert counts == [5, 10, 15]
     assert dataset.add(documents[counts[-1] :], batch_size=5) == AddResult(added=10)
     assert dataset.add(documents) == AddResult(unchanged=25)
@@ -277,31 +279,31 @@ class Hanging(HashingEmbedder):
 
     def __init__(self) -> None:
         super().__init__(64)
-        self.calls, self.entered, self.free = 0, threading.Event(), threading.Event()
+        self.calls, self.call_started, self.free = 0, threading.Event(), threading.Event()
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.calls += 1
         if self.calls == 1:
-            self.entered.set()
+            self.call_started.set()
             self.free.wait(30)
         return super().embed_queries(texts)
 
 
 class TestQueryVectors:
     @pytest.fixture
-    def hung(self) -> Iterator[tuple[QueryVectors, Hanging]]:
+    def hanging(self) -> Iterator[tuple[QueryVectors, Hanging]]:
         """Query vectors of which one text is on its way and does not come."""
         embedder = Hanging()
         vectors = QueryVectors(lambda: embedder)
         thread = threading.Thread(target=vectors, args=("rail",))
         thread.start()
-        assert embedder.entered.wait(10)
+        assert embedder.call_started.wait(10)
         yield vectors, embedder
         embedder.free.set()
         thread.join()
 
-    def test_who_asks_for_one_on_its_way_waits_for_it(self, hung: tuple[QueryVectors, Hanging]) -> None:
-        vectors, embedder = hung
+    def test_who_asks_for_one_on_its_way_waits_for_it(self, hanging: tuple[QueryVectors, Hanging]) -> None:
+        vectors, embedder = hanging
         timer = threading.Timer(0.1, embedder.free.set)
         timer.start()
         assert vectors("rail").shape == (64,)
@@ -315,7 +317,7 @@ class TestQueryVectors:
         thread = threading.Thread(target=vectors, args=("rail",))
         thread.start()
         try:
-            assert embedder.entered.wait(10)
+            assert embedder.call_started.wait(10)
             assert vectors("rail").shape == (64,)  # waits, and embeds it itself
             assert vectors("rail").shape == (64,)  # the next finds it overdue at once …
             assert vectors("rail").shape == (64,)  # … and what it got is remembered
@@ -327,8 +329,8 @@ class TestQueryVectors:
         assert embedder.calls == 3
 
     @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-    def test_a_forked_child_waits_for_no_thread_of_its_parent(self, hung: tuple[QueryVectors, Hanging]) -> None:
-        vectors, _ = hung
+    def test_a_forked_child_waits_for_no_thread_of_its_parent(self, hanging: tuple[QueryVectors, Hanging]) -> None:
+        vectors, _ = hanging
         context = multiprocessing.get_context("fork")
         queue = context.SimpleQueue()
         with vectors._lock:  # as another thread may hold it at that moment
@@ -367,20 +369,20 @@ class Silent(Counting):
 
 def test_given_vectors_are_stored_and_searched_without_a_call_of_the_embedder(tmp_path: Path) -> None:
     rows = np.eye(3, dtype=np.float32) * 7
-    with Dataset("own", path=tmp_path / "own", embedder=Silent(3)) as made:
-        made.add([{"id": name, "text": name, "metadata": {"n": n}} for n, name in enumerate("abc")], vectors=rows)
-        assert [hit.id for hit in made.search_vector([0.1, 5, 1])] == ["b", "c", "a"]
-        assert [hit.id for hit in made.search_vector([0.1, 5, 1], 1, filters="n != 1")] == ["c"]
-        (best,) = made.search_vector([0, 1e30, 0], 1)
+    with Dataset("own", path=tmp_path / "own", embedder=Silent(3)) as dataset:
+        dataset.add([{"id": name, "text": name, "metadata": {"n": n}} for n, name in enumerate("abc")], vectors=rows)
+        assert [hit.id for hit in dataset.search_vector([0.1, 5, 1])] == ["b", "c", "a"]
+        assert [hit.id for hit in dataset.search_vector([0.1, 5, 1], 1, filters="n != 1")] == ["c"]
+        (best,) = dataset.search_vector([0, 1e30, 0], 1)
         assert (best.id, best.dataset) == ("b", "own")
         assert best.score == pytest.approx(1)
-        assert [(way.source, way.rank) for way in best.provenance] == [("vector", 1)]
-        assert asyncio.run(made.asearch_vector([0, 1e30, 0], 1)) == [best]
+        assert [(step.source, step.rank) for step in best.provenance] == [("vector", 1)]
+        assert asyncio.run(dataset.asearch_vector([0, 1e30, 0], 1)) == [best]
         for vector in ([0, 0, 0], [1, np.nan, 0], [[1, 0, 0]], ["x"], [1, np.inf, 0]):
             with pytest.raises(InputError, match="a vector"):
-                made.search_vector(vector)  # type: ignore[arg-type]
+                dataset.search_vector(vector)  # type: ignore[arg-type]
         with pytest.raises(InputError):
-            made.search_vector([1, 2])
+            dataset.search_vector([1, 2])
 
 
 def test_documents_without_vectors_stand_beside_those_with(dataset: Dataset) -> None:
@@ -398,27 +400,27 @@ def test_documents_without_vectors_stand_beside_those_with(dataset: Dataset) -> 
 
 
 def test_a_keyword_dataset_has_no_vectors_to_search(tmp_path: Path) -> None:
-    with Dataset("words", indexing_technique="keyword", path=tmp_path / "words") as made:
-        made.add([{"id": "a", "text": "a red signal"}])
+    with Dataset("words", indexing_technique="keyword", path=tmp_path / "words") as dataset:
+        dataset.add([{"id": "a", "text": "a red signal"}])
         with pytest.raises(InputError, match="stores no vectors"):
-            made.search_vector([1.0])
-        assert made.get_vectors(["a"]) == [None]
+            dataset.search_vector([1.0])
+        assert dataset.get_vectors(["a"]) == [None]
 
 
 def test_existing_documents_are_kept_or_refused(dataset: Dataset) -> None:
     dataset.add([{"id": "a", "text": "first"}])
-    both = [{"id": "a", "text": "second"}, {"id": "b", "text": "second"}]
+    documents = [{"id": "a", "text": "second"}, {"id": "b", "text": "second"}]
     with pytest.raises(InputError, match="1 of these ids exist already: a"):
-        dataset.add(both, existing="refuse")
+        dataset.add(documents, existing="refuse")
     assert dataset.ids() == ["a"]
-    assert dataset.add(both, existing="keep") == AddResult(added=1, unchanged=1)
-    assert [one and one.text for one in dataset.get_many(["a", "b"])] == ["first", "second"]
-    assert dataset.add(both) == AddResult(updated=1, unchanged=1)
+    assert dataset.add(documents, existing="keep") == AddResult(added=1, unchanged=1)
+    assert [document and document.text for document in dataset.get_many(["a", "b"])] == ["first", "second"]
+    assert dataset.add(documents) == AddResult(updated=1, unchanged=1)
     rows = np.eye(64, dtype=np.float32)[:2]
     dataset.add([{"id": "b", "text": "third"}, {"id": "c", "text": "third"}], vectors=rows, existing="keep")
     assert np.allclose(dataset.get_vectors(["c"])[0], rows[1])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="existing is one of"):
-        dataset.add(both, existing="never")  # type: ignore[arg-type]
+        dataset.add(documents, existing="never")  # type: ignore[arg-type]
 
 
 def test_ids_of_documents_that_match(dataset: Dataset) -> None:
@@ -437,16 +439,16 @@ async def test_metadata_is_changed_alone(dataset: Dataset) -> None:
     """Row 7: texts and vectors stay; only a new title is embedded."""
     dataset.add([{"id": "a", "text": "red lamp", "metadata": {"n": 1, "m": 1}}, {"id": "b", "text": "green lamp"}])
     dataset.add([{"id": "c", "text": "no vector"}], embed=False)
-    before = dataset.get_vectors(["a", "b", "c"])
+    vectors_before = dataset.get_vectors(["a", "b", "c"])
     assert dataset.set_metadata({"a": {"n": 2, "m": None}, "c": {"n": 3}}).updated == 2
     assert (await dataset.aset_metadata({"b": {"title": "switch tower"}})).updated == 1
     a, b, c = dataset.get_many(["a", "b", "c"])
     assert a is not None and b is not None and c is not None  # noqa: PT018
     assert (a.metadata, b.metadata, c.metadata) == ({"n": 2}, {"title": "switch tower"}, {"n": 3})
-    after = dataset.get_vectors(["a", "b", "c"])
-    assert np.array_equal(np.array(before[0]), np.array(after[0]))
-    assert not np.array_equal(np.array(before[1]), np.array(after[1]))
-    assert after[2] is None
+    vectors_after = dataset.get_vectors(["a", "b", "c"])
+    assert np.array_equal(np.array(vectors_before[0]), np.array(vectors_after[0]))
+    assert not np.array_equal(np.array(vectors_before[1]), np.array(vectors_after[1]))
+    assert vectors_after[2] is None
     assert dataset.set_metadata({"a": {"k": 1}}, replace=True).updated == 1
     assert dataset.ids(filters="k = 1 and not exists(n)") == ["a"]
     with pytest.raises(InputError, match="no document 'x'"):
@@ -454,24 +456,24 @@ async def test_metadata_is_changed_alone(dataset: Dataset) -> None:
     assert dataset.count("k = 1") == 1
 
 
-class Interrupted(HashingEmbedder):
+class InterruptingEmbedder(HashingEmbedder):
     """Calls something whenever it embeds a text with the title."""
 
-    def __init__(self, title: str, meanwhile: Callable[[int], object]) -> None:
+    def __init__(self, title: str, interruption: Callable[[int], object]) -> None:
         super().__init__(64)
-        self.title, self.meanwhile, self.times = title, meanwhile, 0
+        self.title, self.interruption, self.times = title, interruption, 0
 
     def embed_documents(self, texts: Sequence[str], **options: object) -> NDArray[np.float32]:
         rows = super().embed_documents(texts)
         if texts[0].startswith(f"{self.title}\n"):
             self.times += 1
-            self.meanwhile(self.times)
+            self.interruption(self.times)
         return rows
 
 
 @pytest.fixture
-def retitled(tmp_path: Path) -> Iterator[tuple[Dataset, Interrupted]]:
-    embedder = Interrupted("Yard", lambda _: None)
+def dataset_to_retitle(tmp_path: Path) -> Iterator[tuple[Dataset, InterruptingEmbedder]]:
+    embedder = InterruptingEmbedder("Yard", lambda _: None)
     with Dataset("notes", path=tmp_path / "retitled", embedder=embedder) as dataset:
         dataset.add({"id": "a", "text": "red lamp", "metadata": {"n": 1}})
         yield dataset, embedder
@@ -482,9 +484,11 @@ def write_bare(dataset: Dataset, text: str) -> None:
     dataset.store.write([document], HashingEmbedder(64).embed_documents([text]), "hashing-64")
 
 
-def test_new_title_does_not_revert_text_replaced_while_it_is_embedded(retitled: tuple[Dataset, Interrupted]) -> None:
-    dataset, embedder = retitled
-    embedder.meanwhile = lambda times: write_bare(dataset, "green lamp") if times == 1 else None
+def test_new_title_does_not_revert_text_replaced_while_it_is_embedded(
+    dataset_to_retitle: tuple[Dataset, InterruptingEmbedder],
+) -> None:
+    dataset, embedder = dataset_to_retitle
+    embedder.interruption = lambda times: write_bare(dataset, "green lamp") if times == 1 else None
     assert dataset.set_metadata({"a": {"title": "Yard"}}) == AddResult(updated=1)
     assert dataset.get("a") == Document("a", "green lamp", {"m": "green lamp", "title": "Yard"})
     [vector] = dataset.get_vectors(["a"])
@@ -493,18 +497,18 @@ def test_new_title_does_not_revert_text_replaced_while_it_is_embedded(retitled: 
 
 
 def test_document_deleted_while_its_new_title_is_embedded_stays_deleted(
-    retitled: tuple[Dataset, Interrupted],
+    dataset_to_retitle: tuple[Dataset, InterruptingEmbedder],
 ) -> None:
-    dataset, embedder = retitled
-    embedder.meanwhile = lambda _: dataset.delete("a")
+    dataset, embedder = dataset_to_retitle
+    embedder.interruption = lambda _: dataset.delete("a")
     with pytest.raises(InputError, match="no document 'a'"):
         dataset.set_metadata({"a": {"title": "Yard"}})
     assert dataset.get("a") is None
 
 
-def test_changing_titles_gives_up_if_texts_never_stay(retitled: tuple[Dataset, Interrupted]) -> None:
-    dataset, embedder = retitled
-    embedder.meanwhile = lambda times: write_bare(dataset, f"lamp {times}")
+def test_changing_titles_gives_up_if_texts_never_stay(dataset_to_retitle: tuple[Dataset, InterruptingEmbedder]) -> None:
+    dataset, embedder = dataset_to_retitle
+    embedder.interruption = lambda times: write_bare(dataset, f"lamp {times}")
     with pytest.raises(ConflictError, match="others keep changing the texts of 'a'; try again"):
         dataset.set_metadata({"a": {"title": "Yard"}})
     assert dataset.get("a") == Document("a", f"lamp {embedder.times}", {"m": f"lamp {embedder.times}"})
@@ -538,10 +542,10 @@ def test_deleting_by_filter_spares_what_is_changed_before(dataset: Dataset, monk
 
 
 def test_metadata_of_a_dataset_that_is_not_there(tmp_path: Path) -> None:
-    nothing = Dataset("nothing", path=tmp_path / "nothing")
+    missing = Dataset("nothing", path=tmp_path / "nothing")
     with pytest.raises(InputError, match="no document"):
-        nothing.set_metadata({"a": {}})
-    assert not nothing.exists
+        missing.set_metadata({"a": {}})
+    assert not missing.exists
 
 
 def test_one_document_may_be_added_alone_and_other_things_are_refused(tmp_path: Path) -> None:

@@ -47,14 +47,14 @@ MCP_PAGE = (ROOT / "docs" / "mcp.md").read_text("utf-8")
 def check(arguments: list[str]) -> dict[str, Any]:
     """What the command line makes of these arguments; raises what it would say."""
     command: Any = typer.main.get_command(app)
-    rest = list(arguments)
+    remaining = list(arguments)
     while hasattr(command, "commands"):
-        assert rest, f"'pointsman {' '.join(arguments)}' names no command"
-        name = rest.pop(0)
+        assert remaining, f"'pointsman {' '.join(arguments)}' names no command"
+        name = remaining.pop(0)
         assert name in command.commands, f"there is no command {name!r}: pointsman {' '.join(arguments)}"
         command = command.commands[name]
-    found: dict[str, Any] = command.make_context(command.name, rest).params
-    return found
+    parameters: dict[str, Any] = command.make_context(command.name, remaining).params
+    return parameters
 
 
 def instructions() -> Iterator[tuple[str, str]]:
@@ -64,8 +64,8 @@ def instructions() -> Iterator[tuple[str, str]]:
         yield name, re.sub(r"\s+", " ", value.strip())
 
 
-def of(name: str) -> list[str]:
-    return [value for found, value in instructions() if found == name]
+def instruction_values(name: str) -> list[str]:
+    return [value for instruction, value in instructions() if instruction == name]
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +95,8 @@ def commands_in(page: str) -> Iterator[str]:
                 service = COMPOSE["services"][compose["service"]]
                 entry = service.get("entrypoint", ["pointsman"])
                 yield shlex.join([*entry[1:], *shlex.split(compose["rest"])])
-            elif found := re.match(r"(?:sudo -u pointsman )?(?:/opt/pointsman/bin/)?pointsman (?P<rest>.*)", line):
-                yield found["rest"]
+            elif match := re.match(r"(?:sudo -u pointsman )?(?:/opt/pointsman/bin/)?pointsman (?P<rest>.*)", line):
+                yield match["rest"]
 
 
 @pytest.mark.parametrize("line", sorted({*commands_in(PAGE), *commands_in(MCP_PAGE)}))
@@ -105,9 +105,9 @@ def test_commands_of_the_pages_exist(line: str) -> None:
 
 
 def test_pages_show_commands_at_all() -> None:
-    shown = " ".join([*commands_in(PAGE), *commands_in(MCP_PAGE)])
+    commands = " ".join([*commands_in(PAGE), *commands_in(MCP_PAGE)])
     for name in ("keys create", "keys revoke", "backup", "restore", "verify", "mcp --http"):
-        assert name in shown
+        assert name in commands
 
 
 def test_the_configuration_of_an_agent_is_one() -> None:
@@ -138,10 +138,10 @@ def walk(command: Any) -> Iterator[Any]:
 
 def test_the_image_runs_as_nobody_and_without_a_shell() -> None:
     last = [*instructions()][[name for name, _ in instructions()].index("FROM", 1) :]
-    after = dict(last)
-    assert after["USER"] == "10001:10001"
-    assert "10001" in after["RUN"], "the user is made with that number"
-    assert after["STOPSIGNAL"] == "SIGTERM"
+    settings = dict(last)
+    assert settings["USER"] == "10001:10001"
+    assert "10001" in settings["RUN"], "the user is made with that number"
+    assert settings["STOPSIGNAL"] == "SIGTERM"
     for name, value in instructions():
         if name in {"RUN", "CMD", "ENTRYPOINT"} or (name == "HEALTHCHECK" and "CMD" in value):
             assert isinstance(json.loads(value.partition("CMD ")[2] if name == "HEALTHCHECK" else value), list), value
@@ -149,23 +149,23 @@ def test_the_image_runs_as_nobody_and_without_a_shell() -> None:
 
 
 def test_its_base_is_pinned_and_the_same_in_both_stages() -> None:
-    bases = {value.split()[0] for value in of("FROM")}
-    assert len(of("FROM")) == 2
+    bases = {value.split()[0] for value in instruction_values("FROM")}
+    assert len(instruction_values("FROM")) == 2
     assert len(bases) == 1
     assert re.fullmatch(r"python:3\.\d+-slim-[a-z]+", bases.pop())
 
 
 def test_what_is_copied_is_there_and_not_ignored() -> None:
     rules = [line for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line and line[0] != "#"]
-    sources = [source for value in of("COPY") if "--from" not in value for source in value.split()[:-1]]
+    sources = [source for value in instruction_values("COPY") if "--from" not in value for source in value.split()[:-1]]
     assert {"pyproject.toml", "src"} <= set(sources)
     for source in sources:
         assert (ROOT / source).exists(), source
-        ignored = False
+        is_ignored = False
         for rule in rules:
             if fnmatch(source, rule.lstrip("!")):
-                ignored = not rule.startswith("!")
-        assert not ignored, source
+                is_ignored = not rule.startswith("!")
+        assert not is_ignored, source
     assert rules[0] == "*", "nothing is sent to the builder that is not named"
     assert {rule[1:] for rule in rules if rule.startswith("!")} == set(sources)
 
@@ -183,37 +183,37 @@ def test_the_extras_and_the_python_exist() -> None:
 
 
 def test_the_embedder_is_prepared_where_it_is_looked_for() -> None:
-    environments = [dict(re.findall(r"(\w+)=(\S+)", value)) for value in of("ENV")]
-    assert [one[ENVIRONMENT_VARIABLE] for one in environments] == ["/data/cache", "/data/cache"]
+    environments = [dict(re.findall(r"(\w+)=(\S+)", value)) for value in instruction_values("ENV")]
+    assert [environment[ENVIRONMENT_VARIABLE] for environment in environments] == ["/data/cache", "/data/cache"]
     assert environments[1]["POINTSMAN_WORKSPACE"].startswith("/data/")
     assert environments[1]["ORT_DISABLE_TELEMETRY"] == "1"
-    step = next(json.loads(value) for value in of("RUN") if "default_embedder" in value)
+    step = next(json.loads(value) for value in instruction_values("RUN") if "default_embedder" in value)
     ast.parse(step[-1])
-    assert of("VOLUME") == ["/data"]
-    assert of("COPY")[-1].endswith("/data /data")
+    assert instruction_values("VOLUME") == ["/data"]
+    assert instruction_values("COPY")[-1].endswith("/data /data")
 
 
 # ── ports, paths, commands ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_ports_and_paths_agree(unit: dict[str, dict[str, list[str]]]) -> None:
-    entry, command = (json.loads(of(name)[-1]) for name in ("ENTRYPOINT", "CMD"))
+    entry, command = (json.loads(instruction_values(name)[-1]) for name in ("ENTRYPOINT", "CMD"))
     image = check([*entry[1:], *command])
-    assert of("EXPOSE") == [str(image["port"])]
-    assert f":{image['port']}/ready" in of("HEALTHCHECK")[0]
+    assert instruction_values("EXPOSE") == [str(image["port"])]
+    assert f":{image['port']}/ready" in instruction_values("HEALTHCHECK")[0]
     services = COMPOSE["services"]
-    served, agents = check(services["pointsman"]["command"]), check(services["mcp"]["command"])
-    for service, found in ((services["pointsman"], served), (services["mcp"], agents)):
-        assert service["ports"] == [f"127.0.0.1:{found['port']}:{found['port']}"]
-        assert f":{found['port']}/" in service["healthcheck"]["test"][-1]
+    service_options, agents = check(services["pointsman"]["command"]), check(services["mcp"]["command"])
+    for service, options in ((services["pointsman"], service_options), (services["mcp"], agents)):
+        assert service["ports"] == [f"127.0.0.1:{options['port']}:{options['port']}"]
+        assert f":{options['port']}/" in service["healthcheck"]["test"][-1]
         assert "data:/data" in service["volumes"]
-        assert found["host"] == "0.0.0.0"
-    assert served["port"] == image["port"]
+        assert options["host"] == "0.0.0.0"
+    assert service_options["port"] == image["port"]
     check([*services["keys"]["entrypoint"][1:], *services["keys"]["command"]])
     started = shlex.split(unit["Service"]["ExecStart"][0])
-    found = check(started[1:])
-    assert found["host"] == "127.0.0.1"
-    assert f"server 127.0.0.1:{found['port']};" in NGINX
+    options = check(started[1:])
+    assert options["host"] == "127.0.0.1"
+    assert f"server 127.0.0.1:{options['port']};" in NGINX
     assert f"server 127.0.0.1:{agents['port']};" in NGINX
     assert f"location = {PATH} " in NGINX
     for path in (started[0], "/opt/pointsman", "/var/lib/pointsman/workspace", "deploy/pointsman.service"):
@@ -222,11 +222,11 @@ def test_ports_and_paths_agree(unit: dict[str, dict[str, list[str]]]) -> None:
 
 
 def test_variables_mean_something(unit: dict[str, dict[str, list[str]]]) -> None:
-    known = {f"{PREFIX}{one.name.upper()}" for one in fields(Settings)}
-    known |= {CONFIG_VARIABLE, ENVIRONMENT_VARIABLE, "POINTSMAN_HOST"}  # the last is of compose.yaml
+    variables = {f"{PREFIX}{field.name.upper()}" for field in fields(Settings)}
+    variables |= {CONFIG_VARIABLE, ENVIRONMENT_VARIABLE, "POINTSMAN_HOST"}  # the last is of compose.yaml
     for name in ("Dockerfile", "compose.yaml", "deploy/pointsman.service", "docs/deployment.md", "docs/mcp.md"):
         for variable in re.findall(r"POINTSMAN_[A-Z0-9_]+", (ROOT / name).read_text("utf-8")):
-            assert variable in known or variable == "POINTSMAN_", f"{name}: {variable}"
+            assert variable in variables or variable == "POINTSMAN_", f"{name}: {variable}"
     assert "${POINTSMAN_HOST:-localhost}" in COMPOSE["services"]["pointsman"]["command"]
 
 
@@ -257,7 +257,7 @@ def test_there_is_time_to_stop(unit: dict[str, dict[str, list[str]]]) -> None:
 
 def test_the_unit_is_hardened(unit: dict[str, dict[str, list[str]]]) -> None:
     service = unit["Service"]
-    wanted = {
+    hardening = {
         "User": "pointsman",
         "NoNewPrivileges": "yes",
         "ProtectSystem": "strict",
@@ -267,7 +267,7 @@ def test_the_unit_is_hardened(unit: dict[str, dict[str, list[str]]]) -> None:
         "CapabilityBoundingSet": "",
         "UMask": "0077",
     }
-    assert {name: service[name][-1] for name in wanted} == wanted
+    assert {name: service[name][-1] for name in hardening} == hardening
     assert service["SystemCallFilter"] == ["@system-service", "~@privileged @resources"]
     environment = dict(line.split("=", 1) for line in service["Environment"])
     assert environment["POINTSMAN_WORKSPACE"].startswith("/var/lib/pointsman/")
@@ -327,58 +327,58 @@ def inner(layer: Any) -> Any:
 
 
 def rows(name: str) -> list[list[str]]:
-    between = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", PAGE, re.DOTALL)
-    assert between is not None
-    lines = between[1].strip().splitlines()[2:]
+    section = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", PAGE, re.DOTALL)
+    assert section is not None
+    lines = section[1].strip().splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def test_the_limits_are_those_of_the_service() -> None:
-    def told(value: float | None) -> str:
+    def spell(value: float | None) -> str:
         return "none" if value is None else f"{value:,g}" if isinstance(value, float) else f"{value:,}"
 
     assert [(row[0].strip("`"), row[1]) for row in rows("limits")] == [
-        (one.name, told(getattr(Limits(), one.name))) for one in fields(Limits)
+        (field.name, spell(getattr(Limits(), field.name))) for field in fields(Limits)
     ]
-    for one in fields(Limits):
-        value = 5 if one.name != "body_seconds" else 5.0
-        assert check(["serve", "--limit", f"{one.name}={value}"])["limit"]
+    for field in fields(Limits):
+        value = 5 if field.name != "body_seconds" else 5.0
+        assert check(["serve", "--limit", f"{field.name}={value}"])["limit"]
 
 
 def test_the_metrics_are_those_of_the_service() -> None:
     registry = Metrics().registry
-    known = {
+    metrics = {
         metric.name + ("_total" if metric.type == "counter" else ""): metric
         for metric in registry.collect()
         if metric.name.startswith("pointsman_")
     }
-    told = {row[0].strip("`"): row[1] for row in rows("metrics")}
-    assert told.keys() == known.keys()
+    descriptions = {row[0].strip("`"): row[1] for row in rows("metrics")}
+    assert descriptions.keys() == metrics.keys()
     collectors = {name: collector for collector, names in registry._collector_to_names.items() for name in names}
-    for name, labels in told.items():
+    for name, labels in descriptions.items():
         collector: Any = collectors[name]
         assert [label for label in labels.split(", ") if label] == list(collector._labelnames), name
-    named = set(re.findall(r"`((?:pointsman|process)_[a-z_]+)`", PAGE)) - set(told)
-    assert named <= {metric.name for metric in registry.collect()}
+    names = set(re.findall(r"`((?:pointsman|process)_[a-z_]+)`", PAGE)) - set(descriptions)
+    assert names <= {metric.name for metric in registry.collect()}
 
 
 # ── the health check ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_health_checks_are_one_and_work(tmp_path: Path) -> None:
-    image = json.loads(of("HEALTHCHECK")[0].partition("CMD ")[2])
-    composed = COMPOSE["services"]["pointsman"]["healthcheck"]["test"]
-    assert composed == ["CMD", *image]
+    image = json.loads(instruction_values("HEALTHCHECK")[0].partition("CMD ")[2])
+    compose_check = COMPOSE["services"]["pointsman"]["healthcheck"]["test"]
+    assert compose_check == ["CMD", *image]
     assert image[:2] == ["python", "-c"]
 
     def healthy(port: int) -> bool:
         code = image[2].replace(":8080/", f":{port}/")
         environment = {"http_proxy": "http://127.0.0.1:9"}  # one that is set for the outside is not used
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=False)
-        return done.returncode == 0
+        process = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=False)
+        return process.returncode == 0
 
-    with Served(tmp_path / "workspace") as served:
-        served.ready()
-        assert healthy(served.port)
-        served.stop()
-        assert not healthy(served.port)
+    with Served(tmp_path / "workspace") as service:
+        service.ready()
+        assert healthy(service.port)
+        service.stop()
+        assert not healthy(service.port)

@@ -33,13 +33,13 @@ def by_tasks(flow: Callable[[Mode], Coroutine[Any, Any, Any]]) -> Any:
     return asyncio.run(flow(Tasks()))
 
 
-def answering(value: Any, after: float = 0.0) -> DualCall[Any]:
+def answering(value: Any, delay: float = 0.0) -> DualCall[Any]:
     def sync() -> Any:
-        time.sleep(after)
+        time.sleep(delay)
         return value
 
     async def asynchronous() -> Any:
-        await anyio.sleep(after)
+        await anyio.sleep(delay)
         return value
 
     return DualCall(sync, asynchronous)
@@ -57,17 +57,17 @@ def failing(error: BaseException) -> DualCall[Any]:
 
 @pytest.fixture(params=[by_threads, by_tasks])
 def drive(request: pytest.FixtureRequest) -> Run:
-    way: Run = request.param
-    return way
+    run: Run = request.param
+    return run
 
 
-def everything(drive: Run, calls: list[DualCall[Any]], timeout: float | None = 5) -> list[Outcome[Any]]:
+def outcomes_of(drive: Run, calls: list[DualCall[Any]], timeout: float | None = 5) -> list[Outcome[Any]]:
     outcomes: list[Outcome[Any]] = drive(lambda mode: mode.all(calls, timeout))
     return outcomes
 
 
 def test_answers_come_in_the_order_of_the_calls(drive: Run) -> None:
-    outcomes = everything(drive, [answering(1, 0.05), failing(LookupError("gone")), answering(3), answering(None)])
+    outcomes = outcomes_of(drive, [answering(1, 0.05), failing(LookupError("gone")), answering(3), answering(None)])
     assert [outcome.answer for outcome in outcomes] == [1, None, 3, None]
     assert [type(outcome.error) for outcome in outcomes] == [type(None), LookupError, type(None), type(None)]
     assert outcomes[0].milliseconds >= 50
@@ -75,25 +75,25 @@ def test_answers_come_in_the_order_of_the_calls(drive: Run) -> None:
 
 def test_all_calls_run_at_once(drive: Run) -> None:
     meeting = Meeting(8)
-    outcomes = everything(drive, [DualCall(meeting.wait, meeting.await_all)] * 8, timeout=60)
+    outcomes = outcomes_of(drive, [DualCall(meeting.wait, meeting.await_all)] * 8, timeout=60)
     assert [outcome.error for outcome in outcomes] == [None] * 8  # none ends before all have begun
 
 
 def test_a_late_call_is_left_out_and_the_others_answer(drive: Run) -> None:
-    release, ended = threading.Event(), list[str]()
+    release, ended_calls = threading.Event(), list[str]()
 
     def late() -> str:
         release.wait(60)
-        ended.append("late")
+        ended_calls.append("late")
         return "late"
 
     async def asynchronously_late() -> str:
         await asyncio.sleep(60)
-        ended.append("late")
+        ended_calls.append("late")
         return "late"
 
-    outcomes = everything(drive, [answering("here"), DualCall(late, asynchronously_late)], timeout=0.1)
-    assert not ended
+    outcomes = outcomes_of(drive, [answering("here"), DualCall(late, asynchronously_late)], timeout=0.1)
+    assert not ended_calls
     release.set()
     assert outcomes[0].answer == "here"
     assert isinstance(outcomes[1].error, TimeoutError)
@@ -101,33 +101,33 @@ def test_a_late_call_is_left_out_and_the_others_answer(drive: Run) -> None:
 
 
 def test_a_single_one_is_limited_too(drive: Run) -> None:
-    assert isinstance(everything(drive, [answering(1, 20)], timeout=0.05)[0].error, TimeoutError)
-    assert everything(drive, [answering(1)], timeout=None)[0].answer == 1
+    assert isinstance(outcomes_of(drive, [answering(1, 20)], timeout=0.05)[0].error, TimeoutError)
+    assert outcomes_of(drive, [answering(1)], timeout=None)[0].answer == 1
 
 
 def test_no_time_left(drive: Run) -> None:
-    outcome = everything(drive, [answering(1, 20)], timeout=0.0)[0]
+    outcome = outcomes_of(drive, [answering(1, 20)], timeout=0.0)[0]
     assert str(outcome.error) == "no time was left"
 
 
 def test_nothing_to_ask(drive: Run) -> None:
-    assert everything(drive, []) == []
+    assert outcomes_of(drive, []) == []
 
 
 def test_what_ends_the_program_is_no_outcome() -> None:
     with pytest.raises(KeyboardInterrupt):
-        everything(by_threads, [failing(KeyboardInterrupt())])
+        outcomes_of(by_threads, [failing(KeyboardInterrupt())])
 
 
 def test_cancelling_from_outside_reaches_every_call() -> None:
-    cancelled: list[str] = []
+    cancelled_calls: list[str] = []
 
     def hanging(name: str) -> DualCall[None]:
         async def hang() -> None:
             try:
                 await asyncio.sleep(20)
             except asyncio.CancelledError:
-                cancelled.append(name)
+                cancelled_calls.append(name)
                 raise
 
         return DualCall(lambda: None, hang)
@@ -140,45 +140,45 @@ def test_cancelling_from_outside_reaches_every_call() -> None:
             await task
 
     asyncio.run(flow())
-    assert sorted(cancelled) == ["a", "b"]
+    assert sorted(cancelled_calls) == ["a", "b"]
 
 
 def test_one_that_cancels_itself_is_an_error() -> None:
-    async def cancelled() -> None:
+    async def cancel_itself() -> None:
         raise asyncio.CancelledError
 
-    outcomes = everything(by_tasks, [DualCall(lambda: None, cancelled), answering(2)])
+    outcomes = outcomes_of(by_tasks, [DualCall(lambda: None, cancel_itself), answering(2)])
     assert outcomes[1].answer == 2
     assert isinstance(outcomes[0].error, RuntimeError)
 
 
 def test_threads_work_where_a_loop_is_running() -> None:
-    async def inside() -> list[Outcome[int]]:
+    async def run_in_loop() -> list[Outcome[int]]:
         return run(Threads().all([answering(1), answering(2)], 5))
 
-    assert [outcome.answer for outcome in asyncio.run(inside())] == [1, 2]
+    assert [outcome.answer for outcome in asyncio.run(run_in_loop())] == [1, 2]
 
 
 def test_context_variables_reach_the_threads() -> None:
     variable = contextvars.ContextVar("variable", default="unset")
     variable.set("request 7")
     call: DualCall[str] = DualCall(variable.get, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
-    assert [outcome.answer for outcome in everything(by_threads, [call, call])] == ["request 7"] * 2
+    assert [outcome.answer for outcome in outcomes_of(by_threads, [call, call])] == ["request 7"] * 2
 
 
 def test_threads_are_used_again_and_hanging_ones_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(20):
-        everything(by_threads, [answering(1), answering(2)])
-    before = threading.active_count()
+        outcomes_of(by_threads, [answering(1), answering(2)])
+    threads_before = threading.active_count()
     for _ in range(50):
-        everything(by_threads, [answering(1), answering(2)])
-    assert threading.active_count() <= before + 2
+        outcomes_of(by_threads, [answering(1), answering(2)])
+    assert threading.active_count() <= threads_before + 2
     free = threading.Event()
     monkeypatch.setattr(dispatch, "MOST_THREADS", dispatch._Worker.count + 2)
     hanging: DualCall[Any] = DualCall(free.wait, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
     try:
         idle = len(dispatch._Worker.idle)
-        outcomes = everything(by_threads, [hanging] * (idle + 4), timeout=0.2)
+        outcomes = outcomes_of(by_threads, [hanging] * (idle + 4), timeout=0.2)
         errors = [str(outcome.error) for outcome in outcomes]
         assert sum("calls are running or hanging" in error for error in errors) == 2
         assert sum("no answer within" in error for error in errors) == idle + 2
@@ -212,39 +212,39 @@ for hanging in range(int(sys.argv[1])):
 
 @pytest.mark.parametrize("hanging", [0, 1])
 def test_the_end_of_a_process_waits_for_late_calls_but_not_for_hanging_ones(hanging: int) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", AT_EXIT, str(hanging)], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout.split() == ["ended", "ended"]
+    assert process.stdout.split() == ["ended", "ended"]
 
 
 def test_calls_wait_for_a_thread_within_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "MOST_THREADS", dispatch._Worker.count + 1)
     calls = [answering(number, 0.02) for number in range(len(dispatch._Worker.idle) + 6)]
-    assert [outcome.answer for outcome in everything(by_threads, calls)] == list(range(len(calls)))
+    assert [outcome.answer for outcome in outcomes_of(by_threads, calls)] == list(range(len(calls)))
 
 
 def test_calls_wait_for_the_threads_of_another_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "MOST_THREADS", dispatch._Worker.count + 1)
-    free, started = threading.Event(), threading.Semaphore(0)
+    free, starts = threading.Event(), threading.Semaphore(0)
 
     def hang() -> None:
-        started.release()
+        starts.release()
         free.wait(20)
 
     hanging: DualCall[Any] = DualCall(hang, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
     count = len(dispatch._Worker.idle) + 1
-    other = threading.Thread(target=everything, args=(by_threads, [hanging] * count, 20))
-    other.start()
+    second_batch = threading.Thread(target=outcomes_of, args=(by_threads, [hanging] * count, 20))
+    second_batch.start()
     try:
-        assert all(started.acquire(timeout=10) for _ in range(count))
+        assert all(starts.acquire(timeout=10) for _ in range(count))
         timer = threading.Timer(0.1, free.set)
         timer.start()
-        assert everything(by_threads, [answering("here")], None)[0].answer == "here"
+        assert outcomes_of(by_threads, [answering("here")], None)[0].answer == "here"
         timer.join()
     finally:
         free.set()
-        other.join()
+        second_batch.join()
 
 
 def test_a_system_without_threads_left_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +255,7 @@ def test_a_system_without_threads_left_is_an_outcome(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(dispatch._Worker, "count", 0)
     with monkeypatch.context() as system:
         system.setattr(threading.Thread, "start", no_more)
-        outcomes = everything(by_threads, [answering(1), answering(2)], timeout=None)
+        outcomes = outcomes_of(by_threads, [answering(1), answering(2)], timeout=None)
     assert [str(outcome.error) for outcome in outcomes] == [
         "no thread could be started for it: can't start new thread"
     ] * 2
@@ -268,12 +268,12 @@ def test_a_system_without_threads_left_is_an_outcome(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("timeout", [math.inf, 1e10, 1e300])
 def test_timeouts_that_no_clock_reaches(drive: Run, timeout: float) -> None:
-    assert everything(drive, [answering(1), answering(2, 0.02)], timeout)[1].answer == 2
-    assert everything(drive, [answering(1)], Deadline(timeout).left())[0].answer == 1
+    assert outcomes_of(drive, [answering(1), answering(2, 0.02)], timeout)[1].answer == 2
+    assert outcomes_of(drive, [answering(1)], Deadline(timeout).left())[0].answer == 1
 
 
 def test_an_event_loop_may_be_started_in_a_thread() -> None:
-    async def inside() -> list[Outcome[int]]:
+    async def run_in_loop() -> list[Outcome[int]]:
         async def answer() -> int:
             return 1
 
@@ -282,7 +282,7 @@ def test_an_event_loop_may_be_started_in_a_thread() -> None:
 
         return run(Threads().all([DualCall(blocking, answer)] * 2, 5))
 
-    outcomes = anyio.run(inside)
+    outcomes = anyio.run(run_in_loop)
     assert [(outcome.answer, outcome.error) for outcome in outcomes] == [(1, None)] * 2
 
 
@@ -292,7 +292,7 @@ def _in_a_child(queue: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_has_threads_of_its_own() -> None:
-    everything(by_threads, [answering(1), answering(2)])
+    outcomes_of(by_threads, [answering(1), answering(2)])
     context = multiprocessing.get_context("fork")
     queue = context.SimpleQueue()
     child = context.Process(target=_in_a_child, args=(queue,))
@@ -328,12 +328,12 @@ def test_deadlines() -> None:
     assert Deadline(None).left() is None
     assert Deadline(None).left(3) == 3
     assert Deadline(10).left(3) == 3
-    left = Deadline(10).left()
-    assert left is not None
-    assert 9 < left <= 10
-    passed = Deadline(0.001)
+    seconds = Deadline(10).left()
+    assert seconds is not None
+    assert 9 < seconds <= 10
+    short_deadline = Deadline(0.001)
     time.sleep(0.01)
-    assert passed.left() == 0
+    assert short_deadline.left() == 0
 
 
 class TestBreaker:
@@ -345,9 +345,9 @@ class TestBreaker:
         breaker.record("a", LookupError("down"))
         assert breaker.why_not("a") is None
         breaker.record("a", LookupError("down"))
-        why = breaker.why_not("a")
-        assert why is not None
-        assert "2 failures in a row, the last: LookupError: down" in why
+        reason = breaker.why_not("a")
+        assert reason is not None
+        assert "2 failures in a row, the last: LookupError: down" in reason
         assert breaker.why_not("b") is None
         time.sleep(0.12)
         assert breaker.why_not("a") is None  # one tries …

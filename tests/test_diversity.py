@@ -18,7 +18,7 @@ from pointsman.types import Document, Excerpt, Hit, Query, Ranked, Refusal
 APPLES = "A red apple falls not far from the old tree in our garden, says my grandmother every autumn."
 YABLOKI = "Красное яблоко падает недалеко от старой яблони в нашем саду, говорит бабушка каждую осень."
 PINGGUO = "红苹果落在离我们花园里那棵老树不远的地方，每年秋天祖母都这么说，大家都很喜欢听。"
-SAME = [
+SAME_TEXTS = [
     (APPLES, APPLES.upper().replace(",", " --")),
     (YABLOKI, YABLOKI.replace("яблоко", "Яблоки").replace(",", ";")),
     (PINGGUO, PINGGUO.replace("，", " ")),
@@ -36,16 +36,16 @@ def hit(name: str, text: str = "", score: float = 0.0, dataset: str | None = Non
     return Hit(Document(name, text or name, metadata), score, dataset)
 
 
-def ranked(*hits: Hit, **more: Any) -> Ranked:
-    return Ranked(hits, "calibrated", **more)
+def ranking(*hits: Hit, **fields: Any) -> Ranked:
+    return Ranked(hits, "calibrated", **fields)
 
 
-def thinned(diversifier: Diversifier, found: Ranked, top_k: int = 5) -> Ranked:
-    return diversifier.refine(Query("q"), found, top_k)
+def diversify(diversifier: Diversifier, ranking: Ranked, top_k: int = 5) -> Ranked:
+    return diversifier.refine(Query("q"), ranking, top_k)
 
 
-def ids(found: Ranked) -> list[str]:
-    return [one.id for one in found.hits]
+def ids(ranking: Ranked) -> list[str]:
+    return [hit.id for hit in ranking.hits]
 
 
 words = st.sampled_from(["red", "green", "apple", "pear", "дом", "сад", "苹果", "花园"])
@@ -63,7 +63,7 @@ found_hits = st.lists(
 # -- near duplicates ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("first", "second"), SAME)
+@pytest.mark.parametrize(("first", "second"), SAME_TEXTS)
 def test_the_same_in_other_clothes_is_a_duplicate(first: str, second: str) -> None:
     assert near_duplicates([first, second], 0.9) == {1: (0, 1.0)}
 
@@ -75,18 +75,18 @@ def test_alike_is_not_the_same(first: str, second: str) -> None:
 
 @given(st.lists(texts, max_size=10), st.floats(0.05, 1))
 def test_what_is_kept_has_no_duplicates(given_texts: list[str], threshold: float) -> None:
-    found = near_duplicates(given_texts, threshold)
-    kept = [place for place in range(len(given_texts)) if place not in found]
+    duplicates = near_duplicates(given_texts, threshold)
+    remaining = [duplicate for duplicate in range(len(given_texts)) if duplicate not in duplicates]
     sets = [shingles(text) for text in given_texts]
-    for number, one in enumerate(kept):
-        assert all(jaccard(sets[one], sets[other]) < threshold for other in kept[:number])
-    for place, (other, resemblance) in found.items():
-        assert other in kept
-        assert other < place
-        assert resemblance == jaccard(sets[place], sets[other]) >= threshold
-        before = [one for one in kept if one < place]
-        assert (other, resemblance) == max(
-            ((one, jaccard(sets[place], sets[one])) for one in before), key=lambda x: x[1]
+    for number, index in enumerate(remaining):
+        assert all(jaccard(sets[index], sets[original]) < threshold for original in remaining[:number])
+    for duplicate, (earlier, resemblance) in duplicates.items():
+        assert earlier in remaining
+        assert earlier < duplicate
+        assert resemblance == jaccard(sets[duplicate], sets[earlier]) >= threshold
+        preceding = [index for index in remaining if index < duplicate]
+        assert (earlier, resemblance) == max(
+            ((index, jaccard(sets[duplicate], sets[index])) for index in preceding), key=lambda x: x[1]
         )
 
 
@@ -99,8 +99,8 @@ def test_shingles_and_jaccard() -> None:
 
 
 def test_the_better_one_stays_and_the_other_says_why_it_went() -> None:
-    found = ranked(hit("a", APPLES), hit("b", PINGGUO), hit("c", APPLES + " Really."), hit("d", APPLES))
-    answer = thinned(Diversifier(near_duplicates=0.8), found)
+    original = ranking(hit("a", APPLES), hit("b", PINGGUO), hit("c", APPLES + " Really."), hit("d", APPLES))
+    answer = diversify(Diversifier(near_duplicates=0.8), original)
     assert ids(answer) == ["a", "b"]
     assert dict(answer.dropped) == {
         (None, "c"): "near duplicate of a (0.94)",
@@ -114,43 +114,43 @@ def test_an_excerpt_is_what_is_compared() -> None:
     excerpts = [
         Hit(document, 1.0, excerpt=Excerpt(text)) for document, text in zip(documents, (APPLES, PINGGUO), strict=True)
     ]
-    assert ids(thinned(Diversifier(near_duplicates=0.9), ranked(*excerpts))) == ["a", "b"]
+    assert ids(diversify(Diversifier(near_duplicates=0.9), ranking(*excerpts))) == ["a", "b"]
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
 def test_limits_per_source_and_dataset() -> None:
-    found = ranked(
+    original = ranking(
         *(hit(name, source="x", dataset="one") for name in "abc"),
         hit("d", source="y", dataset="one"),
         hit("e", dataset="two"),
         hit("f", dataset="two"),
     )
-    per_source = thinned(Diversifier(max_per_source=2), found)
+    per_source = diversify(Diversifier(max_per_source=2), original)
     assert ids(per_source) == ["a", "b", "d", "e", "f"]
     assert dict(per_source.dropped) == {("one", "c"): "source 'x' has its 2 already"}
-    assert ids(thinned(Diversifier(max_per_dataset=1), found)) == ["a", "e"]
-    assert ids(thinned(Diversifier(1, max_per_dataset=2), found)) == ["a", "d", "e", "f"]
+    assert ids(diversify(Diversifier(max_per_dataset=1), original)) == ["a", "e"]
+    assert ids(diversify(Diversifier(1, max_per_dataset=2), original)) == ["a", "d", "e", "f"]
 
 
-@pytest.mark.parametrize("source", ["author", lambda one: one.metadata["author"]])
+@pytest.mark.parametrize("source", ["author", lambda hit: hit.metadata["author"]])
 def test_a_source_by_name_or_function(source: Any) -> None:
-    found = ranked(hit("a", author="Ann"), hit("b", author="Ann"), hit("c", author="Bob"))
-    assert ids(thinned(Diversifier(1, source=source), found)) == ["a", "c"]
+    original = ranking(hit("a", author="Ann"), hit("b", author="Ann"), hit("c", author="Bob"))
+    assert ids(diversify(Diversifier(1, source=source), original)) == ["a", "c"]
 
 
 def test_a_source_may_be_a_list() -> None:
-    found = ranked(hit("a", source=["x", "y"]), hit("b", source=["x", "y"]), hit("c", source=["x"]))
-    assert ids(thinned(Diversifier(1), found)) == ["a", "c"]
+    original = ranking(hit("a", source=["x", "y"]), hit("b", source=["x", "y"]), hit("c", source=["x"]))
+    assert ids(diversify(Diversifier(1), original)) == ["a", "c"]
 
 
 @given(st.lists(st.sampled_from(["x", "y", None])), st.integers(1, 3))
-def test_limits_hold(keys: list[str | None], most: int) -> None:
-    over = over_the_limit(keys, most)
-    kept = [key for place, key in enumerate(keys) if place not in over]
-    assert all(kept.count(key) == min(keys.count(key), most) for key in ("x", "y"))
-    assert kept.count(None) == keys.count(None)
+def test_limits_hold(keys: list[str | None], limit: int) -> None:
+    excess = over_the_limit(keys, limit)
+    remaining = [key for index, key in enumerate(keys) if index not in excess]
+    assert all(remaining.count(key) == min(keys.count(key), limit) for key in ("x", "y"))
+    assert remaining.count(None) == keys.count(None)
 
 
 # -- maximal marginal relevance ----------------------------------------------------------------------------------------
@@ -158,25 +158,26 @@ def test_limits_hold(keys: list[str | None], most: int) -> None:
 
 def by_the_book(relevance: list[float], similarity: list[list[float]], weight: float) -> list[int]:
     """Carbonell and Goldstein's formula, word for word."""
-    chosen: list[int] = []
-    rest = list(range(len(relevance)))
-    while rest:
+    order: list[int] = []
+    remaining = list(range(len(relevance)))
+    while remaining:
         worth = [
-            weight * relevance[one] - (1 - weight) * max((similarity[one][other] for other in chosen), default=0.0)
-            for one in rest
+            weight * relevance[index]
+            - (1 - weight) * max((similarity[index][earlier] for earlier in order), default=0.0)
+            for index in remaining
         ]
-        best = rest[worth.index(max(worth))]
-        chosen.append(best)
-        rest.remove(best)
-    return chosen
+        best = remaining[worth.index(max(worth))]
+        order.append(best)
+        remaining.remove(best)
+    return order
 
 
 @st.composite
 def candidates(draw: st.DrawFn) -> tuple[list[float], list[list[float]]]:
     count = draw(st.integers(0, 7))
     relevance = draw(st.lists(st.floats(0, 1, width=16), min_size=count, max_size=count))
-    half = draw(st.lists(st.floats(-1, 1, width=16), min_size=count * count, max_size=count * count))
-    grid = np.array(half).reshape(count, count)
+    values = draw(st.lists(st.floats(-1, 1, width=16), min_size=count * count, max_size=count * count))
+    grid = np.array(values).reshape(count, count)
     return relevance, np.maximum(grid, grid.T).tolist()
 
 
@@ -184,9 +185,9 @@ def candidates(draw: st.DrawFn) -> tuple[list[float], list[list[float]]]:
 def test_mmr_is_by_the_book(given_candidates: tuple[list[float], list[list[float]]], weight: float) -> None:
     relevance, similarity = given_candidates
     grid = np.array(similarity).reshape(len(relevance), len(relevance))
-    whole = mmr(relevance, grid, weight)
-    assert whole == by_the_book(relevance, similarity, weight)
-    assert mmr(relevance, grid, weight, count=3) == whole[:3]
+    order = mmr(relevance, grid, weight)
+    assert order == by_the_book(relevance, similarity, weight)
+    assert mmr(relevance, grid, weight, count=3) == order[:3]
 
 
 @pytest.mark.parametrize(
@@ -199,13 +200,13 @@ def test_mmr_of_what_does_not_fit(relevance: Any, similarity: Any, weight: Any) 
 
 
 def test_mmr_brings_what_is_different_forward() -> None:
-    found = ranked(
+    original = ranking(
         hit("a", APPLES, 3.0),
         hit("b", APPLES + " Really.", 2.9),
         hit("c", "Trains leave at noon.", 2.0),
         hit("d", "Nothing.", 0.0),
     )
-    answer = thinned(Diversifier(mmr_lambda=0.5), found)
+    answer = diversify(Diversifier(mmr_lambda=0.5), original)
     assert ids(answer)[:2] == ["a", "c"]
     assert sorted(ids(answer)) == ["a", "b", "c", "d"]
     assert answer.dropped == {}
@@ -213,15 +214,15 @@ def test_mmr_brings_what_is_different_forward() -> None:
 
 def test_mmr_by_vectors() -> None:
     rows = {"a": [1.0, 0.0], "b": [2.0, 0.0], "c": [0.0, 1.0], "d": [math.nan, math.nan], "e": [0.0, 0.0]}
-    found = ranked(hit("a", score=4.0), hit("b", score=3.9), hit("c", score=3.0), hit("d", score=0.1), hit("e"))
-    diversifier = Diversifier(mmr_lambda=0.5, vectors=lambda hits: [rows[one.id] for one in hits])
-    assert ids(thinned(diversifier, found)) == ["a", "c", "d", "e", "b"]
+    original = ranking(hit("a", score=4.0), hit("b", score=3.9), hit("c", score=3.0), hit("d", score=0.1), hit("e"))
+    diversifier = Diversifier(mmr_lambda=0.5, vectors=lambda hits: [rows[hit.id] for hit in hits])
+    assert ids(diversify(diversifier, original)) == ["a", "c", "d", "e", "b"]
 
 
 @pytest.mark.parametrize("rows", [[[1.0]], [1.0, 2.0]])
 def test_vectors_that_do_not_fit(rows: Any) -> None:
     with pytest.raises(InputError, match="one row for each of 2 hits"):
-        thinned(Diversifier(mmr_lambda=0.5, vectors=lambda _: rows), ranked(hit("a"), hit("b")))
+        diversify(Diversifier(mmr_lambda=0.5, vectors=lambda _: rows), ranking(hit("a"), hit("b")))
 
 
 # -- the refiner -------------------------------------------------------------------------------------------------------
@@ -234,21 +235,23 @@ def test_dropping_keeps_the_order(
     hits: tuple[Hit, ...], per_source: int | None, per_dataset: int | None, threshold: float | None
 ) -> None:
     diversifier = Diversifier(per_source, threshold, max_per_dataset=per_dataset)
-    answer = thinned(diversifier, ranked(*hits))
-    kept = iter(hits)
-    assert all(any(one is other for other in kept) for one in answer.hits)  # a subsequence, of the very same hits
+    answer = diversify(diversifier, ranking(*hits))
+    remaining = iter(hits)
+    assert all(
+        any(hit is original for original in remaining) for hit in answer.hits
+    )  # a subsequence, of the very same hits
     assert len(answer.hits) + len(answer.dropped) == len(hits)
     for dataset in ("one", "two"):
-        assert per_dataset is None or sum(one.dataset == dataset for one in answer.hits) <= per_dataset
+        assert per_dataset is None or sum(hit.dataset == dataset for hit in answer.hits) <= per_dataset
     for source in ("x", "y"):
-        assert per_source is None or sum(one.metadata["source"] == source for one in answer.hits) <= per_source
-    assert thinned(diversifier, answer).hits == answer.hits  # once is enough
+        assert per_source is None or sum(hit.metadata["source"] == source for hit in answer.hits) <= per_source
+    assert diversify(diversifier, answer).hits == answer.hits  # once is enough
 
 
 @given(found_hits, st.floats(0, 1))
 def test_mmr_is_a_permutation_and_leaves_the_first_where_it_is(hits: tuple[Hit, ...], weight: float) -> None:
-    answer = thinned(Diversifier(mmr_lambda=weight), ranked(*hits))
-    assert sorted(ids(answer)) == sorted(one.id for one in hits)
+    answer = diversify(Diversifier(mmr_lambda=weight), ranking(*hits))
+    assert sorted(ids(answer)) == sorted(hit.id for hit in hits)
     if weight > 0:
         assert answer.hits[:1] == hits[:1]
 
@@ -268,22 +271,22 @@ def test_mmr_is_a_permutation_and_leaves_the_first_where_it_is(hits: tuple[Hit, 
 )
 def test_lambda_of_one_is_the_order_that_came_in(scores: list[float]) -> None:
     hits = [hit(str(number), "the same text", score) for number, score in enumerate(scores)]
-    assert ids(thinned(Diversifier(mmr_lambda=1), ranked(*hits))) == ["0", "1", "2"]
+    assert ids(diversify(Diversifier(mmr_lambda=1), ranking(*hits))) == ["0", "1", "2"]
 
 
 def test_what_came_in_is_left_as_it_was() -> None:
-    found = ranked(hit("a", APPLES), hit("b", APPLES), dropped={(None, "z"): "gone"}, degraded=("slow",))
-    answer = thinned(Diversifier(near_duplicates=0.9), found)
-    assert (ids(found), dict(found.dropped)) == (["a", "b"], {(None, "z"): "gone"})
+    original = ranking(hit("a", APPLES), hit("b", APPLES), dropped={(None, "z"): "gone"}, degraded=("slow",))
+    answer = diversify(Diversifier(near_duplicates=0.9), original)
+    assert (ids(original), dict(original.dropped)) == (["a", "b"], {(None, "z"): "gone"})
     assert answer.dropped.keys() == {(None, "z"), (None, "b")}
     assert (answer.scale, answer.degraded) == ("calibrated", ("slow",))
 
 
 def test_nothing_asked_for_nothing_done() -> None:
-    found = ranked(hit("a", APPLES), hit("b", APPLES))
-    assert thinned(Diversifier(), found).hits == found.hits
-    refused = ranked(refused=Refusal("because"))
-    assert thinned(Diversifier(1, 0.9, 0.5), refused).refused == Refusal("because")
+    original = ranking(hit("a", APPLES), hit("b", APPLES))
+    assert diversify(Diversifier(), original).hits == original.hits
+    refused = ranking(refused=Refusal("because"))
+    assert diversify(Diversifier(1, 0.9, 0.5), refused).refused == Refusal("because")
 
 
 def test_it_looks_further_than_asked_for() -> None:
@@ -294,9 +297,9 @@ def test_it_looks_further_than_asked_for() -> None:
 
 
 def test_awaited_it_is_the_same() -> None:
-    found = ranked(hit("a", APPLES, 2.0), hit("b", APPLES, 1.0), hit("c", PINGGUO, 0.5))
+    original = ranking(hit("a", APPLES, 2.0), hit("b", APPLES, 1.0), hit("c", PINGGUO, 0.5))
     diversifier = Diversifier(2, 0.95, 0.5)
-    assert asyncio.run(diversifier.arefine(Query("q"), found, 2)) == thinned(diversifier, found)
+    assert asyncio.run(diversifier.arefine(Query("q"), original, 2)) == diversify(diversifier, original)
     assert diversifier.stage == "diversify"
 
 

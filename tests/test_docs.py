@@ -36,7 +36,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 TRIED_AGAIN = {"recipes.md", "strategies.md"}  # programs that a reader runs a second time
 CLI_PAGE = ROOT / "docs" / "cli.md"
 SETTINGS_PAGE = ROOT / "docs" / "settings.md"
-BETWEEN = re.compile(r"(<!-- help: .*? -->\n).*?(<!-- /help -->)", re.DOTALL)
+HELP_BLOCK = re.compile(r"(<!-- help: .*? -->\n).*?(<!-- /help -->)", re.DOTALL)
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -69,15 +69,15 @@ def test_python_examples_run_in_the_folder_of_those_before(page: Path, reader_fo
     examples = list(enumerate(blocks(page, "python"), 1))
     for number, code in examples * 2 if page.name in TRIED_AGAIN else examples:
         command = [sys.executable, "-c", code]
-        done = subprocess.run(command, cwd=reader_folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"example {number} of {page.name}:\n{done.stderr}"
+        process = subprocess.run(command, cwd=reader_folder, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, f"example {number} of {page.name}:\n{process.stderr}"
 
 
 def test_the_first_program_of_the_readme_prints_what_is_shown_there(tmp_path: Path) -> None:
     page = ROOT / "README.md"
     command = [sys.executable, "-c", blocks(page, "python")[0]]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == (blocks(page, "text")[0], 0), done.stderr
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (process.stdout, process.returncode) == (blocks(page, "text")[0], 0), process.stderr
 
 
 @pytest.mark.parametrize("page", pages_with("console"), ids=lambda page: page.name)
@@ -88,20 +88,20 @@ def test_console_examples_run(page: Path, tmp_path: Path) -> None:
     for line in "".join(blocks(page, "console")).splitlines():
         assert line.startswith("$ pointsman "), line
         command = shlex.split(line.removeprefix("$ "))
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
-        assert done.stdout.strip(), f"{line} printed nothing"
+        process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, f"{line}\n{process.stderr}"
+        assert process.stdout.strip(), f"{line} printed nothing"
         if command[1] == "search":
-            found = json.loads(done.stdout)["hits"] if "--json" in command else "No r" not in done.stdout
-            assert found, f"{line} finds nothing"
+            outcome = json.loads(process.stdout)["hits"] if "--json" in command else "No r" not in process.stdout
+            assert outcome, f"{line} finds nothing"
 
 
 def test_the_page_of_the_service_names_every_field_of_an_answer() -> None:
     page = (ROOT / "docs" / "http.md").read_text("utf-8")
-    named = set(re.findall(r"`(\w+)`", page[page.index("An answer has") :].partition("\n\n")[0]))
+    names = set(re.findall(r"`(\w+)`", page[page.index("An answer has") :].partition("\n\n")[0]))
     answer = Dataset("notes", embedder=HashingEmbedder()).search("signal").to_dict()
-    assert set(answer) <= named
-    assert set(Hit(Document("a", "text"), 1.0).to_dict()) <= named
+    assert set(answer) <= names
+    assert set(Hit(Document("a", "text"), 1.0).to_dict()) <= names
 
 
 def test_links_between_pages_lead_somewhere() -> None:
@@ -116,8 +116,8 @@ def test_help_pages_are_the_commands_own() -> None:
 
 
 def with_help(page: str) -> str:
-    parts = [f"### pointsman {' '.join(one)}\n\n```text\n{help_text(*one)}```\n" for one in commands()]
-    return BETWEEN.sub(lambda match: match[1] + "\n" + "\n".join(parts) + match[2], page)
+    sections = [f"### pointsman {' '.join(command)}\n\n```text\n{help_text(*command)}```\n" for command in commands()]
+    return HELP_BLOCK.sub(lambda match: match[1] + "\n" + "\n".join(sections) + match[2], page)
 
 
 def commands(*group: str) -> list[tuple[str, ...]]:
@@ -125,7 +125,7 @@ def commands(*group: str) -> list[tuple[str, ...]]:
     for name in group:
         command = command.commands[name]
     names = list(getattr(command, "commands", ()))
-    return [each for name in names for each in ((*group, name), *commands(*group, name))]
+    return [path for name in names for path in ((*group, name), *commands(*group, name))]
 
 
 def help_text(*command: str) -> str:
@@ -145,9 +145,9 @@ def test_the_table_of_settings_is_the_settings_own() -> None:
 
 def with_settings(page: str) -> str:
     rows = ["| setting | default | means |", "|---|---|---|"]
-    for one in describe(Settings()):
-        default = json.dumps(one["default"], ensure_ascii=False)
-        rows.append(f"| `{one['name']}` | `{default}` | {one['about'].replace('|', chr(92) + '|')} |")
+    for setting in describe(Settings()):
+        default = json.dumps(setting["default"], ensure_ascii=False)
+        rows.append(f"| `{setting['name']}` | `{default}` | {setting['about'].replace('|', chr(92) + '|')} |")
     table = "\n".join(rows)
     return re.sub(r"(<!-- settings -->\n).*?(<!-- /settings -->)", rf"\1{table}\n\2", page, flags=re.DOTALL)
 
@@ -158,8 +158,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documentation") / "site"
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
     return folder
 
 
@@ -169,8 +169,8 @@ def test_the_site_builds_without_a_broken_link_and_loads_nothing_from_outside(si
     for page in pages:
         text = page.read_text("utf-8")
         assert not re.findall(r"<(?:script|img|iframe)[^>]+src=.?(?:https?:)?//", text), page.name
-        outside = re.findall(r"<link[^>]+href=.?(?:https?:)?//[^>]*>", text)
-        assert not outside, (page.name, outside)
+        foreign_links = re.findall(r"<link[^>]+href=.?(?:https?:)?//[^>]*>", text)
+        assert not foreign_links, (page.name, foreign_links)
     for sheet in site.rglob("*.css"):
         assert not re.search(r"(?:@import|url\()\s*['\"]?(?:https?:)?//", sheet.read_text("utf-8")), sheet.name
 

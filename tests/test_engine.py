@@ -55,20 +55,20 @@ TEXTS = {
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as made:
-        made.dataset("rails", description="about rails").add([Document(id_, text) for id_, text in TEXTS.items()])
-        yield made
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("rails", description="about rails").add([Document(id_, text) for id_, text in TEXTS.items()])
+        yield workspace
 
 
-def ranked(answer: Any) -> list[tuple[str, float]]:
+def ranking(answer: Any) -> list[tuple[str, float]]:
     return [(hit.id, hit.score) for hit in (answer.hits if hasattr(answer, "hits") else answer)]
 
 
 class TestNothingIsMadeByReading:
     def test_an_empty_dataset_changes_nobodys_scores(self, workspace: Workspace) -> None:
-        before = ranked(workspace.search("railway switch", 4, refuse=False))
+        ranking_before = ranking(workspace.search("railway switch", 4, refuse=False))
         workspace.dataset("typo").make()
-        assert ranked(workspace.search("railway switch", 4, refuse=False)) == before
+        assert ranking(workspace.search("railway switch", 4, refuse=False)) == ranking_before
 
     def test_reading_makes_no_dataset(self, workspace: Workspace, tmp_path: Path) -> None:
         typo = workspace.dataset("typo")
@@ -90,7 +90,7 @@ class TestTheOfflineReranker:
         for strategy in ("hyde", "multi_query", "decomposition", "prf"):
             options: Any = {"strategy": strategy, "refuse": False}
             default = workspace.search("what warms one up?", 4, **options)
-            assert ranked(default) == ranked(workspace.search("what warms one up?", 4, rerank=False, **options))
+            assert ranking(default) == ranking(workspace.search("what warms one up?", 4, rerank=False, **options))
         assert workspace.search("what warms one up?", 1, strategy="hyde", refuse=False).hits[0].id == "tea"
 
     @pytest.mark.parametrize("strategy", ["auto", "hybrid", "bm25", "vector", "rrf"])
@@ -98,7 +98,7 @@ class TestTheOfflineReranker:
         answer = workspace.search("railway switch", 4, strategy=strategy)
         assert not answer.reranked
         assert not answer.to_dict()["reranked"]
-        decision = next(one for one in answer.plan.decisions if one.what == "rerank")
+        decision = next(decision for decision in answer.plan.decisions if decision.what == "rerank")
         assert decision.value == "none"
         assert decision.reason
 
@@ -108,7 +108,7 @@ class TestTheOfflineReranker:
             workspace.dataset("notes", indexing_technique=technique).add([Document("a", "A railway switch.")])
             for strategy in ("auto", "bm25" if technique == "keyword" else "vector"):
                 answer = workspace.search("railway switch", strategy=strategy, refuse=False)
-                decision = next(one for one in answer.plan.decisions if one.what == "rerank")
+                decision = next(decision for decision in answer.plan.decisions if decision.what == "rerank")
                 assert decision.reason == "a single list has nothing to be weighed against"
 
     def test_asked_for_it_brings_a_fusion_up_to_the_calibrated_sum(self, workspace: Workspace) -> None:
@@ -127,19 +127,19 @@ class TestOneAnswerEverywhere:
         service = EnhancedRetrievalService({}, workspace)
         for question in ("railway switch", "red lamp", self.IRRELEVANT):
             answer = workspace.search(question, 3)
-            others: list[Any] = [
+            other_answers: list[Any] = [
                 rails.search(question, 3),
                 RetrievalWorkflow().search(question, [rails], 3),
                 workspace.search_many([question, "tea"], 3)[0],
                 rails.search_many([question], 3)[0],
                 service.search_sync(question, 3),
             ]
-            for other in others:
-                assert ranked(other) == ranked(answer)
-                assert (other.refused is None) == (answer.refused is None)
+            for other_answer in other_answers:
+                assert ranking(other_answer) == ranking(answer)
+                assert (other_answer.refused is None) == (answer.refused is None)
 
     def test_a_strategy_by_itself_ranks_and_does_not_refuse(self, workspace: Workspace) -> None:
-        assert ranked(HybridStrategy(workspace.dataset("rails")).retrieve(self.IRRELEVANT, 3))
+        assert ranking(HybridStrategy(workspace.dataset("rails")).retrieve(self.IRRELEVANT, 3))
 
     def test_settings_are_obeyed(self, tmp_path: Path) -> None:
         settings = Settings(default_retrieval_strategy="bm25", bm25_k1=0.5, bm25_b=0.1, timeout=7.0)
@@ -147,14 +147,14 @@ class TestOneAnswerEverywhere:
             workspace.dataset("rails").add([Document(id_, text) for id_, text in TEXTS.items()])
             answer = workspace.search("railway switch", 2)
             assert answer.plan.strategy == "bm25"
-            assert next(one for one in answer.plan.decisions if one.what == "strategy").by == "settings"
+            assert next(decision for decision in answer.plan.decisions if decision.what == "strategy").by == "settings"
             assert workspace.search("railway switch", 2, strategy="vector").plan.strategy == "vector"
             recipe = workspace.engine.resolve(SearchRequest.of("x"), workspace.datasets())
             assert recipe.timeout == 7.0
-            with Dataset("same", indexing_technique="keyword", bm25_k1=0.5, bm25_b=0.1) as same:
-                same.add([Document(id_, text) for id_, text in TEXTS.items()])
-                expected = ranked(same.search("railway switch", 2, strategy="bm25", refuse=False))
-            assert ranked(workspace.search("railway switch", 2, refuse=False)) == expected
+            with Dataset("same", indexing_technique="keyword", bm25_k1=0.5, bm25_b=0.1) as dataset:
+                dataset.add([Document(id_, text) for id_, text in TEXTS.items()])
+                expected = ranking(dataset.search("railway switch", 2, strategy="bm25", refuse=False))
+            assert ranking(workspace.search("railway switch", 2, refuse=False)) == expected
 
     @pytest.mark.parametrize(
         ("settings", "strategy", "name", "value"),
@@ -172,7 +172,7 @@ class TestOneAnswerEverywhere:
         assert getattr(engine.strategy(strategy, workspace.datasets()), name) == value
 
 
-class TestTheWayIsRouted:
+class TestRouting:
     def test_transformers_search_what_the_router_chose(self, workspace: Workspace) -> None:
         """A chain of questions is followed in the routed datasets alone, with the search's own breaker."""
         workspace.dataset("films").add([Document("film", "Anna Berg directed the film Night Train in 1994.")])
@@ -181,12 +181,12 @@ class TestTheWayIsRouted:
             def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
                 return [dataset for dataset in datasets if dataset.name == "rails"]
 
-        searched: list[str] = []
+        datasets_asked: list[str] = []
         films = workspace.dataset("films")
         store = films.store
         original = store.search
         store.search = (  # type: ignore[method-assign]
-            lambda store_queries: searched.append("films") or original(store_queries)  # type: ignore[func-returns-value]
+            lambda store_queries: datasets_asked.append("films") or original(store_queries)  # type: ignore[func-returns-value]
         )
         try:
             workflow = RetrievalWorkflow(router=OnlyRails())
@@ -194,7 +194,7 @@ class TestTheWayIsRouted:
             answer = workflow.search(question, workspace.datasets(), 3, effort="thorough", refuse=False)
         finally:
             store.search = original  # type: ignore[method-assign]
-        assert searched == []
+        assert datasets_asked == []
         assert answer.plan.datasets == ("rails",)
 
     def test_lists_and_words_of_other_datasets_take_no_part(self, workspace: Workspace) -> None:
@@ -205,61 +205,64 @@ class TestTheWayIsRouted:
             def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
                 return [dataset for dataset in datasets if dataset.name == "rails"]
 
-        routed, everything = RetrievalWorkflow(router=OnlyRails()), workspace.datasets()
-        answer = routed.search("railway switch", everything, 9, strategy="sparse", refuse=False)
+        routing_workflow, datasets = RetrievalWorkflow(router=OnlyRails()), workspace.datasets()
+        answer = routing_workflow.search("railway switch", datasets, 9, strategy="sparse", refuse=False)
         assert {hit.dataset for hit in answer} == {"rails"}
         assert answer.plan.datasets == ("rails", "sparse_2")
-        mixed = RetrievalWorkflow().search("xylandira switch", everything, 9, strategy="multi_query", refuse=False)
-        answer = routed.search("xylandira switch", everything, 9, strategy="multi_query", refuse=False)
+        answer_without_router = RetrievalWorkflow().search(
+            "xylandira switch", datasets, 9, strategy="multi_query", refuse=False
+        )
+        answer = routing_workflow.search("xylandira switch", datasets, 9, strategy="multi_query", refuse=False)
         details = [
-            next(span.detail for span in each.trace.spans if span.stage == "transform") for each in (mixed, answer)
+            next(span.detail for span in result.trace.spans if span.stage == "transform")
+            for result in (answer_without_router, answer)
         ]
         assert ["correction" in detail for detail in details] == [True, False]
 
     def test_a_strategy_that_searches_by_itself_says_what_takes_no_part(self, workspace: Workspace) -> None:
-        class Own(BaseRetrievalStrategy):
+        class OwnSearch(BaseRetrievalStrategy):
             async def search(self, query: str | Query, k: int = 5) -> Any:
                 return [Hit(Document("own", "mine"), 1.0)]
 
-        class All(BaseRouter):
+        class AllDatasets(BaseRouter):
             def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
                 return list(datasets)
 
-        own = Registry[Any]("strategy")
-        own.register("own", Own)
+        registry = Registry[Any]("strategy")
+        registry.register("own", OwnSearch)
         request = SearchRequest.of("switch", options={"strategy": "own", "refuse": False})
         notes = [
-            Engine(stages=stages, registry=own).search(request, workspace.datasets()).degraded
-            for stages in (Stages(), Stages(router=All(), transformer=RuleExpander(["paraphrase"])))
+            Engine(stages=stages, registry=registry).search(request, workspace.datasets()).degraded
+            for stages in (Stages(), Stages(router=AllDatasets(), transformer=RuleExpander(["paraphrase"])))
         ]
         note = "strategy 'own' searches by itself; the workflow's router and transformer cannot take part"
         assert notes == [(), (note,)]
 
     @pytest.mark.parametrize(
-        ("technique", "instead"), [("keyword", "bm25"), ("vector", "vector"), ("hybrid", "hybrid")]
+        ("technique", "substitute"), [("keyword", "bm25"), ("vector", "vector"), ("hybrid", "hybrid")]
     )
-    def test_a_strategy_that_fails_is_replaced_by_what_the_datasets_keep(self, technique: Any, instead: str) -> None:
-        class Broken(BaseRetrievalStrategy):
+    def test_a_strategy_that_fails_is_replaced_by_what_the_datasets_keep(self, technique: Any, substitute: str) -> None:
+        class FailingStrategy(BaseRetrievalStrategy):
             async def search(self, query: str | Query, k: int = 5) -> Any:
                 raise ConnectionError("away")
 
-        own = Registry[Any]("strategy")
-        own.register("broken", Broken)
+        registry = Registry[Any]("strategy")
+        registry.register("broken", FailingStrategy)
         dataset = Dataset("rails", indexing_technique=technique, embedder=HashingEmbedder())
         dataset.add([Document(id_, text) for id_, text in TEXTS.items()])
         request = SearchRequest.of("railway switch", 3, {"strategy": "broken"})
-        answer = Engine(registry=own).search(request, [dataset])
-        assert ranked(answer) == ranked(dataset.search("railway switch", 3))
+        answer = Engine(registry=registry).search(request, [dataset])
+        assert ranking(answer) == ranking(dataset.search("railway switch", 3))
         (note,) = answer.degraded
         assert "'broken' failed; plain search was used instead" in note
-        assert answer.plan.strategy == instead
+        assert answer.plan.strategy == substitute
         assert [decision.by for decision in answer.plan.decisions if decision.what == "strategy"] == ["default"]
 
     def test_auto_may_stand_for_a_registered_strategy(self, workspace: Workspace) -> None:
         workspace.workflow = RetrievalWorkflow(strategy="multi_query")
         answer = workspace.search("railway switch", refuse=False)
         assert answer.plan.strategy == "multi_query"
-        assert ranked(answer) == ranked(workspace.search("railway switch", strategy="multi_query", refuse=False))
+        assert ranking(answer) == ranking(workspace.search("railway switch", strategy="multi_query", refuse=False))
         with pytest.raises(UnknownNameError, match="did you mean 'multi_query'"):
             Engine(stages=Stages(strategy="multi-query"))
 
@@ -294,9 +297,9 @@ class TestRequests:
         with pytest.raises(InputError, match=message):
             workspace.search("x", **options)
 
-    @pytest.mark.parametrize("none", [None, "", {}])
-    def test_no_filter(self, workspace: Workspace, none: Any) -> None:
-        assert workspace.search("tea", filters=none).query.filters is None
+    @pytest.mark.parametrize("empty_filter", [None, "", {}])
+    def test_no_filter(self, workspace: Workspace, empty_filter: Any) -> None:
+        assert workspace.search("tea", filters=empty_filter).query.filters is None
 
     @pytest.mark.parametrize("milliseconds", [-1, "5", float("nan")])
     def test_limits_are_numbers(self, milliseconds: Any) -> None:
@@ -314,8 +317,8 @@ class TestRequests:
             Workspace(tmp_path / "w", embedder="e5")  # type: ignore[arg-type]
 
     def test_the_named_strategies_are_those_there_are(self) -> None:
-        shipped = {n for n in STRATEGIES.names() if STRATEGIES.get(n).__module__.startswith("pointsman.")}
-        assert set(get_args(StrategyName)) == {"auto", "dense", *LISTS, *shipped}
+        names = {n for n in STRATEGIES.names() if STRATEGIES.get(n).__module__.startswith("pointsman.")}
+        assert set(get_args(StrategyName)) == {"auto", "dense", *LISTS, *names}
 
     def test_an_unknown_dataset_of_a_workflow(self, workspace: Workspace) -> None:
         with pytest.raises(UnknownNameError, match="rails"):
@@ -329,7 +332,7 @@ class TestI5:
         workspace.llm = ScriptedLLM(lambda _: TEXTS["switch"])
         answer = workspace.search(self.QUESTION, 2)
         assert answer.plan.strategy == "hyde"
-        assert {"bm25", "vector", "hypothetical 1"} <= {way.source for hit in answer for way in hit.provenance}
+        assert {"bm25", "vector", "hypothetical 1"} <= {step.source for hit in answer for step in hit.provenance}
         policy = pointsman.Policy(name="tuned")
         workspace.keep(policy)
         assert workspace.search(self.QUESTION, 2).plan.strategy == "hybrid"
@@ -351,17 +354,17 @@ class TestI5:
         questions = ["compare a switch and a signal", "чем отличается сигнал от стрелки", "tea", "green tea"]
         batch: list[str | Query] = [*questions, self.QUESTION, Query("and where is it?", history=talk)]
         answers = workspace.search_many(batch, 2)
-        alone = [workspace.search(question, 2) for question in batch]
-        assert [answer.plan.reason for answer in answers] == [answer.plan.reason for answer in alone]
+        single_answers = [workspace.search(question, 2) for question in batch]
+        assert [answer.plan.reason for answer in answers] == [answer.plan.reason for answer in single_answers]
         assert answers[-1].plan.strategy == answers[-2].plan.strategy  # they share batches
-        assert answers[-1].query.text == alone[-1].query.text != "and where is it?"
-        assert [ranked(answer) for answer in answers] == [ranked(answer) for answer in alone]
+        assert answers[-1].query.text == single_answers[-1].query.text != "and where is it?"
+        assert [ranking(answer) for answer in answers] == [ranking(answer) for answer in single_answers]
 
     @pytest.mark.parametrize("settings", [Settings(policy="measured"), Settings.load(environ={}, policy="measured")])
     def test_the_measured_choice_can_be_kept_beside_a_model(self, workspace: Workspace, settings: Settings) -> None:
         llm = ScriptedLLM(lambda _: "A railway switch guides trains.")
-        for chosen, strategy in ((Settings(), "hyde"), (settings, "hybrid")):
-            with Workspace(workspace.path, embedder=HashingEmbedder(), settings=chosen, llm=llm) as again:
+        for chosen_settings, strategy in ((Settings(), "hyde"), (settings, "hybrid")):
+            with Workspace(workspace.path, embedder=HashingEmbedder(), settings=chosen_settings, llm=llm) as again:
                 assert again.search(self.QUESTION, refuse=False).plan.strategy == strategy
 
 
@@ -421,12 +424,12 @@ class TestCost:
         for _ in range(2):  # the first one also measures the dataset's background
             answer = workspace.search(question, 4)
         query_tokens.cache_clear()
-        built: Counter[str] = Counter()
+        builds: Counter[str] = Counter()
         build = Hit.__init__
 
-        def count_build(hit: Hit, document: Document, *values: Any, **named: Any) -> None:
-            built[document.id] += 1
-            build(hit, document, *values, **named)
+        def count_build(hit: Hit, document: Document, *values: Any, **fields: Any) -> None:
+            builds[document.id] += 1
+            build(hit, document, *values, **fields)
 
         profile = Profile(lambda: workspace.search(question, 4))
         assert profile.calls["StoredDataset.store"] == 1
@@ -436,8 +439,8 @@ class TestCost:
         assert profile.calls.total() <= 700
         monkeypatch.setattr(Hit, "__init__", count_build)
         answer = workspace.search(question, 4)
-        assert {hit.id for hit in answer} <= set(built)
-        assert max(built.values()) <= 2, built
+        assert {hit.id for hit in answer} <= set(builds)
+        assert max(builds.values()) <= 2, builds
 
     def test_sql_statements(self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
         self.search(workspace)
@@ -459,9 +462,9 @@ class TestI6:
         with pointsman.open(tmp_path / "w", settings=Settings(embedder="hashing")) as workspace:
             workspace.dataset("rails").add([Document("switch", TEXTS["switch"])])
             assert workspace.status("rails")["embedder"] == HashingEmbedder().name
-        other = HashingEmbedder(dimensions=32)
-        with Workspace(tmp_path / "v", embedder=other, settings=Settings(embedder="hashing")) as workspace:
-            assert workspace.dataset("rails").embedder.name == other.name
+        other_embedder = HashingEmbedder(dimensions=32)
+        with Workspace(tmp_path / "v", embedder=other_embedder, settings=Settings(embedder="hashing")) as workspace:
+            assert workspace.dataset("rails").embedder.name == other_embedder.name
         with pytest.raises(InputError, match=r"settings are Settings\(name=value"):
             Workspace(tmp_path / "w", settings={"timeout": 3})  # type: ignore[arg-type]
 
@@ -483,8 +486,11 @@ class TestR8:
         for options in ({}, {"strategy": "hybrid"}, {"strategy": "multi_query"}, {"effort": "fast"}):
             answer = workspace.search(follow_up, 2, refuse=False, **options)  # type: ignore[arg-type]
             assert answer.query.text == "When did Jane Austen die?"
-        alone, again = workspace.search_many([Query(follow_up.text), follow_up], 2, refuse=False)
-        assert (alone.query.text, again.query.text) == ("When did she die?", "When did Jane Austen die?")
+        without_history, with_history = workspace.search_many([Query(follow_up.text), follow_up], 2, refuse=False)
+        assert (without_history.query.text, with_history.query.text) == (
+            "When did she die?",
+            "When did Jane Austen die?",
+        )
 
     def test_a_transformer_of_ones_own_decides(self, workspace: Workspace) -> None:
         workspace.workflow = RetrievalWorkflow(transformer=RuleExpander())
@@ -500,12 +506,12 @@ class TestWhatUsersBring:
             def route(self, query: str, datasets: Sequence[Any]) -> list[Any]:  # type: ignore[override]
                 return [dataset for dataset in datasets if dataset.description.lower() in query.lower()]
 
-        class Awaited(BaseRouter):
+        class AsyncByDescription(BaseRouter):
             async def aroute(self, query: str, datasets: Sequence[Any]) -> list[Any]:  # type: ignore[override]
                 return [dataset for dataset in datasets if dataset.description.lower() in query.lower()]
 
         tea, rails = Dataset("drinks", "Tea"), Dataset("rails", "Rails")
-        for router in (ByDescription(), Awaited()):
+        for router in (ByDescription(), AsyncByDescription()):
             assert router.route("Green TEA", [rails, tea]) == [tea]
             assert router.decide(Query("green tea"), [rails, tea]).datasets == (tea,)
 
@@ -515,10 +521,10 @@ class TestWhatUsersBring:
                 return [Document("echo", query.upper()), Document("again", query.lower())]
 
         echo = Echo(workspace.dataset("rails"))
-        own = Registry[Any]("strategy")
-        own.register("echo", Echo)
+        registry = Registry[Any]("strategy")
+        registry.register("echo", Echo)
         request = SearchRequest.of("Switch", 2, {"strategy": "echo", "refuse": False})
-        answer = Engine(registry=own).search(request, [workspace.dataset("rails")])
+        answer = Engine(registry=registry).search(request, [workspace.dataset("rails")])
         assert ([hit.text for hit in answer], answer.degraded) == (["SWITCH", "switch"], ())
         assert answer.plan.datasets == ("rails",)  # what it searches, not its own name
         assert [hit.text for hit in echo.retrieve(Query("Switch"), 2)] == ["SWITCH", "switch"]
@@ -526,15 +532,15 @@ class TestWhatUsersBring:
         assert hybrid.retrieve("Switch", 1)[0].id in {"echo", "switch"}
 
     def test_f1_a_node_of_two_datasets_is_one_hit(self) -> None:
-        words, near = Dataset("words", indexing_technique="keyword"), Dataset("near", embedder=HashingEmbedder())
-        hybrid = pointsman.SimpleHybridRetriever(words.retriever(), near.retriever("vector"))
+        words, meaning = Dataset("words", indexing_technique="keyword"), Dataset("near", embedder=HashingEmbedder())
+        hybrid = pointsman.SimpleHybridRetriever(words.retriever(), meaning.retriever("vector"))
         assert hybrid.add_nodes([Document("tea", "green tea"), Document("rail", "railway")])
-        near.add([Document("other", "black tea")])
+        meaning.add([Document("other", "black tea")])
         words.add([Document("other", "another tea altogether")])
         hits = hybrid.retrieve("green tea", 9)
         assert sorted(hit.id for hit in hits) == ["other", "other", "rail", "tea"]  # the same id, different nodes
         assert hits[0].id == "tea"
-        assert {"dataset", "dataset_2"} <= {way.source for way in hits[0].provenance}
+        assert {"dataset", "dataset_2"} <= {step.source for step in hits[0].provenance}
 
     def test_f2_a_fusion_of_ones_own(self, workspace: Workspace) -> None:
         rails = workspace.dataset("rails")
@@ -542,10 +548,10 @@ class TestWhatUsersBring:
         def last_of_the_first(lists: Sequence[Any], weights: Sequence[float] | None = None) -> list[tuple[Any, float]]:
             return [(key, float(rank)) for rank, (key, _) in enumerate(lists[0])][::-1]
 
-        words, near = rails.retriever("bm25"), rails.retriever("vector")
-        hybrid = pointsman.SimpleHybridRetriever(near, words, fusion=last_of_the_first)
+        words, dense = rails.retriever("bm25"), rails.retriever("vector")
+        hybrid = pointsman.SimpleHybridRetriever(dense, words, fusion=last_of_the_first)
         assert [hit.id for hit in hybrid.retrieve("railway switch", 4)] == [
-            hit.id for hit in near.retrieve("railway switch", 100)
+            hit.id for hit in dense.retrieve("railway switch", 100)
         ][::-1]
         with pytest.raises(InputError, match="cannot be saved"):
             hybrid.persist("nowhere")
@@ -563,8 +569,8 @@ class TestWhatUsersBring:
         assert [hit.id for hit in answer] == sorted(TEXTS)
         assert answer.reranked
         workflow = RetrievalWorkflow(reranker=Alphabetical())
-        other = workflow.search("railway switch", [workspace.dataset("rails")], 4, refuse=False)
-        assert [hit.id for hit in other] == sorted(TEXTS)
+        answer_by_order = workflow.search("railway switch", [workspace.dataset("rails")], 4, refuse=False)
+        assert [hit.id for hit in answer_by_order] == sorted(TEXTS)
 
     def test_refiners_that_cannot_be_hashed(self, workspace: Workspace) -> None:
         @dataclass  # compares by value, so it has no hash
@@ -586,7 +592,7 @@ class TestWhatUsersBring:
             assert [hit.id for hit in answer] == [first]
 
     def test_i2_a_strategy_that_is_replaced(self, workspace: Workspace) -> None:
-        class Fixed(BaseRetriever):
+        class FixedRetriever(BaseRetriever):
             def __init__(self, id_: str) -> None:
                 self.id = id_
 
@@ -597,7 +603,7 @@ class TestWhatUsersBring:
         engine = Engine(registry=strategies)
         request = SearchRequest.of("anything", options={"strategy": "mine"})
         for name in ("first", "second"):
-            strategies.register("mine", lambda *_, name=name, **__: Fixed(name), replace=True)
+            strategies.register("mine", lambda *_, name=name, **__: FixedRetriever(name), replace=True)
             answer = engine.search(request, [workspace.dataset("rails")])
             assert [hit.id for hit in answer] == [name]
 

@@ -39,31 +39,31 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.mark.parametrize("qrels_at", ["qrels.tsv", "qrels/test.tsv"])
 def test_a_folder_becomes_values(write: Write, qrels_at: str) -> None:
-    found = read_collection(write(qrels_at=qrels_at))
-    assert found.name == "set"
-    assert found.documents == (Document("d1", "red and green", {"title": "Signals"}), Document("d2", "points", {}))
-    assert list(found.queries.items()) == [("q1", "colours"), ("q3", "switch")]  # judged ones, in file order
-    assert found.qrels == {"q1": {"d1": 1, "d2": 0}, "q3": {"d2": 2}}
+    collection = read_collection(write(qrels_at=qrels_at))
+    assert collection.name == "set"
+    assert collection.documents == (Document("d1", "red and green", {"title": "Signals"}), Document("d2", "points", {}))
+    assert list(collection.queries.items()) == [("q1", "colours"), ("q3", "switch")]  # judged ones, in file order
+    assert collection.qrels == {"q1": {"d1": 1, "d2": 0}, "q3": {"d2": 2}}
     with pytest.raises(AttributeError):
-        found.name = "other"  # type: ignore[misc]
+        collection.name = "other"  # type: ignore[misc]
 
 
 def test_the_first_queries_are_the_first_of_the_file(write: Write) -> None:
-    found = read_collection(write())
-    assert list(found.first(1).queries) == list(found.first(1).qrels) == ["q1"]
-    assert found.first(None) is found
-    assert found.first(99).queries == found.queries
+    collection = read_collection(write())
+    assert list(collection.first(1).queries) == list(collection.first(1).qrels) == ["q1"]
+    assert collection.first(None) is collection
+    assert collection.first(99).queries == collection.queries
     wrong: Any
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(InputError, match="from 1 up"):
-            found.first(wrong)
+            collection.first(wrong)
 
 
 def test_line_ends_byte_order_mark_and_blank_lines_do_not_matter(write: Write) -> None:
-    def shaped(text: str) -> bytes:
+    def reshape(text: str) -> bytes:
         return b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode() + b"\r\n\n"
 
-    assert read_collection(write(shaped(CORPUS), shaped(QUERIES), shaped(QRELS))) == read_collection(write())
+    assert read_collection(write(reshape(CORPUS), reshape(QUERIES), reshape(QRELS))) == read_collection(write())
 
 
 def test_ids_may_hold_anything_that_a_field_can(write: Write) -> None:
@@ -71,16 +71,16 @@ def test_ids_may_hold_anything_that_a_field_can(write: Write) -> None:
     corpus = "".join(json.dumps({"_id": id_, "text": ""}, ensure_ascii=False) + "\n" for id_ in odd)
     queries = "".join(json.dumps({"_id": id_, "text": "?"}) + "\n" for id_ in odd)
     qrels = "query-id\tcorpus-id\tscore\n" + "".join(f"{id_}\t{id_}\t1\n" for id_ in odd)
-    found = read_collection(write(corpus, queries, qrels))
-    assert [document.id for document in found.documents] == list(found.queries) == odd
-    assert found.qrels == {id_: {id_: 1} for id_ in odd}
+    collection = read_collection(write(corpus, queries, qrels))
+    assert [document.id for document in collection.documents] == list(collection.queries) == odd
+    assert collection.qrels == {id_: {id_: 1} for id_ in odd}
 
 
 def test_a_judged_document_that_is_not_there_counts_as_not_found(
     write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = read_collection(write(qrels=QRELS + "q1\tgone\t1\n"))
-    assert found.qrels["q1"] == {"d1": 1, "d2": 0, "gone": 1}
+    collection = read_collection(write(qrels=QRELS + "q1\tgone\t1\n"))
+    assert collection.qrels["q1"] == {"d1": 1, "d2": 0, "gone": 1}
     assert "1 judged documents are not in the corpus" in caplog.text
 
 

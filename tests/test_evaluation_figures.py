@@ -38,17 +38,19 @@ def test_equal_to_trec_eval(seed: int) -> None:
     }
     rankings = {query: chance.sample(documents, chance.randint(1, 150)) for query in list(qrels)[:25]}
     rankings["unjudged"] = documents
-    run = {query: {document: 1 / rank for rank, document in enumerate(found, 1)} for query, found in rankings.items()}
-    top = {query: dict(list(found.items())[:10]) for query, found in run.items()}
-    theirs = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_10", "recall_10", "recall_100"}).evaluate(run)
+    run = {
+        query: {document: 1 / rank for rank, document in enumerate(ranking, 1)} for query, ranking in rankings.items()
+    }
+    top = {query: dict(list(scores.items())[:10]) for query, scores in run.items()}
+    trec_values = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_10", "recall_10", "recall_100"}).evaluate(run)
     first = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank"}).evaluate(top)
-    ours = measure(qrels, rankings).per_query
+    own_values = measure(qrels, rankings).per_query
     names = {"ndcg@10": "ndcg_cut_10", "recall@10": "recall_10", "recall@100": "recall_100"}
-    assert set(ours) == {*names, "mrr@10"}
+    assert set(own_values) == {*names, "mrr@10"}
     for query in qrels:
-        for name, other in names.items():
-            assert ours[name][query] == pytest.approx(theirs.get(query, {}).get(other, 0), abs=1e-12)
-        assert ours["mrr@10"][query] == pytest.approx(first.get(query, {}).get("recip_rank", 0), abs=1e-12)
+        for name, trec_name in names.items():
+            assert own_values[name][query] == pytest.approx(trec_values.get(query, {}).get(trec_name, 0), abs=1e-12)
+        assert own_values["mrr@10"][query] == pytest.approx(first.get(query, {}).get("recip_rank", 0), abs=1e-12)
 
 
 def test_the_order_given_counts_whatever_the_ids_are() -> None:
@@ -63,9 +65,9 @@ def test_a_ranking_deeper_than_single_precision_can_count_keeps_its_order() -> N
 
 
 def test_unjudged_queries_are_left_out_and_unanswered_ones_count_nothing() -> None:
-    found = measure({"q1": {"a": 1}, "q2": {"a": 1}, "q3": {"a": 0}}, {"q1": ["a"], "q3": ["a"], "other": ["a"]})
-    assert found.per_query["ndcg@10"] == {"q1": 1, "q2": 0, "q3": 0}
-    assert found.means["ndcg@10"] == pytest.approx(1 / 3)
+    figures = measure({"q1": {"a": 1}, "q2": {"a": 1}, "q3": {"a": 0}}, {"q1": ["a"], "q3": ["a"], "other": ["a"]})
+    assert figures.per_query["ndcg@10"] == {"q1": 1, "q2": 0, "q3": 0}
+    assert figures.means["ndcg@10"] == pytest.approx(1 / 3)
 
 
 def test_no_query_at_all() -> None:
@@ -100,31 +102,33 @@ def test_without_its_extra_measuring_names_the_install_line(monkeypatch: pytest.
 
 def test_no_difference_is_no_evidence() -> None:
     values = {str(n): n / 10 for n in range(10)}
-    found = compare(values, values)
-    assert (found.difference, found.p) == (0, 1)
+    comparison = compare(values, values)
+    assert (comparison.difference, comparison.p) == (0, 1)
 
 
 def test_p_by_hand() -> None:
     # all of 2^4 sign patterns are equally likely; only ++++ and ---- reach the sum observed
-    found = compare(dict.fromkeys("abcd", 0.7), dict.fromkeys("abcd", 0.4), permutations=20_000)
-    assert found.difference == pytest.approx(0.3)
-    assert found.p == pytest.approx(2 / 16, abs=0.01)
+    comparison = compare(dict.fromkeys("abcd", 0.7), dict.fromkeys("abcd", 0.4), permutations=20_000)
+    assert comparison.difference == pytest.approx(0.3)
+    assert comparison.p == pytest.approx(2 / 16, abs=0.01)
 
 
 def test_a_clear_difference_is_seen_and_the_order_of_the_two_does_not_matter() -> None:
     chance = random.Random(1)
     weak = {str(n): chance.random() for n in range(100)}
     strong = {query: value + 0.1 * chance.random() for query, value in weak.items()}
-    there, back = compare(strong, weak), compare(weak, strong)
-    assert there.p == back.p == 1 / 10_001
-    assert there.difference == -back.difference > 0
-    assert compare(strong, weak) == there
+    strong_first, weak_first = compare(strong, weak), compare(weak, strong)
+    assert strong_first.p == weak_first.p == 1 / 10_001
+    assert strong_first.difference == -weak_first.difference > 0
+    assert compare(strong, weak) == strong_first
 
 
 def test_chance_alone_is_called_significant_about_as_often_as_it_says() -> None:
     chance = random.Random(2)
     rows = [{str(n): chance.gauss(0, 1) for n in range(40)} for _ in range(400)]
-    alarms = [compare(one, other, permutations=400).p <= 0.05 for one, other in zip(rows[::2], rows[1::2], strict=True)]
+    alarms = [
+        compare(first, second, permutations=400).p <= 0.05 for first, second in zip(rows[::2], rows[1::2], strict=True)
+    ]
     assert 2 <= sum(alarms) <= 22  # 10 of 200 expected; both ends are some 4 deviations away or at a power of none
 
 

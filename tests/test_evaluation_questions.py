@@ -145,17 +145,17 @@ def test_the_three_commands_take_questions_with_file_names(workspace: Workspace,
     names = {"lamp": "rails.md", "fuse main": "fuse.md", "green tea": "tea.md"}
     rows = [f"{words} {number},{source}" for number in range(10) for words, source in names.items()]
     path = csv_file(tmp_path, "query,source\n" + "\n".join(rows) + "\n")
-    place = str(workspace.path)
+    location = str(workspace.path)
     workspace.close()
     environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing"}
 
     def run(*arguments: str) -> dict[str, object]:
-        command = [*COMMAND, *arguments, str(path), "--workspace", place, "--json"]
-        done = subprocess.run(
+        command = [*COMMAND, *arguments, str(path), "--workspace", location, "--json"]
+        process = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
-        assert done.returncode == 0, done.stderr
-        return dict(json.loads(done.stdout))
+        assert process.returncode == 0, process.stderr
+        return dict(json.loads(process.stdout))
 
     report = run("eval", "--strategies", "bm25,auto", "--dataset", "home")
     assert report["queries"] == 30

@@ -74,54 +74,54 @@ class Untouchable(HashingEmbedder):
 
 
 def test_the_report_as_json_is_what_scripts_rely_on(folder: Path) -> None:
-    found = evaluate(folder, embedder=HashingEmbedder()).to_json()
-    assert json.loads(json.dumps(found)) == found
-    assert {name: found[name] for name in ("dataset", "documents", "queries")} == {
+    report = evaluate(folder, embedder=HashingEmbedder()).to_json()
+    assert json.loads(json.dumps(report)) == report
+    assert {name: report[name] for name in ("dataset", "documents", "queries")} == {
         "dataset": "railway [red]",
         "documents": 10,
         "queries": 10,
     }
-    assert list(found) == ["dataset", "documents", "queries", "strategies"]
-    assert list(found["strategies"]) == ["bm25", "vector", "hybrid", "auto"]
-    for figures in found["strategies"].values():
+    assert list(report) == ["dataset", "documents", "queries", "strategies"]
+    assert list(report["strategies"]) == ["bm25", "vector", "hybrid", "auto"]
+    for figures in report["strategies"].values():
         assert list(figures) == ["ndcg@10", "recall@10", "recall@100", "mrr@10", "latency_ms"]
         assert list(figures["latency_ms"]) == ["p50", "p95"]
         assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p95"]
-    assert found["strategies"]["bm25"]["ndcg@10"] == 1  # the word is in one document alone
+    assert report["strategies"]["bm25"]["ndcg@10"] == 1  # the word is in one document alone
 
 
 def test_figures_are_rounded_in_json_alone(folder: Path) -> None:
     (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td0\t1\nq1\tgone\t1\nq2\tgone\t1\n")
-    found = evaluate(folder, ["bm25"])
-    assert found.strategies["bm25"].measures["ndcg@10"] == pytest.approx(1 / 3, abs=1e-12)
-    assert found.to_json()["strategies"]["bm25"]["ndcg@10"] == 0.3333
-    assert found.strategies["bm25"].per_query == {"q0": 1, "q1": 0, "q2": 0}
+    report = evaluate(folder, ["bm25"])
+    assert report.strategies["bm25"].measures["ndcg@10"] == pytest.approx(1 / 3, abs=1e-12)
+    assert report.to_json()["strategies"]["bm25"]["ndcg@10"] == 0.3333
+    assert report.strategies["bm25"].per_query == {"q0": 1, "q1": 0, "q2": 0}
 
 
 def test_another_cutoff_has_other_names(folder: Path) -> None:
-    (found,) = evaluate(folder, ["bm25"], k=3).to_json()["strategies"].values()
-    assert list(found) == ["ndcg@3", "recall@3", "recall@100", "mrr@3", "latency_ms"]
+    (figures,) = evaluate(folder, ["bm25"], k=3).to_json()["strategies"].values()
+    assert list(figures) == ["ndcg@3", "recall@3", "recall@100", "mrr@3", "latency_ms"]
 
 
 def test_a_cutoff_beyond_the_usual_depth_is_searched_for(folder: Path) -> None:
     rows = [{"_id": f"more{n}", "text": "signal signal signal"} for n in range(120)]
     with (folder / "corpus.jsonl").open("a") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
-    (found,) = evaluate(folder, ["bm25"], k=200, limit_queries=1).strategies.values()
-    assert found.measures["recall@100"] == 0
-    assert found.measures["recall@200"] == 1
+    (strategy_report,) = evaluate(folder, ["bm25"], k=200, limit_queries=1).strategies.values()
+    assert strategy_report.measures["recall@100"] == 0
+    assert strategy_report.measures["recall@200"] == 1
 
 
 def test_the_first_queries_are_asked(folder: Path) -> None:
-    found = evaluate(folder, ["bm25"], limit_queries=3)
-    assert found.queries == 3
-    assert list(found.strategies["bm25"].per_query) == ["q0", "q1", "q2"]
+    report = evaluate(folder, ["bm25"], limit_queries=3)
+    assert report.queries == 3
+    assert list(report.strategies["bm25"].per_query) == ["q0", "q1", "q2"]
 
 
 def test_auto_and_fusion_methods_are_strategies(folder: Path) -> None:
-    found = evaluate(folder, ["auto", "hybrid", "rrf", "z_score"], embedder=HashingEmbedder())
-    assert list(found.strategies) == ["auto", "hybrid", "rrf", "z_score"]
-    assert found.strategies["auto"].measures == found.strategies["hybrid"].measures
+    report = evaluate(folder, ["auto", "hybrid", "rrf", "z_score"], embedder=HashingEmbedder())
+    assert list(report.strategies) == ["auto", "hybrid", "rrf", "z_score"]
+    assert report.strategies["auto"].measures == report.strategies["hybrid"].measures
 
 
 def test_unknown_strategies_and_senseless_numbers_are_refused_before_any_work(tmp_path: Path) -> None:
@@ -163,17 +163,17 @@ def test_latency_holds_the_embedding_of_every_query_timed(folder: Path) -> None:
     embedder = Counting()
     evaluate(folder, ["hybrid"], embedder=embedder)  # now every query is in the cache
     embedder.queries.clear()
-    found = evaluate(folder, ["hybrid", "vector"], embedder=embedder)
-    for query in found.strategies["hybrid"].per_query:
+    report = evaluate(folder, ["hybrid", "vector"], embedder=embedder)
+    for query in report.strategies["hybrid"].per_query:
         assert embedder.queries.count(f"what is a {WORDS[int(query[1:])]}") == 2  # for each strategy's timing
 
 
 def test_progress_ends_where_it_should(folder: Path) -> None:
-    told: list[tuple[int, int, str]] = []
-    evaluate(folder, ["bm25"], embedder=HashingEmbedder(), on_progress=lambda *step: told.append(step))
-    last = {what: (done, total) for done, total, what in told}
+    steps: list[tuple[int, int, str]] = []
+    evaluate(folder, ["bm25"], embedder=HashingEmbedder(), on_progress=lambda *step: steps.append(step))
+    last = {stage: (count, total) for count, total, stage in steps}
     assert last == {"indexing": (10, 10), "bm25: asking": (10, 10), "bm25: timing": (10, 10)}
-    assert all(0 <= done <= total for done, total, _ in told)
+    assert all(0 <= count <= total for count, total, _ in steps)
 
 
 def test_run_eval_takes_strategies_as_one_string(folder: Path) -> None:
@@ -181,21 +181,23 @@ def test_run_eval_takes_strategies_as_one_string(folder: Path) -> None:
 
 
 def test_rerank_changes_nothing_yet(folder: Path) -> None:
-    with_it, without = (run_eval(folder, "bm25", rerank=rerank).strategies["bm25"] for rerank in (True, False))
-    assert with_it.measures == without.measures
+    with_it, without_reranking = (
+        run_eval(folder, "bm25", rerank=rerank).strategies["bm25"] for rerank in (True, False)
+    )
+    assert with_it.measures == without_reranking.measures
 
 
 def test_the_table_shows_every_figure_and_takes_no_name_for_markup(folder: Path) -> None:
-    out = StringIO()
-    Console(width=120, file=out).print(render(evaluate(folder, ["bm25", "vector"], embedder=HashingEmbedder())))
-    shown = out.getvalue()
-    assert "railway [red]: 10 documents, 10 queries" in shown
+    output = StringIO()
+    Console(width=120, file=output).print(render(evaluate(folder, ["bm25", "vector"], embedder=HashingEmbedder())))
+    table = output.getvalue()
+    assert "railway [red]: 10 documents, 10 queries" in table
     for text in ("bm25", "vector", "ndcg@10", "recall@100", "mrr@10", "p95 ms", "1.0000"):
-        assert text in shown
+        assert text in table
 
 
 @pytest.mark.skipif(not (DATA / "ru_faq_java").is_dir(), reason=f"no test collections in {DATA}")
 def test_bm25_on_a_real_collection_is_as_good_as_it_should_be() -> None:
-    found = evaluate(DATA / "ru_faq_java", ["bm25"]).to_json()
-    assert (found["documents"], found["queries"]) == (643, 643)
-    assert found["strategies"]["bm25"]["ndcg@10"] >= 0.652 - 0.01  # what bm25s has here
+    report = evaluate(DATA / "ru_faq_java", ["bm25"]).to_json()
+    assert (report["documents"], report["queries"]) == (643, 643)
+    assert report["strategies"]["bm25"]["ndcg@10"] >= 0.652 - 0.01  # what bm25s has here

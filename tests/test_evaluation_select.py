@@ -30,7 +30,7 @@ TOOLS = {
     "play_music": "songs, artists and albums",
     "book_table": "restaurants, tables and dinner",
 }
-ASKED = {
+QUESTIONS = {
     "get_weather": ["rain in the city", "temperature today", "sun or rain", "city temperature now"],
     "play_music": ["songs by that artist", "an album", "artists and songs", "albums of songs"],
     "book_table": ["dinner for two", "restaurants here", "a table for dinner", "tables in restaurants"],
@@ -47,7 +47,9 @@ def tools(tmp_path: Path) -> Path:
     folder = tmp_path / "tools"
     folder.mkdir()
     lines(folder / "corpus.jsonl", [{"_id": str(n), "title": t, "text": d} for n, (t, d) in enumerate(TOOLS.items())])
-    queries = [(f"q{n}-{m}", str(n), text) for n, texts in enumerate(ASKED.values()) for m, text in enumerate(texts)]
+    queries = [
+        (f"q{n}-{m}", str(n), text) for n, texts in enumerate(QUESTIONS.values()) for m, text in enumerate(texts)
+    ]
     lines(folder / "queries.jsonl", [{"_id": id_, "text": text} for id_, _, text in queries])
     judgments = "".join(f"{id_}\t{tool}\t1\n" for id_, tool, _ in queries)
     (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + judgments)
@@ -58,7 +60,7 @@ def tools(tmp_path: Path) -> Path:
 def intents(tmp_path: Path) -> Path:
     folder = tmp_path / "intents"
     folder.mkdir()
-    pairs = [(text, name) for name, texts in ASKED.items() for text in texts]
+    pairs = [(text, name) for name, texts in QUESTIONS.items() for text in texts]
     lines(
         folder / "train.jsonl",
         [{"_id": f"t{n}", "text": f"{t} please", "label": name} for n, (t, name) in enumerate(pairs)],
@@ -109,7 +111,7 @@ def test_a_folder_of_labels_becomes_choices_with_examples(intents: Path) -> None
 
 
 def test_what_is_asked_is_never_an_example(intents: Path) -> None:
-    same = [{"_id": "x", "text": text, "label": name} for name, texts in ASKED.items() for text in texts]
+    same = [{"_id": "x", "text": text, "label": name} for name, texts in QUESTIONS.items() for text in texts]
     lines(intents / "train.jsonl", same)
     task = read_selection(intents, limit=6)
     examples = {text for choice in task.choices for text in choice.examples}
@@ -130,7 +132,7 @@ def test_every_selector_is_measured_on_both_forms(selector: str, tools: Path, in
             assert report.recall[3] == 1.0
             assert list(report.recall) == [1, 3]  # there are no more choices
             assert report.embedding_ms is not None
-        assert sum(one.count for one in report.bins) == 12
+        assert sum(bucket.count for bucket in report.bins) == 12
         assert report.p50 <= report.p95
 
 
@@ -149,17 +151,17 @@ def test_figures_of_a_selector_of_ones_own(tools: Path) -> None:
     report = evaluate_selector(tools, Always(1, confidence=0.75))
     assert report.accuracy == pytest.approx(1 / 3)
     assert report.calibration_error == pytest.approx(0.75 - 1 / 3)
-    assert [(one.low, one.high, one.count) for one in report.bins] == [(0.7, 0.8, 12)]
+    assert [(bucket.low, bucket.high, bucket.count) for bucket in report.bins] == [(0.7, 0.8, 12)]
     assert report.recall == {1: pytest.approx(1 / 3)}
     assert report.embedding_ms is None
     assert (report.abstained, report.fallbacks) == (0, 0)
 
 
 def test_abstaining_and_falling_back_are_counted(tools: Path) -> None:
-    nothing = evaluate_selector(tools, Always(confidence=0.2))
-    assert (nothing.accuracy, nothing.abstained, nothing.calibration_error) == (0, 1, None)
-    guessed = evaluate_selector(tools, Always(0, fallback=Fallback("unreadable", "first")))
-    assert (guessed.fallbacks, guessed.bins) == (1, ())
+    abstaining = evaluate_selector(tools, Always(confidence=0.2))
+    assert (abstaining.accuracy, abstaining.abstained, abstaining.calibration_error) == (0, 1, None)
+    guessing = evaluate_selector(tools, Always(0, fallback=Fallback("unreadable", "first")))
+    assert (guessing.fallbacks, guessing.bins) == (1, ())
 
 
 def test_the_report_is_json_and_a_table(tools: Path) -> None:
@@ -169,20 +171,20 @@ def test_the_report_is_json_and_a_table(tools: Path) -> None:
     assert data["calibration"]["ece"] == 0.6667
     assert data["calibration"]["bins"][0]["count"] == 12
     assert data["latency_ms"]["query_embedding"] is None
-    out = io.StringIO()
-    Console(file=out, width=160).print(render_selection([report, evaluate_selector(tools, "random")]))
-    assert "tools: 3 choices, 12 queries" in out.getvalue()
-    assert "0.3333" in out.getvalue()
-    assert "random" in out.getvalue()
+    output = io.StringIO()
+    Console(file=output, width=160).print(render_selection([report, evaluate_selector(tools, "random")]))
+    assert "tools: 3 choices, 12 queries" in output.getvalue()
+    assert "0.3333" in output.getvalue()
+    assert "random" in output.getvalue()
     with pytest.raises(InputError, match="no report"):
         render_selection([])
 
 
 def test_progress_is_told(tools: Path) -> None:
-    told: list[tuple[int, int, str]] = []
-    evaluate_selector(tools, "embedding", embedder="hashing", on_progress=lambda *what: told.append(what))
-    assert told[0] == (0, 12, "embedding queries")
-    assert told[-1] == (12, 12, "embedding: selecting")
+    steps: list[tuple[int, int, str]] = []
+    evaluate_selector(tools, "embedding", embedder="hashing", on_progress=lambda *step: steps.append(step))
+    assert steps[0] == (0, 12, "embedding queries")
+    assert steps[-1] == (12, 12, "embedding: selecting")
 
 
 def test_what_cannot_be_used_is_refused(tools: Path, intents: Path, tmp_path: Path) -> None:

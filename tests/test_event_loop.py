@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-OUTSIDE = ("sqlite3", "_sqlite3", "posix", "tantivy", "faiss", "_io", "time.sleep")
+OUTSIDE_CALLS = ("sqlite3", "_sqlite3", "posix", "tantivy", "faiss", "_io", "time.sleep")
 """Where functions are that read, write or wait; the loop's own sockets wake it up."""
 IN_MEMORY = ("posix.fspath", "posix.getpid", "_io.StringIO", "_io.BytesIO")
 
@@ -50,7 +50,7 @@ def outside_calls(search: Callable[[], Awaitable[T]]) -> tuple[T, list[str]]:
         if event == "c_call":
             module = getattr(function, "__module__", None) or type(getattr(function, "__self__", None)).__module__
             name = f"{module}.{getattr(function, '__qualname__', function)}"
-            if name.startswith(OUTSIDE) and not name.startswith(IN_MEMORY):
+            if name.startswith(OUTSIDE_CALLS) and not name.startswith(IN_MEMORY):
                 calls.append(name)
 
     async def run() -> T:
@@ -73,8 +73,8 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
         vectors = embedder.embed_documents([document.text for document in documents])
         writing.dataset("rails").add(documents, vectors=vectors)
         writing.dataset("drinks").add([Document("tea", "Green tea is brewed below boiling point.")])
-    with Workspace(tmp_path, embedder=embedder) as unread:
-        yield unread
+    with Workspace(tmp_path, embedder=embedder) as workspace:
+        yield workspace
         embedder.may_embed.set()
 
 
@@ -95,11 +95,11 @@ def test_search_beside_a_retriever_leaves_reading_to_threads(workspace: Workspac
     rails = workspace.dataset("rails")
     words = rails.retriever("bm25")
 
-    class Beside(pointsman.BaseRetriever):
+    class OtherRetriever(pointsman.BaseRetriever):
         async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
             return await words.aretrieve(query, top_k)
 
-    answer, calls = outside_calls(lambda: RetrievalWorkflow().asearch("railway switch", [rails, Beside()], 5))
+    answer, calls = outside_calls(lambda: RetrievalWorkflow().asearch("railway switch", [rails, OtherRetriever()], 5))
     assert len({hit.id for hit in answer}) == len(answer.hits) == 5  # what both have found is one document
     assert calls == []
 

@@ -24,7 +24,7 @@ PROGRAMS = {
     "postgres": "import pointsman.store.postgres.backend",
     "server": "import pointsman.server.app, pointsman.server.protocol",
 }
-BLOCKED = """
+BLOCKING_PROGRAM = """
 import sys
 
 class Absent:
@@ -39,35 +39,40 @@ sys.meta_path.insert(0, Absent())
 
 def distributions_of(extra: str) -> set[str]:
     """Return all distributions that an installation of Pointsman with this extra has."""
-    waiting, installed = [("pointsman", extra)], set[tuple[str, str]]()
+    waiting, pairs_seen = [("pointsman", extra)], set[tuple[str, str]]()
     while waiting:
-        name, wanted = waiting.pop()
-        if (name, wanted) in installed:
+        name, extra_name = waiting.pop()
+        if (name, extra_name) in pairs_seen:
             continue
-        installed.add((name, wanted))
+        pairs_seen.add((name, extra_name))
         try:
             texts = requires(name) or []
         except PackageNotFoundError:
             continue
         for requirement in map(Requirement, texts):
-            if requirement.marker is None or requirement.marker.evaluate({"extra": wanted}):
-                required = canonicalize_name(requirement.name)
-                waiting += [(required, ""), *((required, more) for more in requirement.extras)]
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra_name}):
+                dependency = canonicalize_name(requirement.name)
+                waiting += [
+                    (dependency, ""),
+                    *((dependency, dependency_extra) for dependency_extra in requirement.extras),
+                ]
         waiting.append((name, ""))
-    return {name for name, _ in installed}
+    return {name for name, _ in pairs_seen}
 
 
 @pytest.mark.parametrize("extra", PROGRAMS)
 def test_an_extra_needs_no_package_of_another(extra: str, tmp_path: Path) -> None:
     available = distributions_of(extra)
-    blocked = {
+    blocked_packages = {
         module
         for module, names in packages_distributions().items()
         if re.fullmatch(r"\w+", module) and not {canonicalize_name(name) for name in names} & available
     }
-    assert ("fastapi" in blocked) == (extra != "server")
-    program = BLOCKED.format(blocked=sorted(blocked - {"_virtualenv", "_distutils_hack"}), program=PROGRAMS[extra])
-    completed = subprocess.run(
+    assert ("fastapi" in blocked_packages) == (extra != "server")
+    program = BLOCKING_PROGRAM.format(
+        blocked=sorted(blocked_packages - {"_virtualenv", "_distutils_hack"}), program=PROGRAMS[extra]
+    )
+    process = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path
     )
-    assert completed.returncode == 0, completed.stderr[-2000:]
+    assert process.returncode == 0, process.stderr[-2000:]

@@ -10,27 +10,32 @@ from itertools import combinations, cycle
 
 import pytest
 
-from faults_kit import FAILURES, FAULTS, SPANS, WAYS, Case, Rig, answer_of, run, single_cases
+from faults_kit import FAILURES, FAULTS, MODES, SPANS, Case, Rig, answer_of, run, single_cases
 
 FAILS, _, HANGS = FAILURES
 
 SINGLE = [
-    case for case, way in zip(single_cases(("",)), cycle(WAYS), strict=False) for case in [Case(case.faults, way)]
+    case for case, mode in zip(single_cases(("",)), cycle(MODES), strict=False) for case in [Case(case.faults, mode)]
 ]
 """Every fault once, the ways in turn."""
-HANGING = [Case({stage: HANGS}, way) for stage in FAULTS for way in WAYS[:2] if Case({stage: HANGS}, way) not in SINGLE]
+HANGING = [
+    Case({stage: HANGS}, mode) for stage in FAULTS for mode in MODES[:2] if Case({stage: HANGS}, mode) not in SINGLE
+]
 PAIRS = [
-    Case({one: FAULTS[one][3 + number % 5], other: FAULTS[other][0 if number % 2 else 5]}, WAYS[number % 2])
-    for number, (one, other) in enumerate(combinations(FAULTS, 2))
+    Case(
+        {stage: FAULTS[stage][3 + number % 5], other_stage: FAULTS[other_stage][0 if number % 2 else 5]},
+        MODES[number % 2],
+    )
+    for number, (stage, other_stage) in enumerate(combinations(FAULTS, 2))
 ]
 """Any two stages once."""
 
 
 @pytest.fixture(scope="module")
 def rig() -> Iterator[Rig]:
-    made = Rig()
-    yield made
-    made.close()
+    rig = Rig()
+    yield rig
+    rig.close()
 
 
 @pytest.mark.parametrize("case", [*SINGLE, *PAIRS, Case({"router (LLM)": HANGS, "reranker": HANGS}, "async")], ids=str)
@@ -48,14 +53,14 @@ def test_a_stage_that_fails_matters(rig: Rig, stage: str) -> None:
     """Else the table above would show nothing: without the stage there is another answer, and its span says why."""
     rig.forget()
     context = rig.search({stage: FAILS}, "sync")
-    assert answer_of(context) != rig.undisturbed
+    assert answer_of(context) != rig.baseline
     assert any(span.error for span in context.trace.spans if span.stage in SPANS[stage])
 
 
-@pytest.mark.parametrize("way", WAYS[:2])
-def test_without_embedder_and_retrievers_the_words_answer(rig: Rig, way: str) -> None:
+@pytest.mark.parametrize("mode", MODES[:2])
+def test_without_embedder_and_retrievers_the_words_answer(rig: Rig, mode: str) -> None:
     rig.forget()
-    context = rig.search(dict.fromkeys(("embedder", "retriever", "remote retriever"), FAILS), way)
+    context = rig.search(dict.fromkeys(("embedder", "retriever", "remote retriever"), FAILS), mode)
     assert context.hits
     assert any("only words were searched" in cause for cause in context.degraded)
     assert all(step.source != "vector" for hit in context for step in hit.provenance)

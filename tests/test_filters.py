@@ -75,10 +75,10 @@ leaves = st.one_of(
 )
 filters: st.SearchStrategy[Filter] = st.recursive(
     leaves,
-    lambda part: st.one_of(
-        st.lists(part, max_size=3).map(lambda parts: And(tuple(parts))),
-        st.lists(part, max_size=3).map(lambda parts: Or(tuple(parts))),
-        part.map(Not),
+    lambda operand: st.one_of(
+        st.lists(operand, max_size=3).map(lambda operands: And(tuple(operands))),
+        st.lists(operand, max_size=3).map(lambda operands: Or(tuple(operands))),
+        operand.map(Not),
     ),
     max_leaves=8,
 )
@@ -108,19 +108,19 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 @settings(deadline=None)
 @given(filters, filters, metadatas)
-def test_the_laws_of_logic(one: Filter, other: Filter, metadata: dict[str, Any]) -> None:
-    a, b = one.matches(metadata), other.matches(metadata)
-    assert (one & other).matches(metadata) == (a and b)
-    assert (one | other).matches(metadata) == (a or b)
-    assert (~one).matches(metadata) == (not a)
+def test_the_laws_of_logic(first: Filter, second: Filter, metadata: dict[str, Any]) -> None:
+    a, b = first.matches(metadata), second.matches(metadata)
+    assert (first & second).matches(metadata) == (a and b)
+    assert (first | second).matches(metadata) == (a or b)
+    assert (~first).matches(metadata) == (not a)
 
 
 @settings(deadline=None)
 @given(metadatas)
 def test_a_condition_sees_what_the_stores_keep(metadata: dict[str, Any]) -> None:
-    every = facts(metadata)
-    for key in {*KEYS, *every}:
-        assert sorted(values_of(metadata, key), key=repr) == sorted(every.get(key, []), key=repr)
+    all_facts = facts(metadata)
+    for key in {*KEYS, *all_facts}:
+        assert sorted(values_of(metadata, key), key=repr) == sorted(all_facts.get(key, []), key=repr)
 
 
 @pytest.mark.parametrize(
@@ -140,13 +140,13 @@ def test_a_condition_sees_what_the_stores_keep(metadata: dict[str, Any]) -> None
 )
 def test_values_that_json_has_not(value: Any, expected: Any) -> None:
     """Row 4: stored as JSON has them, and a filter may have either."""
-    stored = prepare(Document("1", "", {"a": value, "b": {"c": [value]}})).document.metadata
-    assert stored == {"a": expected, "b": {"c": [expected]}}
-    assert isinstance(stored["a"], type(expected))
-    for wanted in (Equals("a", value), Equals("b.c", expected), In("a", (value,)), parse_filter({"a": value})):
-        assert wanted.matches(stored)
-        assert wanted.matches({"a": value, "b": {"c": value}})
-        assert parse_filter(str(wanted)) == wanted
+    metadata = prepare(Document("1", "", {"a": value, "b": {"c": [value]}})).document.metadata
+    assert metadata == {"a": expected, "b": {"c": [expected]}}
+    assert isinstance(metadata["a"], type(expected))
+    for condition in (Equals("a", value), Equals("b.c", expected), In("a", (value,)), parse_filter({"a": value})):
+        assert condition.matches(metadata)
+        assert condition.matches({"a": value, "b": {"c": value}})
+        assert parse_filter(str(condition)) == condition
 
 
 def test_a_key_that_is_no_text_is_refused() -> None:
@@ -291,22 +291,22 @@ REFUSED = [
 
 @pytest.mark.parametrize(("text", "character", "expected"), REFUSED)
 def test_errors_name_the_place_and_the_remedy(text: str, character: int, expected: str) -> None:
-    with pytest.raises(FilterError) as caught:
+    with pytest.raises(FilterError) as error_info:
         parse_filter(text)
-    first, shown, caret = str(caught.value).split("\n")
+    first, line, caret = str(error_info.value).split("\n")
     assert f"character {character}:" in first
     assert expected in first
-    assert shown == f"  {text}"
+    assert line == f"  {text}"
     wide = sum(c in "年份" for c in text[: character - 1])
     assert caret == " " * (2 + character - 1 + wide) + "^"
 
 
 def test_a_long_expression_is_shown_around_the_error() -> None:
-    with pytest.raises(FilterError) as caught:
+    with pytest.raises(FilterError) as error_info:
         parse_filter("a = 1 and " * 500 + ")")
-    assert len(str(caught.value)) < 400
-    shown, caret = str(caught.value).split("\n")[1:]
-    assert shown[caret.index("^")] == ")"
+    assert len(str(error_info.value)) < 400
+    line, caret = str(error_info.value).split("\n")[1:]
+    assert line[caret.index("^")] == ")"
 
 
 def test_size_is_bounded_and_never_a_recursion_error() -> None:
@@ -323,10 +323,10 @@ def test_size_is_bounded_and_never_a_recursion_error() -> None:
     assert parse_filter(str(deepest)) == deepest
     with pytest.raises(FilterError, match="64"):
         Not(deepest)
-    nested: Filter = Exists("a")
+    tree: Filter = Exists("a")
     for junction in (And, Or) * 31:
-        nested = junction((nested, Exists("b")))
-    assert parse_filter(str(nested)) == nested
+        tree = junction((tree, Exists("b")))
+    assert parse_filter(str(tree)) == tree
     with pytest.raises(FilterError, match="conditions"):
         And((Exists("a"),) * 1001)
     assert parse_filter("a = " + "9" * 9000) == Equals("a", math.inf)
@@ -425,11 +425,11 @@ def test_ends_of_strings_in_the_terms_of_opensearch(ignore_case: bool) -> None:
     for value in ("", "x.PDF", *("в" * size + "x.pdf" for size in sizes)):
         document = Document("1", "x", {"a": value, "b": f"{value} ends otherwise"})
         terms = facts_of(document)
-        for part in ("", ".pdf", "xpdf", "PDF", "в" * 20 + "x.pdf", "в" * 145 + "x.pdf", "в"):
-            wanted = EndsWith("a", part, ignore_case)
-            pattern = clause(wanted)["regexp"]["facts"]["value"]
-            matched = any(re.fullmatch(pattern, term, re.DOTALL) for term in terms)
-            assert matched is wanted.matches(document.fields), (value[:20], len(value), part)
+        for ending in ("", ".pdf", "xpdf", "PDF", "в" * 20 + "x.pdf", "в" * 145 + "x.pdf", "в"):
+            condition = EndsWith("a", ending, ignore_case)
+            pattern = clause(condition)["regexp"]["facts"]["value"]
+            is_match = any(re.fullmatch(pattern, term, re.DOTALL) for term in terms)
+            assert is_match is condition.matches(document.fields), (value[:20], len(value), ending)
 
 
 @pytest.mark.parametrize(
@@ -442,5 +442,5 @@ def test_a_word_that_combines_without_its_dollar_is_named_with_it(mapping: dict[
 
 
 def test_a_key_may_be_called_as_what_combines() -> None:
-    wanted = parse_filter({"and": ["x", "y"], "not": {"gt": 1}})
-    assert wanted.matches({"and": "x", "not": 2})
+    condition = parse_filter({"and": ["x", "y"], "not": {"gt": 1}})
+    assert condition.matches({"and": "x", "not": 2})

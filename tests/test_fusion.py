@@ -23,94 +23,96 @@ def sorted_ranking(votes: dict[str, float]) -> list[tuple[str, float | None]]:
     return [(key, votes[key]) for key in sorted(votes, key=lambda key: -votes[key])]
 
 
-scored = st.dictionaries(names, scores, max_size=6).map(sorted_ranking)
-ranked = st.lists(st.tuples(names, st.none()), max_size=6)  # with repeats
-rankings = st.one_of(scored, ranked)
+rankings_with_scores = st.dictionaries(names, scores, max_size=6).map(sorted_ranking)
+rankings_without_scores = st.lists(st.tuples(names, st.none()), max_size=6)  # with repeats
+rankings = st.one_of(rankings_with_scores, rankings_without_scores)
 lists_of = st.lists(rankings, max_size=4)
 methods = st.sampled_from(sorted(METHODS))
 
 
 @given(lists_of, methods)
 def test_the_union_without_repeats_in_order(lists: Lists, method: str) -> None:
-    fused = fuse(lists, method)
-    keys = [key for key, _ in fused]
+    ranking = fuse(lists, method)
+    keys = [key for key, _ in ranking]
     assert set(keys) == {key for ranking in lists for key, _ in ranking}
     assert len(keys) == len(set(keys))
-    assert [score for _, score in fused] == sorted((score for _, score in fused), reverse=True)
-    assert all(math.isfinite(score) for _, score in fused)
+    assert [score for _, score in ranking] == sorted((score for _, score in ranking), reverse=True)
+    assert all(math.isfinite(score) for _, score in ranking)
 
 
 @given(lists_of, methods, st.randoms(use_true_random=False))
 def test_the_order_of_the_lists_decides_nothing_but_ties(lists: Lists, method: str, random: Any) -> None:
-    shuffled = list(lists)
-    random.shuffle(shuffled)
-    assert dict(fuse(shuffled, method)) == dict(fuse(lists, method))  # to the last bit
+    permutation = list(lists)
+    random.shuffle(permutation)
+    assert dict(fuse(permutation, method)) == dict(fuse(lists, method))  # to the last bit
 
 
 @given(lists_of, methods)
 def test_ties_go_by_best_rank_then_by_the_first_list_that_has_it(lists: Lists, method: str) -> None:
     plain = [list(dict.fromkeys(key for key, _ in ranking)) for ranking in lists]
-    met = {
+    order_of_meeting = {
         key: min((keys.index(key), number) for number, keys in enumerate(plain) if key in keys)
         for key in {key for keys in plain for key in keys}
     }
-    fused = fuse(lists, method)
-    assert fused == sorted(fused, key=lambda hit: (-hit[1], met[hit[0]]))
+    ranking = fuse(lists, method)
+    assert ranking == sorted(ranking, key=lambda hit: (-hit[1], order_of_meeting[hit[0]]))
 
 
 @given(lists_of, methods, rankings, st.integers(0, 4), st.lists(st.integers(1, 3), min_size=4, max_size=4))
 def test_weight_zero_is_the_list_removed(
-    lists: Lists, method: str, extra: list[tuple[str, float | None]], place: int, weights: list[int]
+    lists: Lists, method: str, extra: list[tuple[str, float | None]], position: int, weights: list[int]
 ) -> None:
-    place = min(place, len(lists))
-    kept = [float(weight) for weight in weights[: len(lists)]]
-    with_extra = [*lists[:place], extra, *lists[place:]]
-    assert fuse(with_extra, method, [*kept[:place], 0, *kept[place:]]) == fuse(lists, method, kept)
+    position = min(position, len(lists))
+    list_weights = [float(weight) for weight in weights[: len(lists)]]
+    with_extra = [*lists[:position], extra, *lists[position:]]
+    assert fuse(with_extra, method, [*list_weights[:position], 0, *list_weights[position:]]) == fuse(
+        lists, method, list_weights
+    )
 
 
 @given(lists_of, methods)
 def test_equal_weights_do_not_change_the_order(lists: Lists, method: str) -> None:
-    doubled = fuse(lists, method, [2.0] * len(lists))
-    assert doubled == [(key, 2 * score) for key, score in fuse(lists, method)]
+    double = fuse(lists, method, [2.0] * len(lists))
+    assert double == [(key, 2 * score) for key, score in fuse(lists, method)]
 
 
 @given(lists_of, methods, rankings)
 def test_only_the_first_vote_of_a_list_counts(
     lists: Lists, method: str, ranking: list[tuple[str, float | None]]
 ) -> None:
-    again = [*ranking, *((key, None if score is None else -1000.0) for key, score in ranking)]
-    assert fuse([*lists, again], method) == fuse([*lists, ranking], method)
+    repeating = [*ranking, *((key, None if score is None else -1000.0) for key, score in ranking)]
+    assert fuse([*lists, repeating], method) == fuse([*lists, ranking], method)
 
 
-@given(st.lists(scored, max_size=4), st.sampled_from(["rrf", "weighted_rrf", "round_robin"]))
+@given(st.lists(rankings_with_scores, max_size=4), st.sampled_from(["rrf", "weighted_rrf", "round_robin"]))
 def test_rank_methods_do_not_see_scores(lists: Lists, method: str) -> None:
-    bent: Lists = [[(key, math.atan(score or 0.0)) for key, score in ranking] for ranking in lists]
+    monotone: Lists = [[(key, math.atan(score or 0.0)) for key, score in ranking] for ranking in lists]
     bare: Lists = [[(key, None) for key, _ in ranking] for ranking in lists]
-    assert fuse(bent, method) == fuse(lists, method) == fuse(bare, method)
+    assert fuse(monotone, method) == fuse(lists, method) == fuse(bare, method)
 
 
 @given(
-    st.lists(scored, max_size=4),
+    st.lists(rankings_with_scores, max_size=4),
     st.sampled_from(["min_max", "z_score", "dbsf"]),
     st.sampled_from([0.001, 3.0, 1e6]),
     st.sampled_from([-7.0, 0.0, 1.5]),
 )
 def test_score_methods_do_not_see_scale_and_offset(lists: Lists, method: str, scale: float, offset: float) -> None:
-    moved: Lists = [[(key, scale * (score or 0.0) + scale * offset) for key, score in ranking] for ranking in lists]
-    assert dict(fuse(moved, method)) == pytest.approx(dict(fuse(lists, method)), abs=1e-9)
+    affine: Lists = [[(key, scale * (score or 0.0) + scale * offset) for key, score in ranking] for ranking in lists]
+    assert dict(fuse(affine, method)) == pytest.approx(dict(fuse(lists, method)), abs=1e-9)
 
 
-@given(st.lists(scored.filter(len), min_size=1, max_size=4), methods)
+@given(st.lists(rankings_with_scores.filter(len), min_size=1, max_size=4), methods)
 def test_who_is_first_everywhere_is_first(lists: Lists, method: str) -> None:
-    led: Lists = [[("best", (ranking[0][1] or 0.0) + 1), *ranking] for ranking in lists]
-    assert fuse(led, method)[0][0] == "best"
+    with_leader: Lists = [[("best", (ranking[0][1] or 0.0) + 1), *ranking] for ranking in lists]
+    assert fuse(with_leader, method)[0][0] == "best"
 
 
-@given(st.lists(ranked, max_size=4), st.sampled_from(["min_max", "z_score", "dbsf"]))
+@given(st.lists(rankings_without_scores, max_size=4), st.sampled_from(["min_max", "z_score", "dbsf"]))
 def test_without_scores_the_reciprocal_rank_stands_in(lists: Lists, method: str) -> None:
     unique = [list(dict.fromkeys(key for key, _ in ranking)) for ranking in lists]
-    written: Lists = [[(key, 1 / rank) for rank, key in enumerate(keys, 1)] for keys in unique]
-    assert fuse(lists, method) == fuse(written, method)
+    reciprocal: Lists = [[(key, 1 / rank) for rank, key in enumerate(keys, 1)] for keys in unique]
+    assert fuse(lists, method) == fuse(reciprocal, method)
 
 
 def test_a_list_with_a_score_missing_has_ranks_only() -> None:
@@ -126,8 +128,8 @@ def test_zero_variance_gives_the_stated_constant(method: str, constant: float, s
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_extreme_scores_do_not_overflow(method: str) -> None:
-    fused = fuse([[("a", 1.7e308), ("b", 0.0), ("c", -1.7e308)], [("d", 5e-324), ("e", 0.0)]], method)
-    assert all(math.isfinite(score) for _, score in fused)
+    ranking = fuse([[("a", 1.7e308), ("b", 0.0), ("c", -1.7e308)], [("d", 5e-324), ("e", 0.0)]], method)
+    assert all(math.isfinite(score) for _, score in ranking)
 
 
 def test_worked_figures() -> None:
@@ -211,13 +213,13 @@ candidates = st.lists(st.tuples(scores, st.one_of(st.floats(-1, 1), st.just(math
 @given(candidates)
 def test_calibrated_sum_is_its_formula(pairs: list[tuple[float, float]]) -> None:
     words, cosines = [word for word, _ in pairs], [cosine for _, cosine in pairs]
-    fused = calibrated_sum(range(len(pairs)), words, cosines, sigma=0.019)
+    ranking = calibrated_sum(range(len(pairs)), words, cosines, sigma=0.019)
     lowest = min((cosine for cosine in cosines if not math.isnan(cosine)), default=0.0)
-    for key, score in fused:
+    for key, score in ranking:
         cosine = lowest if math.isnan(cosines[key]) else cosines[key]
         assert score == pytest.approx(words[key] + 3.3 / 0.019 * cosine)
-    assert fused == sorted(fused, key=lambda hit: (-hit[1], hit[0]))
-    assert len(fused) == len(pairs)
+    assert ranking == sorted(ranking, key=lambda hit: (-hit[1], hit[0]))
+    assert len(ranking) == len(pairs)
 
 
 def test_calibrated_sum_leaves_a_side_out_at_weight_zero() -> None:
@@ -241,9 +243,9 @@ def test_calibrated_sum_leaves_a_side_out_at_weight_zero() -> None:
     ],
 )
 def test_calibrated_sum_refuses_what_it_cannot_use(change: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"keys": ["a", "b"], "bm25": [1.0, 2.0], "cosine": [0.1, 0.2], "sigma": 0.02}
+    arguments: dict[str, Any] = {"keys": ["a", "b"], "bm25": [1.0, 2.0], "cosine": [0.1, 0.2], "sigma": 0.02}
     with pytest.raises(InputError, match=message):
-        calibrated_sum(**given | change)
+        calibrated_sum(**arguments | change)
 
 
 def test_fusion_needs_no_numpy() -> None:

@@ -75,7 +75,7 @@ LOOKALIKES = [
     ),
     *("что-то", "кое-что", "потому что", "что касается", "какао", "обработка изображений", "сравнимо", "неточность"),
 ]
-FOUND = [
+MATCHES = [
     (MEANING, "请解释一下垃圾回收", "解释"),
     (MEANING, "解释器官移植", "解释"),  # 器官 is a word of its own
     (MEANING, "这句话的意义是什么", "意义"),
@@ -115,12 +115,12 @@ def test_a_word_inside_another_is_not_found(text: str) -> None:
     assert router_select(text)["reasons"] in (["short_or_entity_numeric"], ["default_dense"])
 
 
-@pytest.mark.parametrize(("words", "text", "expected"), FOUND)
+@pytest.mark.parametrize(("words", "text", "expected"), MATCHES)
 def test_words_are_found_as_they_stand(words: Words, text: str, expected: str) -> None:
-    found = words.first(plain(text))
-    assert found is not None
-    assert found.text == expected
-    assert plain(text)[found.start : found.end] == found.text
+    match = words.first(plain(text))
+    assert match is not None
+    assert match.text == expected
+    assert plain(text)[match.start : match.end] == match.text
 
 
 @pytest.mark.parametrize(
@@ -157,31 +157,31 @@ def test_words_are_counted_in_every_language() -> None:
 
 @given(st.text())
 def test_the_plain_form_keeps_every_place_and_is_its_own(text: str) -> None:
-    once = plain(text)
-    assert len(once) == len(text)
-    assert plain(once) == once
+    plain_text = plain(text)
+    assert len(plain_text) == len(text)
+    assert plain(plain_text) == plain_text
 
 
-PIECES = st.lists(st.sampled_from([*LOOKALIKES, *(text for _, text, _ in FOUND), " ", "-", "，", "x"]), max_size=8)
+FRAGMENTS = st.lists(st.sampled_from([*LOOKALIKES, *(text for _, text, _ in MATCHES), " ", "-", "，", "x"]), max_size=8)
 
 
-@given(PIECES.map("".join) | PIECES.map(" ".join) | st.text())
+@given(FRAGMENTS.map("".join) | FRAGMENTS.map(" ".join) | st.text())
 def test_matches_are_in_order_apart_and_at_the_ends_of_words(text: str) -> None:
     text = plain(text)
     for words in LISTS:
-        found = words.all(text)
-        assert [match.text for match in found] == [text[match.start : match.end] for match in found]
-        assert all(one.end <= other.start for one, other in pairwise(found))
-        assert words.first(text) == (found[0] if found else None)
+        matches = words.all(text)
+        assert [match.text for match in matches] == [text[match.start : match.end] for match in matches]
+        assert all(first.end <= second.start for first, second in pairwise(matches))
+        assert words.first(text) == (matches[0] if matches else None)
 
 
-@pytest.mark.parametrize("piece", ["что-то ", "потому ", "解释器", "因", "what ", "pros and ", "a", "近几", "\x00"])
-def test_a_long_text_takes_no_longer_than_its_length(piece: str) -> None:
-    text = plain(piece * (200_000 // len(piece)))
-    began = process_time()  # not hurt by other programs
+@pytest.mark.parametrize("unit", ["что-то ", "потому ", "解释器", "因", "what ", "pros and ", "a", "近几", "\x00"])
+def test_a_long_text_takes_no_longer_than_its_length(unit: str) -> None:
+    text = plain(unit * (200_000 // len(unit)))
+    start = process_time()  # not hurt by other programs
     for words in LISTS:
         words.all(text)
-    assert process_time() - began < 60  # in quadratic time this would run for hours
+    assert process_time() - start < 60  # in quadratic time this would run for hours
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case["held_out"]], ids=lambda case: case["id"])

@@ -69,10 +69,10 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def store() -> Iterator[PointsmanDocumentStore]:
-    made = PointsmanDocumentStore(embedder="hashing")
-    made.write_documents([Document(id=str(n), content=text, meta={"n": n}) for n, text in enumerate(TEXTS)])
-    yield made
-    made.close()
+    store = PointsmanDocumentStore(embedder="hashing")
+    store.write_documents([Document(id=str(n), content=text, meta={"n": n}) for n, text in enumerate(TEXTS)])
+    yield store
+    store.close()
 
 
 # ── Haystack's own suites ────────────────────────────────────────────────────────────────────────────────────────────
@@ -81,21 +81,21 @@ def store() -> Iterator[PointsmanDocumentStore]:
 class Suite:
     @pytest.fixture
     def document_store(self) -> Iterator[PointsmanDocumentStore]:
-        made = PointsmanDocumentStore()
-        yield made
-        made.close()
+        store = PointsmanDocumentStore()
+        yield store
+        store.close()
 
     @staticmethod
-    def assert_documents_are_equal(received: list[Document], expected: list[Document]) -> None:
+    def assert_documents_are_equal(actual: list[Document], expected: list[Document]) -> None:
         """As Haystack's, but that vectors are stored as float32."""
 
         def plain(document: Document) -> dict[str, Any]:
             return {**document.to_dict(flatten=False), "embedding": document.embedding is not None}
 
-        assert [plain(one) for one in received] == [plain(one) for one in expected]
-        for one, other in zip(received, expected, strict=True):
-            if one.embedding is not None:
-                assert one.embedding == pytest.approx(other.embedding, rel=1e-5)
+        assert [plain(document) for document in actual] == [plain(document) for document in expected]
+        for document, expected_document in zip(actual, expected, strict=True):
+            if document.embedding is not None:
+                assert document.embedding == pytest.approx(expected_document.embedding, rel=1e-5)
 
 
 class TestDocumentStore(
@@ -139,7 +139,9 @@ class TestAsyncDocumentStore(
 
 def test_no_part_of_the_asynchronous_suites_is_left_out() -> None:
     suites = {name for name in vars(awaited) if name.endswith("AsyncTest")}
-    assert suites == {one.__name__ for one in TestAsyncDocumentStore.__mro__ if one.__module__ == awaited.__name__}
+    assert suites == {
+        suite.__name__ for suite in TestAsyncDocumentStore.__mro__ if suite.__module__ == awaited.__name__
+    }
 
 
 # ── the document store ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -168,9 +170,9 @@ def test_a_store_in_a_folder_is_a_dataset_of_a_workspace(tmp_path: Path) -> None
     store.close()
     with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
         assert workspace.search("red signal", 1, datasets="signals", refuse=False).hits[0].id == "a"
-    again = PointsmanDocumentStore.from_dict(store.to_dict())
-    assert again.count_documents() == 1
-    again.close()
+    reopened_store = PointsmanDocumentStore.from_dict(store.to_dict())
+    assert reopened_store.count_documents() == 1
+    reopened_store.close()
 
 
 VALUES = st.one_of(st.integers(-2, 2), st.sampled_from(["a", "b"]), st.none())
@@ -203,10 +205,10 @@ COMPARISONS = st.one_of(
 )
 FILTERS = st.recursive(
     COMPARISONS,
-    lambda parts: st.builds(
+    lambda operands: st.builds(
         lambda operator, conditions: {"operator": operator, "conditions": conditions},
         st.sampled_from(["AND", "OR", "NOT"]),
-        st.lists(parts, min_size=1, max_size=3),
+        st.lists(operands, min_size=1, max_size=3),
     ),
     max_leaves=5,
 )
@@ -251,16 +253,16 @@ def test_filters_that_cannot_be_expressed_raise(filters: Any) -> None:
 
 async def test_the_retriever_searches_by_words_and_vectors(store: PointsmanDocumentStore) -> None:
     retriever = PointsmanRetriever(store, top_k=1)
-    (found,) = retriever.run("baked bread")["documents"]
-    assert (found.id, found.content, found.meta) == ("2", TEXTS[2], {"n": 2})
-    assert isinstance(found.score, float)
-    assert (await retriever.run_async("baked bread"))["documents"] == [found]
-    only = {"field": "meta.n", "operator": "==", "value": 1}
-    assert [one.id for one in retriever.run("signal", filters=only, top_k=3)["documents"]] == ["1"]
+    (document,) = retriever.run("baked bread")["documents"]
+    assert (document.id, document.content, document.meta) == ("2", TEXTS[2], {"n": 2})
+    assert isinstance(document.score, float)
+    assert (await retriever.run_async("baked bread"))["documents"] == [document]
+    condition = {"field": "meta.n", "operator": "==", "value": 1}
+    assert [document.id for document in retriever.run("signal", filters=condition, top_k=3)["documents"]] == ["1"]
     merging = PointsmanRetriever(
         store, filters={"field": "meta.n", "operator": "<", "value": 2}, filter_policy="merge", strategy="bm25"
     )
-    assert [one.id for one in merging.run("signal", filters=only)["documents"]] == ["1"]
+    assert [document.id for document in merging.run("signal", filters=condition)["documents"]] == ["1"]
     strict = PointsmanRetriever(store, strategy="bm25", refuse=True)
     assert strict.run("nothing of the kind")["documents"] == []
     with pytest.raises(InputError, match="strategy"):
@@ -269,14 +271,16 @@ async def test_the_retriever_searches_by_words_and_vectors(store: PointsmanDocum
 
 def test_the_retriever_looks_by_words_where_vectors_come_from_elsewhere() -> None:
     store = PointsmanDocumentStore()
-    embedded = PointsmanDocumentEmbedder("hashing").run([Document(id=text, content=text) for text in TEXTS])
-    store.write_documents(embedded["documents"])
-    assert [one.id for one in PointsmanRetriever(store).run("baked bread")["documents"]] == [TEXTS[2]]
+    answer = PointsmanDocumentEmbedder("hashing").run([Document(id=text, content=text) for text in TEXTS])
+    store.write_documents(answer["documents"])
+    assert [document.id for document in PointsmanRetriever(store).run("baked bread")["documents"]] == [TEXTS[2]]
     vector = PointsmanTextEmbedder("hashing").run("baked bread")["embedding"]
-    found = PointsmanEmbeddingRetriever(store, top_k=2, return_embedding=True).run(vector)["documents"]
-    assert found[0].id == TEXTS[2]
-    assert found[0].embedding == pytest.approx(embedded["documents"][2].embedding, abs=1e-6)
-    assert [one.score for one in found] == sorted((one.score or 0.0 for one in found), reverse=True)
+    documents = PointsmanEmbeddingRetriever(store, top_k=2, return_embedding=True).run(vector)["documents"]
+    assert documents[0].id == TEXTS[2]
+    assert documents[0].embedding == pytest.approx(answer["documents"][2].embedding, abs=1e-6)
+    assert [document.score for document in documents] == sorted(
+        (document.score or 0.0 for document in documents), reverse=True
+    )
     store.close()
 
 
@@ -292,8 +296,8 @@ def test_documents_with_and_without_embeddings_are_one_commit(tmp_path: Path) ->
     assert store.count_documents() == 0
     assert store.write_documents(documents) == 1_000
     assert store.dataset.store.statistics().sequence == 1
-    assert [one.id for one in store.filter_documents()] == [str(n) for n in range(1_000)]
-    assert [one.id for one in store.filter_documents() if one.embedding is not None] == [
+    assert [document.id for document in store.filter_documents()] == [str(n) for n in range(1_000)]
+    assert [document.id for document in store.filter_documents() if document.embedding is not None] == [
         str(n) for n in range(0, 1000, 2)
     ]
     store.close()
@@ -301,14 +305,14 @@ def test_documents_with_and_without_embeddings_are_one_commit(tmp_path: Path) ->
 
 def test_a_store_with_an_embedder_embeds_only_what_has_no_embedding() -> None:
     store = PointsmanDocumentStore(embedder="hashing")
-    given = HashingEmbedder().embed(TEXTS[1]).tolist()
+    vector = HashingEmbedder().embed(TEXTS[1]).tolist()
     store.write_documents(
-        [Document(id="given", content=TEXTS[0], embedding=given), Document(id="own", content=TEXTS[0])]
+        [Document(id="given", content=TEXTS[0], embedding=vector), Document(id="own", content=TEXTS[0])]
     )
     vectors = store.dataset.get_vectors(["given", "own"])
     assert vectors[0] is not None
     assert vectors[1] is not None
-    assert vectors[0].tolist() == pytest.approx(given)
+    assert vectors[0].tolist() == pytest.approx(vector)
     assert vectors[1].tolist() == pytest.approx(HashingEmbedder().embed(TEXTS[0]).tolist())
     store.close()
 
@@ -321,25 +325,25 @@ async def test_retrievers_return_embeddings_and_low_scores_as_asked(store: Point
         (PointsmanHybridRetriever, {"query": TEXTS[0], "query_embedding": vector}),
     ]
     for kind, question in runs:
-        found = kind(store).run(**question)["documents"]
-        assert len(found) == 3
-        assert all(one.embedding is None for one in found)
-        assert all(one.embedding for one in kind(store, return_embedding=True).run(**question)["documents"])
-        least = found[1].score
-        assert kind(store, score_threshold=least).run(**question)["documents"] == found[:2]
-        assert (await kind(store).run_async(**question, score_threshold=least))["documents"] == found[:2]
-        assert kind(store, score_threshold=least).run(**question, score_threshold=-1e9)["documents"] == found
-        again = kind.from_dict(kind(store, score_threshold=0.5, return_embedding=True).to_dict())
-        assert (again.score_threshold, again.return_embedding) == (0.5, True)
+        documents = kind(store).run(**question)["documents"]
+        assert len(documents) == 3
+        assert all(document.embedding is None for document in documents)
+        assert all(document.embedding for document in kind(store, return_embedding=True).run(**question)["documents"])
+        threshold = documents[1].score
+        assert kind(store, score_threshold=threshold).run(**question)["documents"] == documents[:2]
+        assert (await kind(store).run_async(**question, score_threshold=threshold))["documents"] == documents[:2]
+        assert kind(store, score_threshold=threshold).run(**question, score_threshold=-1e9)["documents"] == documents
+        copy = kind.from_dict(kind(store, score_threshold=0.5, return_embedding=True).to_dict())
+        assert (copy.score_threshold, copy.return_embedding) == (0.5, True)
 
 
 def test_the_hybrid_retriever_ranks_as_a_search_by_both(store: PointsmanDocumentStore) -> None:
     question = "which signal stops a train?"
     vector = PointsmanTextEmbedder("hashing").run(question)["embedding"]
-    found = PointsmanHybridRetriever(store).run(question, vector)["documents"]
+    documents = PointsmanHybridRetriever(store).run(question, vector)["documents"]
     expected = store.dataset.retriever("hybrid").retrieve(question, 10)
-    assert [one.id for one in found] == [hit.id for hit in expected]
-    assert [one.score for one in found] == pytest.approx([hit.score for hit in expected])
+    assert [document.id for document in documents] == [hit.id for hit in expected]
+    assert [document.score for document in documents] == pytest.approx([hit.score for hit in expected])
     foreign = PointsmanDocumentStore()
     foreign.write_documents(
         PointsmanDocumentEmbedder("hashing").run([Document(id=t, content=t) for t in TEXTS])["documents"]
@@ -362,9 +366,9 @@ def test_filters_on_the_content(store: PointsmanDocumentStore) -> None:
         ("==", "signal", []),
     ):
         filters = {"field": "content", "operator": operator, "value": value}
-        assert [one.id for one in store.filter_documents(filters)] == expected
-        found = PointsmanRetriever(store).run("a signal and bread", filters=filters)["documents"]
-        assert {one.id for one in found} == set(expected)
+        assert [document.id for document in store.filter_documents(filters)] == expected
+        documents = PointsmanRetriever(store).run("a signal and bread", filters=filters)["documents"]
+        assert {document.id for document in documents} == set(expected)
     with pytest.raises(FilterError, match="no order"):
         store.filter_documents({"field": "content", "operator": "<", "value": "2024-01-01"})
 
@@ -377,19 +381,21 @@ async def test_the_service_retriever_gives_the_services_answer(tmp_path: Path) -
             )
         with serving(create_app(workspace, settings=Settings())) as url:
             retriever = PointsmanServiceRetriever(url, datasets=["rails"], top_k=2, refuse=False)
-            found = retriever.run("red signal")["documents"]
+            documents = retriever.run("red signal")["documents"]
             expected = workspace.search("red signal", 2, datasets="rails", refuse=False).hits
-            assert [one.id for one in found] == [hit.id for hit in expected]
-            assert [one.score for one in found] == pytest.approx([hit.score for hit in expected])
-            assert (await retriever.run_async("red signal"))["documents"] == found
-            only = {"field": "meta.n", "operator": "==", "value": 2}
-            assert [one.id for one in retriever.run("red signal", filters=only)["documents"]] == ["rails2"]
+            assert [document.id for document in documents] == [hit.id for hit in expected]
+            assert [document.score for document in documents] == pytest.approx([hit.score for hit in expected])
+            assert (await retriever.run_async("red signal"))["documents"] == documents
+            condition = {"field": "meta.n", "operator": "==", "value": 2}
+            assert [document.id for document in retriever.run("red signal", filters=condition)["documents"]] == [
+                "rails2"
+            ]
             pipeline = Pipeline()
             pipeline.add_component("service", retriever)
-            again: Any = Pipeline.loads(pipeline.dumps()).get_component("service")
-            assert again.run("red signal")["documents"] == found
+            component: Any = Pipeline.loads(pipeline.dumps()).get_component("service")
+            assert component.run("red signal")["documents"] == documents
             retriever.close()
-            again.close()
+            component.close()
     with pytest.raises(UnmetNeedError, match="PointsmanServiceRetriever"):
         PointsmanDocumentStore("http://localhost:1")
 
@@ -417,20 +423,22 @@ async def test_the_ranker_orders_and_leaves_its_input_alone() -> None:
     assert best[0].content == TEXTS[2]
     assert best[-1] is documents[-1]
     assert len(best) == 4
-    assert all(one.score is None for one in documents)
+    assert all(document.score is None for document in documents)
     assert len(ranker.run("baked bread", documents, top_k=1)["documents"]) == 1
     assert (await ranker.run_async("baked bread", documents))["documents"] == best
     assert ranker.run("baked bread", [])["documents"] == []
 
 
 async def test_embedders_give_the_embedders_vectors() -> None:
-    ours = HashingEmbedder()
+    embedder = HashingEmbedder()
     answer = PointsmanTextEmbedder("hashing").run("baked bread")
-    assert answer == {"embedding": ours.embed("baked bread").tolist()}
+    assert answer == {"embedding": embedder.embed("baked bread").tolist()}
     assert await PointsmanTextEmbedder("hashing").run_async("baked bread") == answer
     documents = [Document(content="text", meta={"title": "Signals"}), Document(content="text")]
-    embedded = await PointsmanDocumentEmbedder("hashing").run_async(documents)
-    assert [one.embedding for one in embedded["documents"]] == ours.embed_documents(["Signals\ntext", "text"]).tolist()
+    embedding_answer = await PointsmanDocumentEmbedder("hashing").run_async(documents)
+    assert [document.embedding for document in embedding_answer["documents"]] == embedder.embed_documents(
+        ["Signals\ntext", "text"]
+    ).tolist()
     assert documents[0].embedding is None
     assert PointsmanDocumentEmbedder("hashing").run([])["documents"] == []
     with pytest.raises(TypeError, match="PointsmanDocumentEmbedder"):
@@ -441,11 +449,11 @@ def test_the_joiner_fuses() -> None:
     def ranking(*names: str) -> list[Document]:
         return [Document(id=name, content=name, score=1.0 / rank) for rank, name in enumerate(names, 1)]
 
-    joined = PointsmanJoiner().run([ranking("a", "b"), ranking("b", "c")])["documents"]
-    assert [one.id for one in joined] == ["b", "a", "c"]
-    assert joined[0].score == pytest.approx(1 / 61 + 1 / 62)
-    weighted = PointsmanJoiner("weighted_rrf", [1.0, 0.0], top_k=1).run([ranking("a", "b"), ranking("b", "c")])
-    assert [one.id for one in weighted["documents"]] == ["a"]
+    answer = PointsmanJoiner().run([ranking("a", "b"), ranking("b", "c")])["documents"]
+    assert [document.id for document in answer] == ["b", "a", "c"]
+    assert answer[0].score == pytest.approx(1 / 61 + 1 / 62)
+    weighted_answer = PointsmanJoiner("weighted_rrf", [1.0, 0.0], top_k=1).run([ranking("a", "b"), ranking("b", "c")])
+    assert [document.id for document in weighted_answer["documents"]] == ["a"]
 
 
 ROUTES = {"bread": "recipes for baking bread and cakes", "trains": "how trains change tracks at switches"}
@@ -467,9 +475,9 @@ def test_a_routed_pipeline_goes_to_yaml_and_back() -> None:
     for name in ROUTES:
         pipeline.add_component(name, PointsmanTextEmbedder("hashing"))
         pipeline.connect(f"router.{name}", f"{name}.text")
-    again = Pipeline.loads(pipeline.dumps())
-    assert again.to_dict()["components"] == pipeline.to_dict()["components"]
-    assert set(again.run({"router": {"query": "baking bread"}})) == {"bread"}
+    copy = Pipeline.loads(pipeline.dumps())
+    assert copy.to_dict()["components"] == pipeline.to_dict()["components"]
+    assert set(copy.run({"router": {"query": "baking bread"}})) == {"bread"}
 
 
 def test_a_pipeline_goes_to_yaml_and_back(tmp_path: Path) -> None:
@@ -486,14 +494,14 @@ def test_a_pipeline_goes_to_yaml_and_back(tmp_path: Path) -> None:
     pipeline.connect("near.documents", "joiner.documents")
     pipeline.connect("words.documents", "joiner.documents")
     pipeline.connect("joiner.documents", "ranker.documents")
-    again = Pipeline.loads(pipeline.dumps())
-    assert again.to_dict()["components"] == pipeline.to_dict()["components"]
-    for one in (pipeline, again):
+    copy = Pipeline.loads(pipeline.dumps())
+    assert copy.to_dict()["components"] == pipeline.to_dict()["components"]
+    for each_pipeline in (pipeline, copy):
         data = {"embedder": {"text": "baked bread"}, "words": {"query": "bread"}, "ranker": {"query": "baked bread"}}
-        (best,) = one.run(data)["ranker"]["documents"]
+        (best,) = each_pipeline.run(data)["ranker"]["documents"]
         assert best.id == "2"
         for name in ("near", "words"):
-            retriever: Any = one.get_component(name)
+            retriever: Any = each_pipeline.get_component(name)
             retriever.document_store.close()
 
 
@@ -503,30 +511,30 @@ def test_a_pipeline_goes_to_yaml_and_back(tmp_path: Path) -> None:
 async def test_a_retriever_of_haystack_is_one_of_ours(store: PointsmanDocumentStore) -> None:
     memory = InMemoryDocumentStore()
     memory.write_documents([Document(id="theirs", content="a blue signal", meta={"n": 9}), Document(content="bread")])
-    ours = HaystackRetriever(InMemoryBM25Retriever(memory))
-    hits = ours.retrieve("signal", 1)
+    retriever = HaystackRetriever(InMemoryBM25Retriever(memory))
+    hits = retriever.retrieve("signal", 1)
     assert [(hit.id, hit.text, hit.metadata) for hit in hits] == [("theirs", "a blue signal", {"n": 9})]
     assert hits[0].score == hits[0].provenance[0].score
-    assert await ours.aretrieve("signal", 1) == hits
-    both = SimpleHybridRetriever(store.dataset.retriever("bm25"), ours)
-    assert {hit.id for hit in both.retrieve("red signal")} >= {"0", "theirs"}
+    assert await retriever.aretrieve("signal", 1) == hits
+    hybrid = SimpleHybridRetriever(store.dataset.retriever("bm25"), retriever)
+    assert {hit.id for hit in hybrid.retrieve("red signal")} >= {"0", "theirs"}
     with pytest.raises(InputError, match="takes no filters"):
-        ours.retrieve(Query("signal", parse_filter("n = 1")))
+        retriever.retrieve(Query("signal", parse_filter("n = 1")))
     with pytest.raises(InputError, match="cannot be called as a retriever"):
         HaystackRetriever(object())
 
 
 async def test_what_a_retriever_of_haystack_raises_becomes_ours() -> None:
-    class Broken:
+    class FailingComponent:
         def run(self, query: str, top_k: int) -> dict[str, list[Document]]:
             raise KeyError("gone")
 
-    class BrokenTwice(Broken):
+    class BrokenTwice(FailingComponent):
         async def run_async(self, query: str, top_k: int) -> dict[str, list[Document]]:
             await asyncio.sleep(0)
             raise KeyError("gone")
 
-    for component in (Broken(), BrokenTwice()):
+    for component in (FailingComponent(), BrokenTwice()):
         with pytest.raises(PointsmanError, match="failed: KeyError"):
             HaystackRetriever(component).retrieve("signal")
         with pytest.raises(PointsmanError, match="failed: KeyError"):
@@ -534,9 +542,9 @@ async def test_what_a_retriever_of_haystack_raises_becomes_ours() -> None:
 
 
 def test_skipped_documents_leave_those_that_are_there(store: PointsmanDocumentStore) -> None:
-    both = [Document(id="0", content="other"), Document(id="new", content="new")]
-    assert store.write_documents(both, DuplicatePolicy.SKIP) == 1
-    assert {one.id: one.content for one in store.filter_documents()} == {
+    documents = [Document(id="0", content="other"), Document(id="new", content="new")]
+    assert store.write_documents(documents, DuplicatePolicy.SKIP) == 1
+    assert {document.id: document.content for document in store.filter_documents()} == {
         **{str(n): text for n, text in enumerate(TEXTS)},
         "new": "new",
     }
@@ -544,32 +552,32 @@ def test_skipped_documents_leave_those_that_are_there(store: PointsmanDocumentSt
 
 def test_an_id_that_is_given_twice_is_a_known_one(store: PointsmanDocumentStore) -> None:
     """As in Haystack's own store."""
-    twice = [Document(id="twice", content="first"), Document(id="twice", content="second")]
+    documents = [Document(id="twice", content="first"), Document(id="twice", content="second")]
     stores = (store, InMemoryDocumentStore())
-    for one in stores:
-        assert one.write_documents(twice, DuplicatePolicy.SKIP) == 1
-        assert [found.content for found in one.filter_documents(BY_ID)] == ["first"]
-        assert one.write_documents(twice, DuplicatePolicy.OVERWRITE) == 2
-        assert [found.content for found in one.filter_documents(BY_ID)] == ["second"]
-        one.delete_documents(["twice"])
+    for each_store in stores:
+        assert each_store.write_documents(documents, DuplicatePolicy.SKIP) == 1
+        assert [document.content for document in each_store.filter_documents(BY_ID)] == ["first"]
+        assert each_store.write_documents(documents, DuplicatePolicy.OVERWRITE) == 2
+        assert [document.content for document in each_store.filter_documents(BY_ID)] == ["second"]
+        each_store.delete_documents(["twice"])
         for policy in (DuplicatePolicy.FAIL, DuplicatePolicy.NONE):
             with pytest.raises(DuplicateDocumentError):
-                one.write_documents([*twice], policy)
-            one.delete_documents(["twice"])
+                each_store.write_documents([*documents], policy)
+            each_store.delete_documents(["twice"])
 
 
 BY_ID = {"field": "id", "operator": "==", "value": "twice"}
 
 
 def test_policies_are_those_of_haystack(store: PointsmanDocumentStore) -> None:
-    known: Any = [Document(id="0", content="other")]
+    documents: Any = [Document(id="0", content="other")]
     for policy in ("fail", "none"):
         with pytest.raises(DuplicateDocumentError):
-            store.write_documents(known, policy)  # type: ignore[arg-type]
-    for unknown in ("nonsense", None):
+            store.write_documents(documents, policy)  # type: ignore[arg-type]
+    for invalid_policy in ("nonsense", None):
         with pytest.raises(ValueError, match="DuplicatePolicy"):
-            store.write_documents(known, unknown)  # type: ignore[arg-type]
-    assert [one.content for one in store.filter_documents() if one.id == "0"] == [TEXTS[0]]
+            store.write_documents(documents, invalid_policy)  # type: ignore[arg-type]
+    assert [document.content for document in store.filter_documents() if document.id == "0"] == [TEXTS[0]]
 
 
 def test_metadata_under_the_key_of_the_store_is_metadata(store: PointsmanDocumentStore) -> None:
@@ -584,8 +592,13 @@ def test_metadata_under_the_key_of_the_store_is_metadata(store: PointsmanDocumen
         store.write_documents([document])
         store.dataset.add([{"id": f"foreign-{n}", "text": "text", "metadata": meta}])
         ids = [f"own-{n}", f"foreign-{n}"]
-        for found in store.filter_documents({"field": "id", "operator": "in", "value": ids}):
-            assert (found.content, found.meta, found.score, found.blob) == ("text", meta, None, None)
+        for stored_document in store.filter_documents({"field": "id", "operator": "in", "value": ids}):
+            assert (stored_document.content, stored_document.meta, stored_document.score, stored_document.blob) == (
+                "text",
+                meta,
+                None,
+                None,
+            )
 
 
 def test_embeddings_that_are_none_are_refused(store: PointsmanDocumentStore) -> None:
@@ -602,16 +615,16 @@ def test_embeddings_that_are_none_are_refused(store: PointsmanDocumentStore) -> 
 
 def test_a_store_is_opened_once_by_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The documents of a second, temporary dataset would be lost."""
-    second, written = threading.Event(), threading.Event()
-    opened: list[str] = []
+    second, first_write = threading.Event(), threading.Event()
+    names: list[str] = []
 
     def vectors(name: str) -> GivenVectors:
-        opened.append(name)
-        if len(opened) == 1:
+        names.append(name)
+        if len(names) == 1:
             second.wait(1)  # the other thread would get here meanwhile
         else:
             second.set()
-            written.wait(5)
+            first_write.wait(5)
         return GivenVectors(name)
 
     monkeypatch.setattr(document_store, "GivenVectors", vectors)
@@ -619,14 +632,14 @@ def test_a_store_is_opened_once_by_all_threads(monkeypatch: pytest.MonkeyPatch) 
 
     def write(id_: str) -> None:
         store.write_documents([Document(id=id_, content="text")])
-        written.set()
+        first_write.set()
 
     threads = [threading.Thread(target=write, args=(id_,)) for id_ in "ab"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(one.id for one in store.filter_documents()) == ["a", "b"]
+    assert sorted(document.id for document in store.filter_documents()) == ["a", "b"]
     store.close()
 
 

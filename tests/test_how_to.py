@@ -30,15 +30,15 @@ def test_the_store_of_the_how_to_passes_the_suite(tmp_path: Path) -> None:
         "error",
         "test_fts_store.py",
     ]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-5000:]
-    passed = re.search(r"(\d+) passed", done.stdout)
-    assert passed is not None
-    assert int(passed[1]) >= 25
-    done = subprocess.run(
+    process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout[-5000:]
+    summary = re.search(r"(\d+) passed", process.stdout)
+    assert summary is not None
+    assert int(summary[1]) >= 25
+    process = subprocess.run(
         [sys.executable, "use.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
-    assert (done.stdout.strip(), done.returncode) == ("a", 0), done.stderr[-3000:]
+    assert (process.stdout.strip(), process.returncode) == ("a", 0), process.stderr[-3000:]
 
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -52,12 +52,12 @@ def run_page(page: str, folder: Path) -> None:
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for language, code, expected in blocks:
         command = ["bash", "-e", "-c", code] if language == "sh" else [sys.executable, "-c", code]
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=folder, env={**os.environ, "PATH": programs}, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stderr[-3000:]
-        missing = [line for line in expected.splitlines() if line not in done.stdout]
-        assert not missing, (missing, done.stdout[-3000:])
+        assert process.returncode == 0, process.stderr[-3000:]
+        missing = [line for line in expected.splitlines() if line not in process.stdout]
+        assert not missing, (missing, process.stdout[-3000:])
 
 
 def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path: Path) -> None:

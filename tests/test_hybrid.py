@@ -23,17 +23,17 @@ from pointsman.types import Hits, Provenance
 from store_kit import corpus
 
 
-class Fixed(BaseRetriever):
+class FixedRetriever(BaseRetriever):
     """Returns what it was given, remembers what it was asked."""
 
     def __init__(self, *hits: Hit | tuple[str, float]) -> None:
         self.hits = [
             hit if isinstance(hit, Hit) else Hit(Document(hit[0], f"text of {hit[0]}"), hit[1]) for hit in hits
         ]
-        self.asked: list[tuple[Query | str, int]] = []
+        self.calls: list[tuple[Query | str, int]] = []
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        self.asked.append((query, top_k))
+        self.calls.append((query, top_k))
         return self.hits[:top_k]
 
 
@@ -51,16 +51,16 @@ class Slow(BaseRetriever):
     """Takes its time, in its own way of waiting."""
 
     def __init__(self, seconds: float, *hits: tuple[str, float]) -> None:
-        self.seconds, self.inner, self.ended = seconds, Fixed(*hits), False
+        self.seconds, self.inner, self.is_over = seconds, FixedRetriever(*hits), False
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         time.sleep(self.seconds)
-        self.ended = True
+        self.is_over = True
         return self.inner.retrieve(query, top_k)
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         await asyncio.sleep(self.seconds)
-        self.ended = True
+        self.is_over = True
         return self.inner.retrieve(query, top_k)
 
 
@@ -84,7 +84,7 @@ class Participant(BaseRetriever):
     """Answers when all participants of a meeting have been asked."""
 
     def __init__(self, meeting: Meeting, *hits: tuple[str, float]) -> None:
-        self.meeting, self.inner = meeting, Fixed(*hits)
+        self.meeting, self.inner = meeting, FixedRetriever(*hits)
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         self.meeting.wait()
@@ -115,8 +115,8 @@ def inside_a_running_loop(retriever: SimpleHybridRetriever, *args: Any, **option
 
 @pytest.fixture(params=[synchronously, asynchronously, inside_a_running_loop])
 def ask(request: pytest.FixtureRequest) -> Ask:
-    way: Ask = request.param
-    return way
+    ask_function: Ask = request.param
+    return ask_function
 
 
 def ids(hits: Sequence[Hit]) -> list[str]:
@@ -131,7 +131,7 @@ class TestF1:
         assert ids(hits) == list("012345")
 
     def test_one_document_found_twice_is_one_hit_with_both_sources(self, ask: Ask) -> None:
-        left, right = Fixed(("a", 9.0), ("b", 4.0)), Fixed(("b", 0.8), ("c", 0.7))
+        left, right = FixedRetriever(("a", 9.0), ("b", 4.0)), FixedRetriever(("b", 0.8), ("c", 0.7))
         hits = ask(SimpleHybridRetriever(left, right, names=["l", "r"]), "q")
         assert ids(hits) == ["b", "a", "c"]
         assert hits[0].score == pytest.approx(1 / 62 + 1 / 61)
@@ -142,7 +142,7 @@ class TestF1:
         )
 
     @pytest.mark.parametrize(
-        ("left", "right", "kept"),
+        ("left", "right", "expected_side"),
         [
             ([("x", 1.0), ("a", 0.9)], [("a", 0.2)], "right"),  # the better rank
             ([("a", 0.5)], [("a", 0.9)], "right"),  # the same rank: the higher score
@@ -151,69 +151,74 @@ class TestF1:
         ],
     )
     def test_the_best_version_is_kept(
-        self, ask: Ask, left: list[tuple[str, float]], right: list[tuple[str, float]], kept: str
+        self, ask: Ask, left: list[tuple[str, float]], right: list[tuple[str, float]], expected_side: str
     ) -> None:
-        def version(side: str, found: list[tuple[str, float]]) -> Fixed:
-            return Fixed(*(Hit(Document(id_, f"{id_} of {side}"), score) for id_, score in found))
+        def version(side: str, pairs: list[tuple[str, float]]) -> FixedRetriever:
+            return FixedRetriever(*(Hit(Document(id_, f"{id_} of {side}"), score) for id_, score in pairs))
 
         hits = ask(SimpleHybridRetriever(version("left", left), version("right", right)), "q")
-        assert next(hit.text for hit in hits if hit.id == "a") == f"a of {kept}"
+        assert next(hit.text for hit in hits if hit.id == "a") == f"a of {expected_side}"
 
     def test_by_content(self, ask: Ask) -> None:
-        left = Fixed(Hit(Document("1", "The  same text"), 1.0), Hit(Document("2", "another"), 0.5))
-        right = Fixed(Hit(Document("9", "the same\ntext"), 3.0))
+        left = FixedRetriever(Hit(Document("1", "The  same text"), 1.0), Hit(Document("2", "another"), 0.5))
+        right = FixedRetriever(Hit(Document("9", "the same\ntext"), 3.0))
         by_id = SimpleHybridRetriever(left, right)
         by_content = SimpleHybridRetriever(left, right, dedupe="content", names=["l", "r"])
         assert sorted(ids(ask(by_id, "q"))) == ["1", "2", "9"]
         hits = ask(by_content, "q")
         assert ids(hits) == ["9", "2"]  # the version with the higher score, at the same rank
-        assert [way.source for way in hits[0].provenance] == ["l", "r", "fuse"]
+        assert [step.source for step in hits[0].provenance] == ["l", "r", "fuse"]
         assert hits.trace.explain("9").rank == 1
 
     def test_the_same_id_in_two_datasets_is_two_documents(self, ask: Ask) -> None:
-        def of(dataset: str) -> Fixed:
-            return Fixed(Hit(Document("1", "text"), 1.0, dataset))
+        def retriever_of(dataset: str) -> FixedRetriever:
+            return FixedRetriever(Hit(Document("1", "text"), 1.0, dataset))
 
-        assert [hit.dataset for hit in ask(SimpleHybridRetriever(of("x"), of("y")), "q")] == ["x", "y"]
+        assert [hit.dataset for hit in ask(SimpleHybridRetriever(retriever_of("x"), retriever_of("y")), "q")] == [
+            "x",
+            "y",
+        ]
 
     def test_a_document_repeated_in_one_list_has_one_vote(self, ask: Ask) -> None:
-        hits = ask(SimpleHybridRetriever(Fixed(("a", 3.0), ("a", 2.0), ("b", 1.0)), names=["one"]), "q")
+        hits = ask(SimpleHybridRetriever(FixedRetriever(("a", 3.0), ("a", 2.0), ("b", 1.0)), names=["one"]), "q")
         assert [(hit.id, hit.provenance[0].rank) for hit in hits] == [("a", 1), ("b", 2)]
 
-    @pytest.mark.parametrize("retrievers", [(), (Fixed(), object()), ("bm25",)])
+    @pytest.mark.parametrize("retrievers", [(), (FixedRetriever(), object()), ("bm25",)])
     def test_what_are_no_retrievers(self, retrievers: Any) -> None:
         with pytest.raises(InputError, match=r"at least one retriever|cannot be called as a retriever"):
             SimpleHybridRetriever(*retrievers)
 
     def test_names(self) -> None:
-        class DenseRetriever(Fixed):
+        class DenseRetriever(FixedRetriever):
             pass
 
-        made = SimpleHybridRetriever(Fixed(), DenseRetriever(), Fixed(), DenseRetriever())
-        assert made.names == ("fixed", "dense", "fixed_2", "dense_2")
+        retriever = SimpleHybridRetriever(FixedRetriever(), DenseRetriever(), FixedRetriever(), DenseRetriever())
+        assert retriever.names == ("fixed", "dense", "fixed_2", "dense_2")
         for names in (["a"], ["a", "a"], "ab"):
             with pytest.raises(InputError, match="distinct names"):
-                SimpleHybridRetriever(Fixed(), Fixed(), names=names)
+                SimpleHybridRetriever(FixedRetriever(), FixedRetriever(), names=names)
 
 
 class TestF2:
     @pytest.mark.parametrize("method", METHODS)
     def test_every_method_by_name(self, ask: Ask, method: str) -> None:
         lists = [[("a", 9.0), ("b", 4.0)], [("b", 0.8), ("c", 0.7), ("a", 0.1)]]
-        made = SimpleHybridRetriever(*(Fixed(*one) for one in lists), fusion=method, weights=[2.0, 1.0])
-        assert [(hit.id, hit.score) for hit in ask(made, "q")] == fuse(lists, method, [2.0, 1.0])
+        retriever = SimpleHybridRetriever(
+            *(FixedRetriever(*pairs) for pairs in lists), fusion=method, weights=[2.0, 1.0]
+        )
+        assert [(hit.id, hit.score) for hit in ask(retriever, "q")] == fuse(lists, method, [2.0, 1.0])
 
     def test_the_cut_comes_after_the_fusion(self, ask: Ask) -> None:
-        left = Fixed(*((f"l{number}", 1.0) for number in range(5)), ("both", 0.1))
-        right = Fixed(*((f"r{number}", 1.0) for number in range(5)), ("both", 0.1))
+        left = FixedRetriever(*((f"l{number}", 1.0) for number in range(5)), ("both", 0.1))
+        right = FixedRetriever(*((f"r{number}", 1.0) for number in range(5)), ("both", 0.1))
         assert ids(ask(SimpleHybridRetriever(left, right), "q", 1)) == ["both"]  # sixth in both lists
-        assert left.asked[0][1] == 100
+        assert left.calls[0][1] == 100
         ask(SimpleHybridRetriever(left, right, depth=3), "q", 7)
-        assert left.asked[-1][1] == 7
+        assert left.calls[-1][1] == 7
 
     def test_scores_that_are_no_numbers_leave_the_order(self, ask: Ask) -> None:
-        odd = Fixed(("a", float("nan")), ("b", None), ("c", "9"))  # type: ignore[arg-type]  # what a foreign one may send
-        hits = ask(SimpleHybridRetriever(odd, Fixed(("c", 1.0))), "q")
+        odd = FixedRetriever(("a", float("nan")), ("b", None), ("c", "9"))  # type: ignore[arg-type]  # what a foreign one may send
+        hits = ask(SimpleHybridRetriever(odd, FixedRetriever(("c", 1.0))), "q")
         assert ids(hits) == ["c", "a", "b"]
         assert hits.degraded == ("fixed: its scores are not all finite numbers; only its order counts",)
 
@@ -230,43 +235,43 @@ class TestF2:
     )
     def test_options_that_cannot_be(self, options: dict[str, Any], error: type[Exception], message: str) -> None:
         with pytest.raises(error, match=message):
-            SimpleHybridRetriever(Fixed(), Fixed(), **options)
+            SimpleHybridRetriever(FixedRetriever(), FixedRetriever(), **options)
 
     @pytest.mark.parametrize("top_k", [0, -1, True, "3"])
     def test_numbers_that_cannot_be(self, top_k: Any) -> None:
         with pytest.raises(InputError, match="from 1 up"):
-            SimpleHybridRetriever(Fixed()).retrieve("q", top_k)
+            SimpleHybridRetriever(FixedRetriever()).retrieve("q", top_k)
 
 
 class TestF3:
     def test_one_failing_is_recorded_and_the_others_answer(self, ask: Ask) -> None:
-        hits = ask(SimpleHybridRetriever(Failing(), Fixed(("a", 1.0))), "q")
+        hits = ask(SimpleHybridRetriever(Failing(), FixedRetriever(("a", 1.0))), "q")
         assert ids(hits) == ["a"]
         assert hits.degraded == ("failing: LookupError: out of order",)
-        broken = next(span for span in hits.trace.spans if span.error)
-        assert (broken.stage, broken.detail, broken.error) == ("retrieve", "failing", "LookupError: out of order")
+        failure = next(span for span in hits.trace.spans if span.error)
+        assert (failure.stage, failure.detail, failure.error) == ("retrieve", "failing", "LookupError: out of order")
 
     def test_one_hanging_holds_nobody_up(self, ask: Ask) -> None:
         slow = Slow(30)
-        hits = ask(SimpleHybridRetriever(slow, Fixed(("a", 1.0))), "q", timeout=0.1)
-        assert not slow.ended
+        hits = ask(SimpleHybridRetriever(slow, FixedRetriever(("a", 1.0))), "q", timeout=0.1)
+        assert not slow.is_over
         assert ids(hits) == ["a"]
         assert [cause.split(" within")[0] for cause in hits.degraded] == ["slow: TimeoutError: no answer"]
 
     def test_all_failing_raises_one_error_with_every_cause(self, ask: Ask) -> None:
-        made = SimpleHybridRetriever(Failing(), Failing(ValueError("bad")), Slow(30), timeout=0.1)
-        with pytest.raises(RetrievalError, match="every branch of the search failed") as raised:
-            ask(made, "q")
-        causes = raised.value.causes
+        retriever = SimpleHybridRetriever(Failing(), Failing(ValueError("bad")), Slow(30), timeout=0.1)
+        with pytest.raises(RetrievalError, match="every branch of the search failed") as error_info:
+            ask(retriever, "q")
+        causes = error_info.value.causes
         assert {name: type(cause) for name, cause in causes.items()} == {
             "failing": LookupError,
             "failing_2": ValueError,
             "slow": TimeoutError,
         }
-        assert raised.value.exceptions == tuple(causes.values())
-        rest = raised.value.split(LookupError)[1]
-        assert isinstance(rest, RetrievalError)
-        assert list(rest.causes) == ["failing_2", "slow"]
+        assert error_info.value.exceptions == tuple(causes.values())
+        remainder = error_info.value.split(LookupError)[1]
+        assert isinstance(remainder, RetrievalError)
+        assert list(remainder.causes) == ["failing_2", "slow"]
 
     @pytest.mark.parametrize("answer", [None, "hits", ["a"], [("a", 1.0)], 7])
     def test_garbage_is_a_failure(self, ask: Ask, answer: Any) -> None:
@@ -274,15 +279,15 @@ class TestF3:
             def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
                 return answer  # type: ignore[no-any-return]
 
-        hits = ask(SimpleHybridRetriever(Garbage(), Fixed(("a", 1.0))), "q")
+        hits = ask(SimpleHybridRetriever(Garbage(), FixedRetriever(("a", 1.0))), "q")
         assert ids(hits) == ["a"]
         assert len(hits.degraded) == 1
 
     def test_one_that_keeps_failing_is_left_out_for_a_while_visibly(self, ask: Ask) -> None:
         failing = Failing()
-        made = SimpleHybridRetriever(failing, Fixed(("a", 1.0)), breaker=Breaker(failures=2, seconds=60))
+        retriever = SimpleHybridRetriever(failing, FixedRetriever(("a", 1.0)), breaker=Breaker(failures=2, seconds=60))
         for _ in range(3):
-            hits = ask(made, "q")
+            hits = ask(retriever, "q")
         assert failing.calls == 2
         assert "left out for another" in hits.degraded[0]
         assert "LookupError: out of order" in hits.degraded[0]
@@ -290,21 +295,21 @@ class TestF3:
 
     def test_if_all_are_left_out_all_are_tried(self, ask: Ask) -> None:
         failing = Failing()
-        made = SimpleHybridRetriever(failing, breaker=Breaker(failures=1, seconds=60))
+        retriever = SimpleHybridRetriever(failing, breaker=Breaker(failures=1, seconds=60))
         for calls in (1, 2, 3):
             with pytest.raises(RetrievalError):
-                ask(made, "q")
+                ask(retriever, "q")
             assert failing.calls == calls
 
     def test_what_a_part_lacks_the_whole_tells(self, ask: Ask) -> None:
-        inner = SimpleHybridRetriever(Failing(), Fixed(("a", 1.0)))
-        hits = ask(SimpleHybridRetriever(inner, Fixed(("b", 1.0))), "q")
+        inner = SimpleHybridRetriever(Failing(), FixedRetriever(("a", 1.0)))
+        hits = ask(SimpleHybridRetriever(inner, FixedRetriever(("b", 1.0))), "q")
         assert ids(hits) == ["a", "b"]
         assert hits.degraded == ("failing: LookupError: out of order",)
-        assert [way.source for way in hits[0].provenance] == ["fixed", "simple_hybrid", "fuse"]
+        assert [step.source for step in hits[0].provenance] == ["fixed", "simple_hybrid", "fuse"]
 
 
-class Keeping(Fixed):
+class Keeping(FixedRetriever):
     def __init__(self, *hits: tuple[str, float]) -> None:
         super().__init__(*hits)
         self.nodes: list[Document] = []
@@ -313,7 +318,7 @@ class Keeping(Fixed):
         self.nodes.extend(nodes)
 
 
-class Full(Fixed):
+class Full(FixedRetriever):
     def add_nodes(self, nodes: Sequence[Document]) -> None:
         raise OSError("disk full")
 
@@ -322,59 +327,61 @@ class TestF4:
     def test_nodes_reach_every_retriever(self) -> None:
         left, right = Keeping(), Keeping()
         nodes = corpus(3)
-        added = SimpleHybridRetriever(left, right).add_nodes(nodes)
-        assert added == NodesAdded(("keeping", "keeping_2"))
-        assert added
+        outcome = SimpleHybridRetriever(left, right).add_nodes(nodes)
+        assert outcome == NodesAdded(("keeping", "keeping_2"))
+        assert outcome
         assert left.nodes == right.nodes == nodes
 
     def test_who_holds_the_nodes_if_one_fails(self) -> None:
         inner = SimpleHybridRetriever(Keeping(), Full(), names=["x", "y"])
-        made = SimpleHybridRetriever(Full(), Keeping(), Fixed(), inner, names=["full", "keeping", "fixed", "inner"])
-        added = made.add_nodes(corpus(2))
-        assert not added
-        assert added.holding == ("keeping", "inner.x")
-        assert {name: str(error) for name, error in added.failed.items()} == {
+        retriever = SimpleHybridRetriever(
+            Full(), Keeping(), FixedRetriever(), inner, names=["full", "keeping", "fixed", "inner"]
+        )
+        outcome = retriever.add_nodes(corpus(2))
+        assert not outcome
+        assert outcome.holding == ("keeping", "inner.x")
+        assert {name: str(error) for name, error in outcome.failed.items()} == {
             "full": "disk full",
             "fixed": "fixed does not accept documents; it has no add_nodes",
             "inner.y": "disk full",
         }
         with pytest.raises(InputError, match="none of fixed takes documents"):
-            SimpleHybridRetriever(Fixed()).add_nodes(corpus(1))
+            SimpleHybridRetriever(FixedRetriever()).add_nodes(corpus(1))
 
     def test_saved_and_loaded_it_finds_the_same(self, tmp_path: Path) -> None:
         embedder = HashingEmbedder()
-        one = Dataset("one", embedder=embedder, bm25_k1=0.9, bm25_b=0.4)
+        first = Dataset("one", embedder=embedder, bm25_k1=0.9, bm25_b=0.4)
         two = Dataset("два", "о рельсах", embedder=embedder)
-        made = SimpleHybridRetriever(
-            one.retriever("bm25"), two.retriever("vector"), fusion="z_score", weights=[1, 2], depth=30
+        saved_retriever = SimpleHybridRetriever(
+            first.retriever("bm25"), two.retriever("vector"), fusion="z_score", weights=[1, 2], depth=30
         )
-        assert made.add_nodes(corpus(60))
-        one.delete("d7")
-        made.persist(tmp_path / "saved")
-        again = SimpleHybridRetriever.load(
+        assert saved_retriever.add_nodes(corpus(60))
+        first.delete("d7")
+        saved_retriever.persist(tmp_path / "saved")
+        copy = SimpleHybridRetriever.load(
             tmp_path / "saved", lambda folder: DatasetRetriever.load(folder, embedder=embedder)
         )
         for query in ("rail lamp", "signal", "guard whistle bridge"):
-            assert again.retrieve(query, 40) == made.retrieve(query, 40)
-        assert made.retrieve("rail lamp", 40)
-        inner = again.retrievers[1]
+            assert copy.retrieve(query, 40) == saved_retriever.retrieve(query, 40)
+        assert saved_retriever.retrieve("rail lamp", 40)
+        inner = copy.retrievers[1]
         assert isinstance(inner, DatasetRetriever)
         assert (inner.dataset.name, inner.dataset.description, inner.method) == ("два", "о рельсах", "vector")
-        assert made.add_nodes([Document("new", "a rail lamp of another kind")])
-        made.persist(tmp_path / "saved", fs=None)  # a framework's option
-        later = SimpleHybridRetriever.load(
+        assert saved_retriever.add_nodes([Document("new", "a rail lamp of another kind")])
+        saved_retriever.persist(tmp_path / "saved", fs=None)  # a framework's option
+        later_copy = SimpleHybridRetriever.load(
             tmp_path / "saved", lambda folder: DatasetRetriever.load(folder, embedder=embedder)
         )
-        assert "new" in [hit.id for hit in later.retrieve("rail lamp", 80)]
-        assert later.add_nodes([Document("newest", "a rail lamp of the last kind")])
-        later.persist(tmp_path / "saved")
-        assert "newest" in [hit.id for hit in later.retrieve("rail lamp", 80)], "what was loaded stays usable"
-        for retriever in (*made.retrievers, *again.retrievers, *later.retrievers):
+        assert "new" in [hit.id for hit in later_copy.retrieve("rail lamp", 80)]
+        assert later_copy.add_nodes([Document("newest", "a rail lamp of the last kind")])
+        later_copy.persist(tmp_path / "saved")
+        assert "newest" in [hit.id for hit in later_copy.retrieve("rail lamp", 80)], "what was loaded stays usable"
+        for retriever in (*saved_retriever.retrievers, *copy.retrievers, *later_copy.retrievers):
             assert isinstance(retriever, DatasetRetriever)
             retriever.dataset.close()
 
     def test_it_is_saved_in_place_of_nothing_else(self, tmp_path: Path) -> None:
-        class Failing(Fixed):
+        class Failing(FixedRetriever):
             def persist(self, folder: Path) -> None:
                 folder.mkdir()
                 raise OSError("disk full")
@@ -382,34 +389,34 @@ class TestF4:
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine" / "notes.txt").write_text("mine")
         (tmp_path / "file").write_text("a file")
-        with Dataset("one", embedder=HashingEmbedder()) as one:
-            made = SimpleHybridRetriever(one.retriever("bm25"))
-            made.add_nodes(corpus(5))
+        with Dataset("one", embedder=HashingEmbedder()) as dataset:
+            retriever = SimpleHybridRetriever(dataset.retriever("bm25"))
+            retriever.add_nodes(corpus(5))
             with pytest.raises(InputError, match="holds more than a saved hybrid retriever"):
-                made.persist(tmp_path / "mine")
+                retriever.persist(tmp_path / "mine")
             assert [item.name for item in (tmp_path / "mine").iterdir()] == ["notes.txt"]
             for path in ("file", "file/below"):
                 with pytest.raises(InputError, match="is not a folder; name a new one"):
-                    made.persist(tmp_path / path)
-            made.persist(tmp_path / "saved")
-            before = sorted(item.name for item in (tmp_path / "saved").iterdir())
+                    retriever.persist(tmp_path / path)
+            retriever.persist(tmp_path / "saved")
+            files_before = sorted(item.name for item in (tmp_path / "saved").iterdir())
             with pytest.raises(OSError, match="disk full"):
-                SimpleHybridRetriever(one.retriever("bm25"), Failing()).persist(tmp_path / "saved")
-            assert sorted(item.name for item in (tmp_path / "saved").iterdir()) == before
-            made.persist(tmp_path / "saved")
+                SimpleHybridRetriever(dataset.retriever("bm25"), Failing()).persist(tmp_path / "saved")
+            assert sorted(item.name for item in (tmp_path / "saved").iterdir()) == files_before
+            retriever.persist(tmp_path / "saved")
             assert len(list((tmp_path / "saved").iterdir())) == 2, "the manifest and the last save"
 
     def test_what_cannot_be_saved_or_loaded(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="fixed cannot be saved"):
-            SimpleHybridRetriever(Fixed()).persist(tmp_path / "new")
+            SimpleHybridRetriever(FixedRetriever()).persist(tmp_path / "new")
         assert not (tmp_path / "new").exists()
         with pytest.raises(InputError, match="no hybrid retriever is saved"):
             SimpleHybridRetriever.load(tmp_path, DatasetRetriever.load)
         (tmp_path / "hybrid.json").write_text("{")
         with pytest.raises(CorruptStoreError, match=r"hybrid\.json cannot be read"):
             SimpleHybridRetriever.load(tmp_path, DatasetRetriever.load)
-        about = {"names": ["a", "b"], "kinds": ["A", "B"], "fusion": "rrf", "weights": None, "depth": 9}
-        (tmp_path / "hybrid.json").write_text(json.dumps(about))
+        settings = {"names": ["a", "b"], "kinds": ["A", "B"], "fusion": "rrf", "weights": None, "depth": 9}
+        (tmp_path / "hybrid.json").write_text(json.dumps(settings))
         with pytest.raises(InputError, match="2 retrievers are saved"):
             SimpleHybridRetriever.load(tmp_path)
         with pytest.raises(InputError, match="no retriever is saved at"):
@@ -433,12 +440,12 @@ class TestF4:
         ],
     )
     def test_damaged_settings(self, tmp_path: Path, change: dict[str, Any]) -> None:
-        about = {"names": ["a", "b"], "kinds": ["A", "B"], "fusion": "rrf", "weights": [1, 2], "depth": 9}
-        (tmp_path / "hybrid.json").write_text(json.dumps(about))
-        assert SimpleHybridRetriever.load(tmp_path, lambda _: Fixed()).names == ("a", "b")
-        (tmp_path / "hybrid.json").write_text(json.dumps({**about, **change}))
+        settings = {"names": ["a", "b"], "kinds": ["A", "B"], "fusion": "rrf", "weights": [1, 2], "depth": 9}
+        (tmp_path / "hybrid.json").write_text(json.dumps(settings))
+        assert SimpleHybridRetriever.load(tmp_path, lambda _: FixedRetriever()).names == ("a", "b")
+        (tmp_path / "hybrid.json").write_text(json.dumps({**settings, **change}))
         with pytest.raises(CorruptStoreError, match=r"hybrid\.json cannot be read"):
-            SimpleHybridRetriever.load(tmp_path, lambda _: Fixed())
+            SimpleHybridRetriever.load(tmp_path, lambda _: FixedRetriever())
 
     def test_settings_nested_without_end(self, tmp_path: Path) -> None:
         (tmp_path / "hybrid.json").write_text("[" * 200_000)
@@ -451,19 +458,19 @@ class TestF4:
 
 
 def test_f5_every_retriever_is_given_the_same_query(ask: Ask) -> None:
-    left, right = Fixed(), Fixed()
+    left, right = FixedRetriever(), FixedRetriever()
     query = Query("q")
     ask(SimpleHybridRetriever(left, right), query)
-    assert left.asked[0][0] is query
-    assert right.asked[0][0] is query
+    assert left.calls[0][0] is query
+    assert right.calls[0][0] is query
 
 
 def test_many_threads_at_once() -> None:
-    made = SimpleHybridRetriever(Fixed(("a", 1.0)), Fixed(("b", 1.0)))
+    retriever = SimpleHybridRetriever(FixedRetriever(("a", 1.0)), FixedRetriever(("b", 1.0)))
     wrong: list[Any] = []
 
     def search() -> None:
-        wrong.extend(hits for _ in range(50) if ids(hits := made.retrieve("q")) != ["a", "b"])
+        wrong.extend(hits for _ in range(50) if ids(hits := retriever.retrieve("q")) != ["a", "b"])
 
     threads = [threading.Thread(target=search) for _ in range(8)]
     for thread in threads:
@@ -475,8 +482,8 @@ def test_many_threads_at_once() -> None:
 
 def test_a_list_of_retrievers_does_as_well() -> None:
     """F1, as seed-shaped code calls it."""
-    one, other = Fixed(("a", 2), ("b", 1)), Fixed(("b", 2), ("c", 1))
-    assert SimpleHybridRetriever([one, other]).retrieve("x") == SimpleHybridRetriever(one, other).retrieve("x")
+    first, second = FixedRetriever(("a", 2), ("b", 1)), FixedRetriever(("b", 2), ("c", 1))
+    assert SimpleHybridRetriever([first, second]).retrieve("x") == SimpleHybridRetriever(first, second).retrieve("x")
     with pytest.raises(InputError, match="at least one"):
         SimpleHybridRetriever([])
 
@@ -484,23 +491,23 @@ def test_a_list_of_retrievers_does_as_well() -> None:
 @pytest.mark.anyio
 async def test_further_arguments_go_to_every_retriever() -> None:
     """Row 10 of the public surface: what a retriever does not take is reported, and the others answer."""
-    seen: list[dict[str, Any]] = []
+    options_seen: list[dict[str, Any]] = []
 
     class Taking(BaseRetriever):
         def retrieve(self, query: str | Query, top_k: int = 10, **options: Any) -> list[Hit]:
-            seen.append(options)
+            options_seen.append(options)
             return [Hit(Document("a", "lamp"), 1.0)]
 
         async def aretrieve(self, query: str | Query, top_k: int = 10, **options: Any) -> list[Hit]:
             return self.retrieve(query, top_k, **options)
 
-    class Other(BaseRetriever):
+    class PlainRetriever(BaseRetriever):
         def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
             return [Hit(Document("b", "lamp"), 1.0)]
 
-    hybrid = SimpleHybridRetriever(Taking(), Other())
+    hybrid = SimpleHybridRetriever(Taking(), PlainRetriever())
     assert [hit.id for hit in hybrid.retrieve("lamp", language="en")] == ["a"]
     assert [hit.id for hit in await hybrid.aretrieve("lamp", language="en")] == ["a"]
     assert [hit.id for hit in hybrid.retrieve("lamp")] == ["a", "b"]
-    assert seen == [{"language": "en"}, {"language": "en"}, {}]
+    assert options_seen == [{"language": "en"}, {"language": "en"}, {}]
     assert "language" in " ".join(hybrid.retrieve("lamp", language="en").degraded)

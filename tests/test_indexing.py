@@ -41,23 +41,23 @@ def test_passages_are_committed_in_batches_and_counted(
 ) -> None:
     monkeypatch.setattr("pointsman.indexing._WORDS_BATCH", 50)
     dataset = words_only(tmp_path)
-    seen: list[tuple[IndexProgress, int]] = []
-    report = index_paths(dataset, [folder], on_progress=lambda now: seen.append((now, len(dataset))))
+    observations: list[tuple[IndexProgress, int]] = []
+    report = index_paths(dataset, [folder], on_progress=lambda progress: observations.append((progress, len(dataset))))
     assert report.files == 2  # the third one cannot be read
     assert [problem.path for problem in report.problems] == ["junk.bin"]
     assert report.passages.added == len(dataset) > 350
     assert not report.nothing_read
-    counts = [now.passages for now, _ in seen]
+    counts = [progress.passages for progress, _ in observations]
     assert counts == sorted(counts)
-    assert all(now.passages == stored for now, stored in seen)  # what is counted can be searched
-    assert len(seen) > 6
-    expected = [now.expected for now, _ in seen if now.expected is not None]
-    assert all(now.passages <= now.expected for now, _ in seen if now.expected is not None)
+    assert all(progress.passages == count for progress, count in observations)  # what is counted can be searched
+    assert len(observations) > 6
+    expected = [progress.expected for progress, _ in observations if progress.expected is not None]
+    assert all(progress.passages <= progress.expected for progress, _ in observations if progress.expected is not None)
     assert expected[-1] == report.passages.added
-    shares = [now.share_read for now, _ in seen]
+    shares = [progress.share_read for progress, _ in observations]
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0.0, 1.0)
-    assert (seen[0][0].passages, seen[0][0].path, seen[-1][0].path) == (0, "a.txt", "")
+    assert (observations[0][0].passages, observations[0][0].path, observations[-1][0].path) == (0, "a.txt", "")
 
 
 def test_an_interrupted_run_keeps_what_was_committed_and_goes_on(
@@ -66,18 +66,18 @@ def test_an_interrupted_run_keeps_what_was_committed_and_goes_on(
     monkeypatch.setattr("pointsman.indexing._WORDS_BATCH", 50)
     dataset = words_only(tmp_path)
 
-    def interrupt(now: IndexProgress) -> None:
-        if now.passages >= 100:
+    def interrupt(progress: IndexProgress) -> None:
+        if progress.passages >= 100:
             raise KeyboardInterrupt
 
-    with pytest.raises(IndexingInterrupted, match="100 passages are kept") as caught:
+    with pytest.raises(IndexingInterrupted, match="100 passages are kept") as error_info:
         index_paths(dataset, [folder], on_progress=interrupt)
-    assert caught.value.report.passages.added == len(dataset) == 100
-    rest = index_paths(dataset, [folder])
-    assert rest.passages.unchanged == 100
-    whole = words_only(tmp_path, "whole")
-    index_paths(whole, [folder])
-    assert set(dataset.ids()) == set(whole.ids())
+    assert error_info.value.report.passages.added == len(dataset) == 100
+    second_report = index_paths(dataset, [folder])
+    assert second_report.passages.unchanged == 100
+    uninterrupted_dataset = words_only(tmp_path, "whole")
+    index_paths(uninterrupted_dataset, [folder])
+    assert set(dataset.ids()) == set(uninterrupted_dataset.ids())
 
 
 def test_sizes_of_passages_are_options(folder: Path, tmp_path: Path) -> None:
@@ -93,13 +93,13 @@ def test_sizes_of_passages_are_options(folder: Path, tmp_path: Path) -> None:
 def test_limits_of_a_file_are_options_and_what_was_stored_of_it_stays(folder: Path, tmp_path: Path) -> None:
     dataset = words_only(tmp_path)
     index_paths(dataset, [folder])
-    before = set(dataset.ids())
+    ids_before = set(dataset.ids())
     (folder / "a.txt").write_text("Cut off. " * 50)
     report = index_paths(dataset, [folder], limits=FileLimits(characters=60))
-    assert "a.txt: more than 60 characters" in [f"{one.path}: {one.reason[:23]}" for one in report.problems]
+    assert "a.txt: more than 60 characters" in [f"{problem.path}: {problem.reason[:23]}" for problem in report.problems]
     (folder / "a.txt").write_bytes(b"\x00\x01" * 500)
     index_paths(dataset, [folder])
-    assert {identity for identity in before if identity.startswith("b.csv")} <= set(dataset.ids())
+    assert {identity for identity in ids_before if identity.startswith("b.csv")} <= set(dataset.ids())
 
 
 def test_a_folder_of_junk_says_that_nothing_was_read(tmp_path: Path) -> None:
@@ -129,13 +129,13 @@ def test_watching_indexes_what_changes_comes_and_goes(tmp_path: Path) -> None:
         assert process.stdout is not None
         lines = process.stdout
 
-        def passages(added: int, deleted: int) -> int:
+        def passages(additions: int, deleted: int) -> int:
             """Wait until the rounds have come to these numbers together; how many it took."""
             total, rounds = (0, 0), 0
-            while total != (added, deleted):
+            while total != (additions, deleted):
                 report = json.loads(lines.readline())
                 total, rounds = (total[0] + report["added"], total[1] + report["deleted"]), rounds + 1
-                assert total[0] <= added
+                assert total[0] <= additions
                 assert total[1] <= deleted
             return rounds
 

@@ -14,35 +14,35 @@ if TYPE_CHECKING:
 
 
 def test_the_standard_library_is_read_without_running_it() -> None:
-    found = {
+    documents_by_name = {
         document.title: document
         for document in reversed(
             standard_library_documents(None, ["json", "this", "math", "csv", "datetime", "no_such_module"])
         )
     }
-    assert found["json.loads"].text.startswith("loads(s, *, cls=None")
-    assert found["json.loads"].metadata["module"] == "json"
-    assert found["json.loads"].metadata["kind"] == "function"
-    assert found["json.loads"].title == "json.loads"
-    assert "Deserialize ``s``" in found["json.loads"].text
-    assert found["math.isclose"].text.startswith("isclose(a, b, *")
-    assert "csv.reader" in found
-    assert any(name.startswith("datetime.") for name in found)
+    assert documents_by_name["json.loads"].text.startswith("loads(s, *, cls=None")
+    assert documents_by_name["json.loads"].metadata["module"] == "json"
+    assert documents_by_name["json.loads"].metadata["kind"] == "function"
+    assert documents_by_name["json.loads"].title == "json.loads"
+    assert "Deserialize ``s``" in documents_by_name["json.loads"].text
+    assert documents_by_name["math.isclose"].text.startswith("isclose(a, b, *")
+    assert "csv.reader" in documents_by_name
+    assert any(name.startswith("datetime.") for name in documents_by_name)
 
 
 def test_the_limit_lets_every_module_speak() -> None:
-    some = MODULES[::8]
-    found = standard_library_documents(100, some)
-    assert len({document.id for document in found}) == len(found) == 100
-    assert len({document.metadata["module"] for document in found}) > len(some) * 0.8
-    assert found == standard_library_documents(100, some)
-    assert all(estimate_tokens(document.searchable) <= 480 for document in found)
+    modules = MODULES[::8]
+    documents = standard_library_documents(100, modules)
+    assert len({document.id for document in documents}) == len(documents) == 100
+    assert len({document.metadata["module"] for document in documents}) > len(modules) * 0.8
+    assert documents == standard_library_documents(100, modules)
+    assert all(estimate_tokens(document.searchable) <= 480 for document in documents)
 
 
 def test_installed_packages_describe_themselves() -> None:
     assert 20 < len(installed_package_documents(50)) <= 50
-    everything = installed_package_documents(None, per_package=1)
-    pytest_pages = [document for document in everything if document.metadata["name"] == "pytest"]
+    pages = installed_package_documents(None, per_package=1)
+    pytest_pages = [document for document in pages if document.metadata["name"] == "pytest"]
     assert pytest_pages[0].metadata["version"] == pytest.__version__
     assert pytest_pages[0].title.startswith("pytest")
 

@@ -76,17 +76,19 @@ def markdown(text: str) -> ParsedDocument:
 
 
 def assert_exact(source: ParsedDocument, passages: list[Document], limit: int) -> None:
-    covered = bytearray(len(source.text))
+    coverage = bytearray(len(source.text))
     for position, passage in enumerate(passages):
         start, end = passage.metadata["start"], passage.metadata["end"]
         assert source.text[start:end] == passage.text
         assert passage.text.strip() == passage.text != ""
         assert passage.metadata["position"] == position
         assert estimate_tokens(passage.text) <= limit + 1
-        covered[start:end] = b"\x01" * (end - start)
+        coverage[start:end] = b"\x01" * (end - start)
     for section in source.sections:
-        seen = covered[section.start : section.start + len(section.text)]
-        assert [char for char, is_in in zip(section.text, seen, strict=True) if not is_in and not char.isspace()] == []
+        section_coverage = coverage[section.start : section.start + len(section.text)]
+        assert [
+            char for char, is_in in zip(section.text, section_coverage, strict=True) if not is_in and not char.isspace()
+        ] == []
     assert len({passage.id for passage in passages}) == len(passages)
 
 
@@ -99,10 +101,10 @@ def test_offsets_are_exact_and_nothing_is_lost(text: str, sizes: tuple[int, int]
 
 @given(st.lists(st.tuples(st.integers(0, 3), ANY_TEXT), max_size=8))
 @settings(max_examples=50)
-def test_sections_of_any_text_are_exact(parts: list[tuple[int, str]]) -> None:
+def test_sections_of_any_text_are_exact(blocks: list[tuple[int, str]]) -> None:
     from pointsman.ingest.source import Block, outline
 
-    source = outline("a", "md", [Block(*part) for part in parts])
+    source = outline("a", "md", [Block(*block) for block in blocks])
     source.text.encode()  # what converters give can be written to any file
     assert_exact(source, chunk(source, max_tokens=32, overlap=8), 32)
 
@@ -115,10 +117,10 @@ def test_passages_are_whole_sentences_with_overlap(language: str) -> None:
     assert_exact(source, passages, 128)
     assert 8 < len(passages) < 60
     starts = {sentence.strip()[:30] for sentence in sentences}
-    for before, after in pairwise(passages):
-        assert any(after.text.startswith(start) for start in starts)
-        assert before.text.endswith(STOP[language].strip())
-        assert after.metadata["start"] < before.metadata["end"]  # the overlap
+    for first, second in pairwise(passages):
+        assert any(second.text.startswith(start) for start in starts)
+        assert first.text.endswith(STOP[language].strip())
+        assert second.metadata["start"] < first.metadata["end"]  # the overlap
     assert {passage.metadata["language"] for passage in passages} == {language}
 
 
@@ -135,12 +137,12 @@ def test_sizes_are_those_of_the_embedder(text: str, tokens: int) -> None:
     assert estimate_tokens(text) == pytest.approx(tokens, rel=0.25)
 
 
-@pytest.mark.parametrize("piece", ["x", "道", "ы", "word ", " ", "👩‍🚀", "\u0301", "7", "-", "\n"])
-def test_a_megabyte_without_a_stop_is_cut_within_the_limit(piece: str) -> None:
-    source = plain("a" + piece * (200_000 // len(piece)) + "b")
+@pytest.mark.parametrize("unit", ["x", "道", "ы", "word ", " ", "👩‍🚀", "\u0301", "7", "-", "\n"])
+def test_a_megabyte_without_a_stop_is_cut_within_the_limit(unit: str) -> None:
+    source = plain("a" + unit * (200_000 // len(unit)) + "b")
     passages = chunk(source, max_tokens=HARD_LIMIT, overlap=0)
     assert_exact(source, passages, HARD_LIMIT)
-    if piece == "word ":
+    if unit == "word ":
         assert all(passage.text.strip("ab").startswith("word") for passage in passages[1:])
 
 
@@ -171,10 +173,10 @@ def test_metadata_says_where_a_passage_stands() -> None:
 def test_tiny_sections_are_joined_and_others_are_not() -> None:
     long = "".join(prose("en", 8))
     source = markdown(f"# A\n\nTiny.\n\n## B\n\nTiny too.\n\n# C\n\n{long}\n\n# D\n\n{long}D\n")
-    joined, alone = chunk(source)
-    assert joined.text.startswith("A\n\nTiny.\n\nB\n\nTiny too.\n\nC\n\n")
-    assert "headings" not in joined.metadata
-    assert alone.metadata["headings"] == ["D"]
+    joint, single = chunk(source)
+    assert joint.text.startswith("A\n\nTiny.\n\nB\n\nTiny too.\n\nC\n\n")
+    assert "headings" not in joint.metadata
+    assert single.metadata["headings"] == ["D"]
 
 
 def test_code_knows_its_lines() -> None:
@@ -188,24 +190,24 @@ def test_code_knows_its_lines() -> None:
     assert passages[-1].metadata["headings"] == ["second"]
 
 
-@pytest.mark.parametrize("at", [0, 40, 150, 299])
+@pytest.mark.parametrize("position", [0, 40, 150, 299])
 @pytest.mark.parametrize("language", ["en", "ru", "zh"])
-def test_an_edit_changes_only_the_passages_around_it(language: str, at: int) -> None:
+def test_an_edit_changes_only_the_passages_around_it(language: str, position: int) -> None:
     sentences = prose(language, 300)
-    before = {passage.id for passage in chunk(plain("".join(sentences)), max_tokens=128, overlap=16)}
-    longer = [*sentences[:at], sentences[7].replace("7", "inserted"), *sentences[at:]]
-    after = {passage.id for passage in chunk(plain("".join(longer)), max_tokens=128, overlap=16)}
-    assert 1 <= len(after - before) <= 8
-    assert len(before) > 30
+    ids_before = {passage.id for passage in chunk(plain("".join(sentences)), max_tokens=128, overlap=16)}
+    longer = [*sentences[:position], sentences[7].replace("7", "inserted"), *sentences[position:]]
+    ids_after = {passage.id for passage in chunk(plain("".join(longer)), max_tokens=128, overlap=16)}
+    assert 1 <= len(ids_after - ids_before) <= 8
+    assert len(ids_before) > 30
 
 
 def test_an_edit_in_one_section_leaves_the_others() -> None:
-    parts = [f"# Part {number}\n\n{''.join(prose('en', 12, seed=number))}\n\n" for number in range(6)]
-    before = {passage.id for passage in chunk(markdown("".join(parts)))}
-    parts[2] = parts[2].replace(" 3. ", " three. ")
-    after = {passage.id for passage in chunk(markdown("".join(parts)))}
-    assert len(after - before) <= 2
-    assert len(before - after) <= 2
+    sections = [f"# Part {number}\n\n{''.join(prose('en', 12, seed=number))}\n\n" for number in range(6)]
+    ids_before = {passage.id for passage in chunk(markdown("".join(sections)))}
+    sections[2] = sections[2].replace(" 3. ", " three. ")
+    ids_after = {passage.id for passage in chunk(markdown("".join(sections)))}
+    assert len(ids_after - ids_before) <= 2
+    assert len(ids_before - ids_after) <= 2
 
 
 def test_ids_tell_equal_passages_apart() -> None:
@@ -219,9 +221,9 @@ def test_a_record_keeps_its_id_only_while_it_is_one_passage() -> None:
     short = ParsedDocument(
         "c.jsonl", "", (Section((), "Text.", 0),), "Text.", "jsonl", {"start": "noon"}, record_id="d1"
     )
-    (only,) = chunk(short)
-    assert only.id == "d1"
-    assert only.metadata["start_"] == "noon"
+    (passage,) = chunk(short)
+    assert passage.id == "d1"
+    assert passage.metadata["start_"] == "noon"
     text = "".join(prose("en", 60))
     long = ParsedDocument("c.jsonl", "", (Section((), text, 0),), text, "jsonl", {}, record_id="d1")
     passages = chunk(long)

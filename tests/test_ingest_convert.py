@@ -16,11 +16,11 @@ from pointsman.ingest import ParsedDocument, Problem, convert, read_paths
 from pointsman.ingest.encoding import decode
 
 RUSSIAN = "Стрелочник переводит стрелки: каждый поезд идёт по нужному пути. Это короткий текст на русском языке."
-SIMPLIFIED = "扳道工负责扳动铁路道岔，让每一列火车都走上正确的轨道。这是一段简短的中文文字。"
+SIMPLIFIED_CHINESE = "扳道工负责扳动铁路道岔，让每一列火车都走上正确的轨道。这是一段简短的中文文字。"
 TRADITIONAL = "扳道工負責扳動鐵路道岔，讓每一列火車都走上正確的軌道。這是一段簡短的中文文字。"
 
 
-def one(path: str, data: bytes | str) -> ParsedDocument:
+def convert_one(path: str, data: bytes | str) -> ParsedDocument:
     """The only source in a file, its sections checked against its text."""
     (source,) = convert(path, data.encode() if isinstance(data, str) else data)
     assert isinstance(source, ParsedDocument)
@@ -48,17 +48,17 @@ def minimal_pdf(*pages: str) -> bytes:
             f"/Resources << /Font << /F1 3 0 R >> >> >>".encode()
         )
         bodies.append(b"<< /Length %d >>\nstream\n%b\nendstream" % (len(content), content))
-    out = io.BytesIO()
-    out.write(b"%PDF-1.4\n")
+    buffer = io.BytesIO()
+    buffer.write(b"%PDF-1.4\n")
     offsets = []
     for number, body in enumerate(bodies, start=1):
-        offsets.append(out.tell())
-        out.write(b"%d 0 obj\n%b\nendobj\n" % (number, body))
-    start = out.tell()
-    out.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(bodies) + 1))
-    out.writelines(b"%010d 00000 n \n" % offset for offset in offsets)
-    out.write(b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(bodies) + 1, start))
-    return out.getvalue()
+        offsets.append(buffer.tell())
+        buffer.write(b"%d 0 obj\n%b\nendobj\n" % (number, body))
+    start = buffer.tell()
+    buffer.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(bodies) + 1))
+    buffer.writelines(b"%010d 00000 n \n" % offset for offset in offsets)
+    buffer.write(b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(bodies) + 1, start))
+    return buffer.getvalue()
 
 
 def word() -> bytes:
@@ -73,18 +73,18 @@ def word() -> bytes:
     for cell, text in zip(table._cells, ["Часть", "Число", "Стрелка", "12"], strict=True):
         cell.text = text
     document.core_properties.title = "Справочник"
-    out = io.BytesIO()
-    document.save(out)
-    return out.getvalue()
+    buffer = io.BytesIO()
+    document.save(buffer)
+    return buffer.getvalue()
 
 
 def test_plain_text_is_titled_by_its_name() -> None:
-    source = one("notes/Ideas.txt", "One.\r\n\r\nTwo\x00 three.\x07")
+    source = convert_one("notes/Ideas.txt", "One.\r\n\r\nTwo\x00 three.\x07")
     assert (source.title, source.text, source.kind) == ("Ideas", "One.\n\nTwo three.", "txt")
 
 
 def test_markdown_headings_make_sections() -> None:
-    source = one(
+    source = convert_one(
         "a.md",
         "# Guide\nIntro with a [link](http://x.y) and ![a picture](z.png).\n\n"
         "[![Build](https://ci/badge.svg)](https://ci)\n\n## Install\n```sh\n# not a heading\npip [a](b)\n```\n"
@@ -101,13 +101,15 @@ def test_markdown_headings_make_sections() -> None:
 
 
 def test_markdown_front_matter_gives_the_title_and_html_blocks_their_text() -> None:
-    source = one("a.md", '---\ntitle: "Правила"\ntags: x\n---\n<p align="center"><b>Сильно</b> сказано</p>\n\nТекст.\n')
+    source = convert_one(
+        "a.md", '---\ntitle: "Правила"\ntags: x\n---\n<p align="center"><b>Сильно</b> сказано</p>\n\nТекст.\n'
+    )
     assert source.title == "Правила"
     assert source.text == "Сильно сказано\n\nТекст."
 
 
 def test_restructured_text_levels_follow_their_order() -> None:
-    source = one(
+    source = convert_one(
         "a.rst",
         "======\n Title\n======\nSee :func:`~os.walk` and `the site <https://x>`_.\n\n"
         ".. image:: a.png\n   :alt: gone\n\nPart\n----\nText.\n\n指南\n~~~~\n内容。\n\nNext\n----\nMore.\n",
@@ -121,7 +123,7 @@ def test_restructured_text_levels_follow_their_order() -> None:
 
 
 def test_html_keeps_headings_and_text_only() -> None:
-    source = one(
+    source = convert_one(
         "a.html",
         "<!doctype html><html><head><title>Page &amp; more</title><style>x{}</style></head><body>"
         "<nav>Menu</nav><script>alert(1)</script><h1>Начало</h1><p>Первый<br>второй &lt;текст&gt;</p>"
@@ -138,7 +140,7 @@ def test_html_keeps_headings_and_text_only() -> None:
 def test_pdf_pages_are_known() -> None:
     from pointsman.ingest import chunk
 
-    source = one(
+    source = convert_one(
         "a.pdf",
         minimal_pdf("The first page is about trains and rails.", "The second page is about switches and signals."),
     )
@@ -152,7 +154,7 @@ def test_pdf_pages_are_known() -> None:
 
 
 def test_docx_headings_and_tables() -> None:
-    source = one("a.docx", word())
+    source = convert_one("a.docx", word())
     assert source.title == "Справочник"
     assert outline_of(source) == [
         (("Железная дорога",), "Поезд идёт по рельсам."),
@@ -172,9 +174,9 @@ def test_json_lines_are_records_and_bad_lines_are_named() -> None:
         {"_id": "d8", "text": "", "title": "Only a title"},
     ]
     data = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
-    found = list(convert("c.jsonl", data.encode()))
-    sources = [item for item in found if isinstance(item, ParsedDocument)]
-    problems = [item.reason for item in found if isinstance(item, Problem)]
+    items = list(convert("c.jsonl", data.encode()))
+    sources = [item for item in items if isinstance(item, ParsedDocument)]
+    problems = [item.reason for item in items if isinstance(item, Problem)]
     assert [(item.record_id, item.title, item.text) for item in sources] == [
         ("d1", "Tit", "First."),
         ("7", "", "Second."),
@@ -213,16 +215,16 @@ def test_json(data: str, texts: list[str]) -> None:
 def test_tables(name: str, data: str, texts: list[str]) -> None:
     import csv
 
-    before = csv.field_size_limit()
+    limit_before = csv.field_size_limit()
     assert [item.text for item in convert(name, data.encode()) if isinstance(item, ParsedDocument)] == texts
-    assert csv.field_size_limit() == before
+    assert csv.field_size_limit() == limit_before
 
 
 def test_python_is_cut_at_definitions() -> None:
     methods = "".join(f"    def method_{number}(self):\n        return {number}\n\n" for number in range(20))
     run = "# why\n@decorator\ndef run(x):\n    return x"
     text = f'"""Doc."""\nimport os\n\n\n{run}\n\n\nclass Big:\n    """Large."""\n\n{methods}'
-    source = one("pkg/mod.py", text)
+    source = convert_one("pkg/mod.py", text)
     sections = dict(reversed(outline_of(source)))
     assert sections[()] == '"""Doc."""\nimport os'
     assert sections["run",] == run
@@ -234,7 +236,7 @@ def test_python_is_cut_at_definitions() -> None:
     "text", ["def broken(:\n    pass\n\nx = 1\n", "(" * 50_000, "-" * 100_000 + "1", "a" + ".b" * 100_000, "x = '\\d'"]
 )
 def test_python_that_cannot_be_parsed_is_kept_as_text(text: str) -> None:
-    source = one("a.py", text)
+    source = convert_one("a.py", text)
     assert "\n".join(section.text for section in source.sections).split() == text.split()
 
 
@@ -247,7 +249,7 @@ def test_python_that_cannot_be_parsed_is_kept_as_text(text: str) -> None:
     ],
 )
 def test_other_code_is_cut_at_empty_lines(name: str, text: str, names: list[tuple[str, ...]]) -> None:
-    source = one(name, text)
+    source = convert_one(name, text)
     assert [section.heading_path for section in source.sections] == names
     assert source.text == text
 
@@ -256,8 +258,8 @@ def test_other_code_is_cut_at_empty_lines(name: str, text: str, names: list[tupl
     ("text", "encoding"),
     [
         *((RUSSIAN, name) for name in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1251", "koi8-r")),
-        *((SIMPLIFIED, name) for name in ("utf-8", "utf-8-sig", "utf-16", "gb18030", "utf-32")),
-        (SIMPLIFIED + "\n第二行 2.", "utf-16-le"),
+        *((SIMPLIFIED_CHINESE, name) for name in ("utf-8", "utf-8-sig", "utf-16", "gb18030", "utf-32")),
+        (SIMPLIFIED_CHINESE + "\n第二行 2.", "utf-16-le"),
         (TRADITIONAL, "big5"),
         ("Der Weichenwärter stellt die Weichen, damit jeder Zug fährt. Größe.", "cp1252"),
     ],
@@ -269,27 +271,27 @@ def test_encodings_are_told(text: str, encoding: str) -> None:
 
 def test_a_declared_encoding_is_believed_where_it_fits() -> None:
     page = '<html><head><meta charset="koi8-r"></head><body>Да</body></html>'
-    assert one("a.html", page.encode("koi8-r")).text == "Да"
+    assert convert_one("a.html", page.encode("koi8-r")).text == "Да"
     wrong = page.replace("koi8-r", "no-such-encoding").replace("Да", RUSSIAN)
-    assert one("a.html", wrong.encode("cp1251")).text == RUSSIAN
+    assert convert_one("a.html", wrong.encode("cp1251")).text == RUSSIAN
 
 
 def test_a_damaged_byte_does_not_change_the_encoding() -> None:
-    data = (SIMPLIFIED * 5).encode()
-    assert decode(data[:300] + b"\xff" + data[300:]).replace("\ufffd", "") == SIMPLIFIED * 5
+    data = (SIMPLIFIED_CHINESE * 5).encode()
+    assert decode(data[:300] + b"\xff" + data[300:]).replace("\ufffd", "") == SIMPLIFIED_CHINESE * 5
 
 
 def test_the_content_overrules_the_name() -> None:
-    assert one("a.txt", minimal_pdf("Hidden.")).kind == "pdf"
-    assert one("page", "<!DOCTYPE html><p>Text").kind == "html"
-    assert one("README", "Text").kind == "txt"
+    assert convert_one("a.txt", minimal_pdf("Hidden.")).kind == "pdf"
+    assert convert_one("page", "<!DOCTYPE html><p>Text").kind == "html"
+    assert convert_one("README", "Text").kind == "txt"
 
 
 def bomb() -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("word/document.xml", b"0" * (150 << 20))
-    return out.getvalue()
+    return buffer.getvalue()
 
 
 def encrypted_pdf() -> bytes:
@@ -297,9 +299,9 @@ def encrypted_pdf() -> bytes:
 
     writer = PdfWriter(clone_from=PdfReader(io.BytesIO(minimal_pdf("Secret."))))
     writer.encrypt("password", algorithm="RC4-128")
-    out = io.BytesIO()
-    writer.write(out)
-    return out.getvalue()
+    buffer = io.BytesIO()
+    writer.write(buffer)
+    return buffer.getvalue()
 
 
 HOSTILE = {
@@ -332,9 +334,9 @@ def test_a_hostile_file_is_reported_and_the_rest_goes_in(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.rst", "a.html", "a.py", "a.js", "a.csv"])
-@pytest.mark.parametrize("piece", ["слово ", "x", "道", "[", "](", "<", "`a", "# ", "> ", "- ", "&#x", "|", "=-"])
-def test_one_endless_line_is_no_trouble(name: str, piece: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(piece * (50_000 // len(piece)))
+@pytest.mark.parametrize("unit", ["слово ", "x", "道", "[", "](", "<", "`a", "# ", "> ", "- ", "&#x", "|", "=-"])
+def test_one_endless_line_is_no_trouble(name: str, unit: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(unit * (50_000 // len(unit)))
     for item in read_paths([tmp_path]):
         assert item.documents or item.problems
 

@@ -24,9 +24,9 @@ def write(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def ids(found: object) -> list[str]:
-    assert not isinstance(found, str)
-    return [item.id for item in found if isinstance(item, FoundFile)]  # type: ignore[attr-defined]
+def ids(items: object) -> list[str]:
+    assert not isinstance(items, str)
+    return [item.id for item in items if isinstance(item, FoundFile)]  # type: ignore[attr-defined]
 
 
 def documents(*paths: Path) -> list[Document]:
@@ -50,10 +50,10 @@ def test_order_is_fixed_and_noise_is_skipped(tmp_path: Path) -> None:
 
 def test_several_roots_are_told_apart_by_their_names(tmp_path: Path) -> None:
     write(tmp_path, {"one/docs/a.md": "a", "two/docs/a.md": "b", "c.md": "c"})
-    one, two = tmp_path / "one" / "docs", tmp_path / "two" / "docs"
-    assert ids(find_files([one, tmp_path / "c.md"])) == ["docs/a.md", "c.md"]
-    assert ids(find_files([one, two, one])) == ["one/docs/a.md", "two/docs/a.md"]
-    assert len(ids(find_files([one, tmp_path]))) == 3  # a file within two roots is read once
+    first_root, two = tmp_path / "one" / "docs", tmp_path / "two" / "docs"
+    assert ids(find_files([first_root, tmp_path / "c.md"])) == ["docs/a.md", "c.md"]
+    assert ids(find_files([first_root, two, first_root])) == ["one/docs/a.md", "two/docs/a.md"]
+    assert len(ids(find_files([first_root, tmp_path]))) == 3  # a file within two roots is read once
 
 
 def test_a_path_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
@@ -72,17 +72,17 @@ def test_links_loops_and_pipes(tmp_path: Path) -> None:
     (root / "outside.txt").symlink_to(tmp_path / "secret.txt")
     (root / "broken").symlink_to(root / "gone")
     os.mkfifo(root / "pipe")
-    found = list(find_files([root]))
-    assert ids(found) == ["a/real.txt"]
-    assert [item.path for item in found if isinstance(item, Problem)] == ["broken", "outside.txt", "pipe", "self"]
+    files = list(find_files([root]))
+    assert ids(files) == ["a/real.txt"]
+    assert [item.path for item in files if isinstance(item, Problem)] == ["broken", "outside.txt", "pipe", "self"]
 
 
 def test_names_of_any_bytes(tmp_path: Path) -> None:
     for name in (b"new\nline.txt", b"bad\xff.txt"):
         (tmp_path / os.fsdecode(name)).write_text(f"Text {len(name)}.")
-    found = documents(tmp_path)
-    assert [document.metadata["source"] for document in found] == ["bad\\xff.txt", "new\\x0aline.txt"]
-    json.dumps([dict(document.metadata) for document in found]).encode()
+    passages = documents(tmp_path)
+    assert [document.metadata["source"] for document in passages] == ["bad\\xff.txt", "new\\x0aline.txt"]
+    json.dumps([dict(document.metadata) for document in passages]).encode()
 
 
 def test_problems_do_not_stop_the_rest(tmp_path: Path) -> None:
@@ -108,20 +108,20 @@ def test_folders_nested_deeper_than_the_stack(tmp_path: Path) -> None:
     deepest = folders[-1] / "deep.txt"
     deepest.write_text("Deep.")
     try:
-        (found,) = find_files([tmp_path])
+        (problem,) = find_files([tmp_path])
     finally:  # the cleaning up of temporary folders recurses
         deepest.unlink()
         for folder in reversed(folders):
             folder.rmdir()
-    assert found == Problem("d/" * 1101 + "deep.txt", "its path has 2210 bytes, more than 640; shorten it")
+    assert problem == Problem("d/" * 1101 + "deep.txt", "its path has 2210 bytes, more than 640; shorten it")
 
 
 def test_records_keep_their_ids_when_alone(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"_id": f"d{number}", "text": f"Text {number}."}) for number in range(2500))
     write(tmp_path, {"corpus.jsonl": lines})
-    alone = list(read_paths([tmp_path / "corpus.jsonl"]))
-    assert [document.id for item in alone for document in item.documents] == [f"d{number}" for number in range(2500)]
-    assert max(len(item.documents) for item in alone) == 200
+    results = list(read_paths([tmp_path / "corpus.jsonl"]))
+    assert [document.id for item in results for document in item.documents] == [f"d{number}" for number in range(2500)]
+    assert max(len(item.documents) for item in results) == 200
     assert documents(tmp_path)[7].id == "corpus.jsonl#d7"
 
 
@@ -136,35 +136,41 @@ def test_reading_is_lazy(tmp_path: Path) -> None:
 def test_syncing_touches_only_what_changed(tmp_path: Path) -> None:
     long = "The switch guides the train onto its track, and nobody has to think about it again. " * 3
     write(tmp_path, {"a.md": f"# One\n\n{long}\n\n# Two\n\n{long}2\n", "b.txt": "B.", "c.txt": "C."})
-    stored = {document.id: document for document in documents(tmp_path)}
-    assert plan_sync(stored.values(), read_paths([tmp_path])) == ([], [])
+    documents_by_id = {document.id: document for document in documents(tmp_path)}
+    assert plan_sync(documents_by_id.values(), read_paths([tmp_path])) == ([], [])
 
     write(tmp_path, {"a.md": f"# One\n\n{long}\n\n# Two\n\n{long}two\n", "d.txt": "D."})
     (tmp_path / "c.txt").unlink()
-    to_add, to_delete = plan_sync(stored.values(), read_paths([tmp_path]))
+    to_add, to_delete = plan_sync(documents_by_id.values(), read_paths([tmp_path]))
     assert [document.metadata["source"] for document in to_add] == ["a.md", "a.md", "d.txt"]
-    assert [document.id in stored for document in to_add] == [True, False, False]  # the first has only a new sha256
-    assert [stored[identity].metadata["source"] for identity in to_delete] == ["a.md", "c.txt"]
+    assert [document.id in documents_by_id for document in to_add] == [
+        True,
+        False,
+        False,
+    ]  # the first has only a new sha256
+    assert [documents_by_id[identity].metadata["source"] for identity in to_delete] == ["a.md", "c.txt"]
 
     for identity in to_delete:
-        del stored[identity]
-    stored |= {document.id: document for document in to_add}
-    assert stored == {document.id: document for document in documents(tmp_path)}
+        del documents_by_id[identity]
+    documents_by_id |= {document.id: document for document in to_add}
+    assert documents_by_id == {document.id: document for document in documents(tmp_path)}
 
 
 def test_moved_offsets_are_updated_under_the_same_ids(tmp_path: Path) -> None:
     long = "The switch guides the train onto its track, and nobody has to think about it again. " * 3
     write(tmp_path, {"a.md": f"# One\n\n{long}\n\n# Two\n\n{long}2\n"})
-    stored = documents(tmp_path)
+    stored_documents = documents(tmp_path)
     write(tmp_path, {"a.md": f"# One\n\nFirst. {long}\n\n# Two\n\n{long}2\n"})
-    to_add, to_delete = plan_sync(stored, read_paths([tmp_path]))
-    assert [document.id in {old.id for old in stored} for document in to_add] == [False, True]
-    assert to_delete == [stored[0].id]
+    to_add, to_delete = plan_sync(stored_documents, read_paths([tmp_path]))
+    assert [document.id in {old.id for old in stored_documents} for document in to_add] == [False, True]
+    assert to_delete == [stored_documents[0].id]
 
 
 def test_what_cannot_be_read_now_is_not_forgotten() -> None:
-    stored = [Document(name, name, {"source": name}) for name in ("a.txt", "b.txt", "folder/c.txt", "folder2/d.txt")]
-    sync = Sync(stored)
+    stored_documents = [
+        Document(name, name, {"source": name}) for name in ("a.txt", "b.txt", "folder/c.txt", "folder2/d.txt")
+    ]
+    sync = Sync(stored_documents)
     assert sync.changed_documents(ReadResult("a.txt", problems=(Problem("a.txt", "locked"),))) == []
     assert sync.changed_documents(ReadResult("folder", problems=(Problem("folder", "locked"),))) == []
     assert sync.deleted_ids() == ["b.txt", "folder2/d.txt"]
@@ -172,11 +178,11 @@ def test_what_cannot_be_read_now_is_not_forgotten() -> None:
 
 def test_a_file_with_one_bad_record_still_loses_its_deleted_ones(tmp_path: Path) -> None:
     path = write(tmp_path, {"c.jsonl": '{"_id": "a", "text": "A"}\n{"_id": "b", "text": "B"}'}) / "c.jsonl"
-    stored = documents(path)
+    stored_documents = documents(path)
     path.write_text('{"_id": "a", "text": "A"}\n{broken')
-    changed, gone = plan_sync(stored, read_paths([path]))
-    assert [document.id for document in changed] == ["a"]  # its file has a new sha256
-    assert gone == ["b"]
+    changed_documents, deleted_ids = plan_sync(stored_documents, read_paths([path]))
+    assert [document.id for document in changed_documents] == ["a"]  # its file has a new sha256
+    assert deleted_ids == ["b"]
 
 
 def test_importing_is_cheap() -> None:
@@ -188,10 +194,10 @@ def test_importing_is_cheap() -> None:
 
 @pytest.mark.parametrize("content", ["", " \n\t\n"])
 def test_an_empty_file_is_no_problem_and_forgets_what_it_held(content: str, tmp_path: Path) -> None:
-    stored = [Document("a.txt#1", "Old.", {"source": "a.txt"})]
+    stored_documents = [Document("a.txt#1", "Old.", {"source": "a.txt"})]
     (tmp_path / "a.txt").write_text(content)
     assert list(read_paths([tmp_path])) == [ReadResult("a.txt")]
-    assert plan_sync(stored, read_paths([tmp_path])) == ([], ["a.txt#1"])
+    assert plan_sync(stored_documents, read_paths([tmp_path])) == ([], ["a.txt#1"])
 
 
 def test_paths_and_record_ids_too_long_for_an_id_are_reported_or_shortened(tmp_path: Path) -> None:
@@ -203,5 +209,5 @@ def test_paths_and_record_ids_too_long_for_an_id_are_reported_or_shortened(tmp_p
     assert [(problem.path, problem.reason) for item in read for problem in item.problems] == [
         (longer, f"its path has {len(longer)} bytes, more than 640; shorten it")
     ]
-    stored = [prepare(document).document for item in read for document in item.documents]
-    assert [document.text for document in stored] == ["Text.", "Record 64.", "Record 65.", "Record 256."]
+    stored_documents = [prepare(document).document for item in read for document in item.documents]
+    assert [document.text for document in stored_documents] == ["Text.", "Record 64.", "Record 65.", "Record 256."]

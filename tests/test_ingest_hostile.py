@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostile_files_kit import HOSTILE, repeated, word
+from hostile_files_kit import HOSTILE, repeat, word
 from pointsman.errors import InputError
 from pointsman.ingest import FileLimits, FileReader, FoundFile, ReadResult, Sync, read_paths, text_of
 from pointsman.types import Document
@@ -17,7 +17,7 @@ OVERHEAD = 1000
 """Characters a passage that do not grow with the file: ids, paths, and titles and headings up to their limits."""
 
 
-def stored(documents: list[Document]) -> int:
+def stored_size(documents: list[Document]) -> int:
     """Characters of texts, and of everything in the metadata."""
     return sum(len(document.text) + _length(document.metadata) for document in documents)
 
@@ -47,7 +47,7 @@ def test_hostile_files_cost_little_and_the_rest_is_read(kind: str, tmp_path: Pat
         if passages:
             text = max(passage.metadata["end"] for passage in passages)
             assert sum(len(passage.text) for passage in passages) <= 2 * text, path
-            assert stored(passages) <= 4 * max(text, SIZE) + OVERHEAD * len(passages), path
+            assert stored_size(passages) <= 4 * max(text, SIZE) + OVERHEAD * len(passages), path
 
 
 @pytest.mark.parametrize("size", [50_000, 200_000])
@@ -60,20 +60,20 @@ def test_what_is_stored_grows_with_the_file_not_with_its_square(
     path = tmp_path / f"a.{kind}"
     path.write_bytes(HOSTILE[kind][number](size))
     documents = [document for item in read_paths([path]) for document in item.documents]
-    copied = stored(documents) - 450 * len(documents)  # ids, paths, a digest and numbers
-    assert copied <= 4 * size
+    copied_size = stored_size(documents) - 450 * len(documents)  # ids, paths, a digest and numbers
+    assert copied_size <= 4 * size
 
 
 def test_a_file_that_takes_too_long_is_stopped_and_the_next_is_read(tmp_path: Path) -> None:
-    (tmp_path / "a.docx").write_bytes(word(repeated("<w:p><w:r><w:t>Some words.</w:t></w:r></w:p>"))(60 << 20))
+    (tmp_path / "a.docx").write_bytes(word(repeat("<w:p><w:r><w:t>Some words.</w:t></w:r></w:p>"))(60 << 20))
     (tmp_path / "b.txt").write_text("Good.")
-    *_, stopped, good = read_paths([tmp_path], limits=FileLimits(seconds=1))
-    assert [(item.path, item.is_stopped) for item in (stopped, good)] == [("a.docx", True), ("b.txt", False)]
-    assert stopped.problems[0].reason == "takes more than 1 s; raise the limit seconds to index it"
+    *_, stopped_file, good = read_paths([tmp_path], limits=FileLimits(seconds=1))
+    assert [(item.path, item.is_stopped) for item in (stopped_file, good)] == [("a.docx", True), ("b.txt", False)]
+    assert stopped_file.problems[0].reason == "takes more than 1 s; raise the limit seconds to index it"
 
 
 def test_a_file_that_takes_too_much_memory_is_reported_and_the_next_is_read(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes(repeated("[],", "[", "[]]")(30 << 20))
+    (tmp_path / "a.json").write_bytes(repeat("[],", "[", "[]]")(30 << 20))
     (tmp_path / "b.txt").write_text("Good.")
     huge, good = read_paths([tmp_path], limits=FileLimits(memory=400 << 20))
     assert huge.problems[0].reason == "needs more than 400 MB of memory; raise the limit memory to index it"
@@ -87,11 +87,11 @@ def test_a_crash_of_the_converter_is_a_problem_of_its_file(tmp_path: Path) -> No
     with FileReader() as reader:
         list(reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1)))
         worker = reader._worker
-        parts = reader.read(FoundFile(tmp_path / "b.csv", "b.csv", 1))
-        next(parts)
+        results = reader.read(FoundFile(tmp_path / "b.csv", "b.csv", 1))
+        next(results)
         assert worker is not None
         worker._process.send_signal(signal.SIGSEGV)
-        *_, last = parts
+        *_, last = results
         assert last.is_stopped
         assert last.problems[0].reason == "its converter crashed (SIGSEGV)"
         assert [item.documents[0].text for item in reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1))] == ["Good."]
@@ -106,9 +106,9 @@ def test_files_share_a_process_and_an_abandoned_file_leaves_nothing_behind(tmp_p
         assert first is not None
         list(reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1)))
         assert reader._worker is first
-        parts = reader.read(FoundFile(tmp_path / "b.csv", "b.csv", 1))
-        next(parts)
-        del parts
+        results = reader.read(FoundFile(tmp_path / "b.csv", "b.csv", 1))
+        next(results)
+        del results
         assert first._process.poll() is not None
         (item,) = reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1))
         assert item.documents[0].text == "First."
@@ -126,8 +126,8 @@ def test_pages_and_characters_beyond_the_limits_are_left_out_and_reported(tmp_pa
 
 def test_what_is_stored_of_a_file_that_was_stopped_stays() -> None:
     sync = Sync([Document("a#1", "One.", {"source": "a"}), Document("a#2", "Two.", {"source": "a"})])
-    again = Document("a#1", "One.", {"source": "a"})
-    assert sync.changed_documents(ReadResult("a", (again,), is_stopped=True)) == []
+    same_document = Document("a#1", "One.", {"source": "a"})
+    assert sync.changed_documents(ReadResult("a", (same_document,), is_stopped=True)) == []
     assert sync.deleted_ids() == []
 
 

@@ -22,7 +22,7 @@ FAQ = (
 )
 
 
-def parsed(name: str, text: str) -> ParsedDocument:
+def parse(name: str, text: str) -> ParsedDocument:
     (source,) = convert(name, text.encode())
     assert isinstance(source, ParsedDocument)
     return source
@@ -55,10 +55,10 @@ def test_descriptions_of_installed_packages_lose_nothing() -> None:
 
 
 def test_every_question_of_short_answers_stands_in_a_passage_that_begins_at_its_heading() -> None:
-    source = parsed("faq.md", FAQ)
+    source = parse("faq.md", FAQ)
     passages = chunk(source)
-    searched = "\n".join(passage.searchable for passage in passages)
-    assert [section.heading_path[-1] in searched for section in source.sections] == [True] * 6
+    searchable_text = "\n".join(passage.searchable for passage in passages)
+    assert [section.heading_path[-1] in searchable_text for section in source.sections] == [True] * 6
     for passage in passages:
         assert source.text[passage.metadata["start"] : passage.metadata["end"]] == passage.text
 
@@ -66,12 +66,12 @@ def test_every_question_of_short_answers_stands_in_a_passage_that_begins_at_its_
 def test_every_version_of_a_changelog_stands_in_a_passage() -> None:
     versions = [f"4.{minor}.{patch}" for minor in range(4) for patch in range(5)]
     text = "# Changes\n\n" + "\n\n".join(f"## {version}\n\n- Mended number {version[2:]}." for version in versions)
-    searched = " ".join(passage.searchable for passage in chunk(parsed("a.md", text)))
-    assert [version for version in versions if f" {version}" not in searched.replace("\n", " ")] == []
+    searchable_text = " ".join(passage.searchable for passage in chunk(parse("a.md", text)))
+    assert [version for version in versions if f" {version}" not in searchable_text.replace("\n", " ")] == []
 
 
 def test_a_heading_above_joined_sections_of_which_it_is_not_the_common_one_is_kept() -> None:
-    passages = chunk(parsed("a.md", "# One\n\n## Two\n\nTiny.\n\n# Three\n\nTiny too.\n"))
+    passages = chunk(parse("a.md", "# One\n\n## Two\n\nTiny.\n\n# Three\n\nTiny too.\n"))
     assert [passage.text for passage in passages] == ["One\n\nTwo\n\nTiny.\n\nThree\n\nTiny too."]
 
 
@@ -83,10 +83,10 @@ def test_headings_too_long_for_a_title_are_in_the_text() -> None:
 
 def test_a_heading_in_the_text_is_not_divided_between_passages() -> None:
     heading = " ".join(f"道岔 API_KEY 4.1.{number}" for number in range(6))
-    source = parsed("a.md", f"# {heading}\n\n" + "A switch guides trains. " * 60)
-    first, *others = chunk(source, max_tokens=64, overlap=16)
+    source = parse("a.md", f"# {heading}\n\n" + "A switch guides trains. " * 60)
+    first, *later_passages = chunk(source, max_tokens=64, overlap=16)
     assert heading in first.searchable
-    assert others
+    assert later_passages
 
 
 REPEATING = {
@@ -103,12 +103,12 @@ def test_a_repeated_record_is_no_loss_only_if_the_first_is_stored_and_the_others
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = REPEATING[name].encode()
-    found = list(convert(name, data))
-    assert [type(item) for item in found] == [ParsedDocument, ParsedDocument, Problem]
+    items = list(convert(name, data))
+    assert [type(item) for item in items] == [ParsedDocument, ParsedDocument, Problem]
     assert losses(name, data, 64, 0) == []
     for left_out, loss in enumerate(("record {", "record {", "1 repeated records, 0 reported")):
-        rest = found[:left_out] + found[left_out + 1 :]
-        monkeypatch.setattr(losses_kit, "convert", lambda *_, rest=rest: rest)
+        remaining = items[:left_out] + items[left_out + 1 :]
+        monkeypatch.setattr(losses_kit, "convert", lambda *_, remaining=remaining: remaining)
         (reason,) = losses(name, data, 64, 0)
         assert reason.startswith(loss)
 
@@ -117,5 +117,5 @@ def test_a_repeated_record_is_no_loss_only_if_the_first_is_stored_and_the_others
 @pytest.mark.parametrize("count", [2, 3, 4, 9])
 def test_no_passage_of_a_long_record_is_lost(fields: dict[str, str], count: int) -> None:
     sentences = [f"Sentence {number} tells of switches, signals and trains." for number in range(count)]
-    source = parsed("a.jsonl", json.dumps({**fields, "text": " ".join(sentences)}))
+    source = parse("a.jsonl", json.dumps({**fields, "text": " ".join(sentences)}))
     assert [passage.text for passage in chunk(source, max_tokens=16, overlap=0)] == sentences

@@ -31,7 +31,7 @@ TEXTS = {
 }
 
 
-def one(name: str, data: bytes) -> ParsedDocument:
+def convert_one(name: str, data: bytes) -> ParsedDocument:
     (source,) = (item for item in convert(name, data) if isinstance(item, ParsedDocument))
     for section in source.sections:
         assert source.text[section.start : section.start + len(section.text)] == section.text
@@ -78,17 +78,17 @@ def test_a_passage_stands_on_its_lines(name: str, tmp_path: Path) -> None:
     for item in read_paths([path], max_tokens=64, overlap=0):
         for document in item.documents:
             line = document.metadata["line"]
-            place = "\n".join(lines[line - 1 : document.metadata.get("last_line", line)])
+            excerpt = "\n".join(lines[line - 1 : document.metadata.get("last_line", line)])
             words = [word for word in document.text.split() if word.isalpha()]
             assert words
-            assert [word for word in words if word not in place] == []
+            assert [word for word in words if word not in excerpt] == []
             if document.metadata["kind"] in ("txt", "py"):  # here a line of the text is one of the file
-                assert place.strip().startswith(document.text[:20])
-                assert place.strip().endswith(document.text[-20:])
+                assert excerpt.strip().startswith(document.text[:20])
+                assert excerpt.strip().endswith(document.text[-20:])
 
 
 def test_word() -> None:
-    source = one("a.docx", OFFICE["a.docx"]())
+    source = convert_one("a.docx", OFFICE["a.docx"]())
     assert source.title == "Справочник"
     assert outline_of(source) == [
         (("Железная дорога",), "Поезд идёт по рельсам."),
@@ -110,12 +110,12 @@ def test_word_keeps_what_stands_in_links_and_forms_and_drops_what_was_moved_away
     )
     footnotes = f"<w:footnotes {name}><w:footnote><w:p>{run('A note.')}</w:p></w:footnote></w:footnotes>"
     document = f"<w:document {name} {mc}><w:body>{body}</w:body></w:document>"
-    source = one("a.docx", zipped({"word/document2.xml": document, "word/footnotes.xml": footnotes}))
+    source = convert_one("a.docx", zipped({"word/document2.xml": document, "word/footnotes.xml": footnotes}))
     assert source.text == "Linked text\n\nStays\n\nBox\n\nA note."
 
 
 def test_excel_rows_stand_below_their_header_and_know_their_numbers() -> None:
-    source = one("a.xlsx", OFFICE["a.xlsx"]())
+    source = convert_one("a.xlsx", OFFICE["a.xlsx"]())
     assert source.title == "Stock"
     assert source.sections[-1].heading_path == ("Люди",)
     assert source.sections[-1].text == "Имя | Родился | Женат\nАнна | 1990-05-17 12:30:00 | TRUE"
@@ -132,7 +132,7 @@ def test_excel_rows_stand_below_their_header_and_know_their_numbers() -> None:
 
 
 def test_powerpoint_slides_are_pages() -> None:
-    source = one("a.pptx", OFFICE["a.pptx"]())
+    source = convert_one("a.pptx", OFFICE["a.pptx"]())
     assert outline_of(source) == [
         (("Railway switches",), "They guide trains.\n\nEach has two rails.\n\nSay this slowly."),
         (("信号",), "Signal | Meaning\nred | stop"),
@@ -150,13 +150,13 @@ def test_powerpoint_slides_are_pages() -> None:
     ],
 )
 def test_opendocument(name: str, expected: list[tuple[tuple[str, ...], str]]) -> None:
-    source = one(name, OFFICE[name]())
+    source = convert_one(name, OFFICE[name]())
     assert source.title == "Open"
     assert outline_of(source) == expected
 
 
 def test_repeated_rows_of_a_sheet_are_counted_not_written() -> None:
-    passage, _ = chunk(one("a.ods", OFFICE["a.ods"]()))
+    passage, _ = chunk(convert_one("a.ods", OFFICE["a.ods"]()))
     assert (passage.metadata["line"], passage.metadata["last_line"]) == (1, 1_000_002)
 
 
@@ -183,7 +183,7 @@ def test_mail_has_sender_date_text_once_and_attachments() -> None:
 
 def test_mail_in_html_only_and_headers_that_are_wrong() -> None:
     data = b"Subject: =?no-such-code?b?eA==?=\nDate: never\nContent-Type: text/html; charset=nope\n\n<p>Only <b>this</b>.</p>"
-    source = one("a.eml", data)
+    source = convert_one("a.eml", data)
     assert source.text.endswith("Only this.")
     assert source.metadata == {"date": "never"}
 
@@ -205,9 +205,9 @@ def test_mail_in_encodings_that_do_not_exist_keeps_its_words(head: str, charset:
 
 
 def test_a_part_of_a_mail_that_is_no_text_leaves_the_others() -> None:
-    parts = [b"Content-Type: text/plain\n\nWords.", b"Content-Type: text/plain\n\n\x00\x01\xff\x02\x03"]
+    sections = [b"Content-Type: text/plain\n\nWords.", b"Content-Type: text/plain\n\n\x00\x01\xff\x02\x03"]
     head = b"Content-Type: multipart/mixed; boundary=b\n\n"
-    problem, source = convert("a.eml", head + b"".join(b"--b\n" + part + b"\n" for part in parts) + b"--b--\n")
+    problem, source = convert("a.eml", head + b"".join(b"--b\n" + section + b"\n" for section in sections) + b"--b--\n")
     assert problem == Problem("a.eml", "a part of the message: binary data, not text")
     assert isinstance(source, ParsedDocument)
     assert "Words." in source.text
@@ -228,7 +228,7 @@ def test_an_attachment_that_breaks_its_parser_leaves_the_message(monkeypatch: py
 
 
 def test_notebook_cells_are_pages() -> None:
-    source = one("a.ipynb", OFFICE["a.ipynb"]())
+    source = convert_one("a.ipynb", OFFICE["a.ipynb"]())
     assert source.title == "Trains"
     assert outline_of(source) == [(("Trains",), "They run on rails.\n\nprint(2 + 2)\n\n4\n\n'four'")]
     assert source.text[source.pages[1] :].startswith("print(2 + 2)")
@@ -236,7 +236,7 @@ def test_notebook_cells_are_pages() -> None:
 
 @pytest.mark.parametrize("name", [name for name in OFFICE if name not in ("a.eml", "a.ipynb")])
 def test_the_content_overrules_the_ending(name: str) -> None:
-    assert one("a.txt", OFFICE[name]()).kind == name[2:]
+    assert convert_one("a.txt", OFFICE[name]()).kind == name[2:]
 
 
 @pytest.mark.parametrize(
@@ -262,6 +262,6 @@ def test_what_cannot_be_read_says_why(name: str, data: bytes, reason: str) -> No
 @pytest.mark.parametrize(("level", "path"), [("", ("Путь",)), ("x", ("Путь",)), ("٣", ("Путь",)), ("99", ("Путь",))])
 def test_a_heading_of_open_text_with_an_odd_level_is_a_heading(level: str, path: tuple[str, ...]) -> None:
     body = f'<office:text><text:h text:outline-level="{level}">Путь</text:h><text:p>Поезд идёт.</text:p></office:text>'
-    source = one("a.odt", opendocument("text", body))
+    source = convert_one("a.odt", opendocument("text", body))
     assert [section.heading_path for section in source.sections] == [path]
     assert source.text == "Путь\n\nПоезд идёт."

@@ -22,7 +22,7 @@ needs_tesseract = pytest.mark.skipif(
 ENGLISH, RUSSIAN = "The switch guides the train", "Стрелка направляет каждый поезд"
 
 
-def drawn(*lines: str, form: str = "PNG", angle: int = 0, size: tuple[int, int] | None = None) -> bytes:
+def picture_of(*lines: str, form: str = "PNG", angle: int = 0, size: tuple[int, int] | None = None) -> bytes:
     from PIL import Image, ImageDraw, ImageFont
 
     image = Image.new("RGB", size or (760, 60 + 50 * len(lines)), "white")
@@ -30,9 +30,9 @@ def drawn(*lines: str, form: str = "PNG", angle: int = 0, size: tuple[int, int] 
     font = ImageFont.truetype(str(FONT), 30) if FONT.exists() else ImageFont.load_default(30)
     for number, line in enumerate(lines):
         pen.text((30, 30 + 50 * number), line, fill="black", font=font)
-    out = io.BytesIO()
-    image.rotate(angle, expand=True).save(out, form)
-    return out.getvalue()
+    buffer = io.BytesIO()
+    image.rotate(angle, expand=True).save(buffer, form)
+    return buffer.getvalue()
 
 
 def text_in(data: bytes, name: str = "a.png") -> str:
@@ -50,7 +50,7 @@ def test_english_is_read_by_either_engine(engine: str, form: str, monkeypatch: p
         monkeypatch.setattr(_pictures, "has_rapidocr", lambda: False)
     if not _pictures.any_engine():
         pytest.skip(f"{engine} is not installed")
-    assert ENGLISH in text_in(drawn(ENGLISH, form=form), f"a.{form.lower()}")
+    assert ENGLISH in text_in(picture_of(ENGLISH, form=form), f"a.{form.lower()}")
 
 
 @needs_pillow
@@ -58,7 +58,7 @@ def test_english_is_read_by_either_engine(engine: str, form: str, monkeypatch: p
 @needs_tesseract
 @pytest.mark.parametrize("angle", [0, 90, 180, 270])
 def test_russian_is_read_by_tesseract_turned_or_not(angle: int) -> None:
-    assert RUSSIAN in text_in(drawn(RUSSIAN, RUSSIAN, angle=angle))
+    assert RUSSIAN in text_in(picture_of(RUSSIAN, RUSSIAN, angle=angle))
 
 
 @needs_pillow
@@ -66,13 +66,13 @@ def test_russian_is_read_by_tesseract_turned_or_not(angle: int) -> None:
 @needs_rapidocr
 def test_without_tesseract_russian_is_reported_never_silently_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_pictures, "languages", tuple)
-    problem, source = convert("a.png", drawn(ENGLISH, RUSSIAN))
+    problem, source = convert("a.png", picture_of(ENGLISH, RUSSIAN))
     assert isinstance(problem, Problem)
     assert problem.reason.startswith("1 of 2 lines gave no words: rapidocr does not read Russian; install")
     assert isinstance(source, ParsedDocument)
     assert source.text == ENGLISH
     with pytest.raises(InputError, match="2 of 2 lines gave no words"):
-        list(convert("a.png", drawn(RUSSIAN, RUSSIAN)))
+        list(convert("a.png", picture_of(RUSSIAN, RUSSIAN)))
 
 
 @needs_pillow
@@ -80,9 +80,9 @@ def test_without_an_engine_the_way_to_one_is_told(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(_pictures, "languages", tuple)
     monkeypatch.setattr(_pictures, "has_rapidocr", lambda: False)
     with pytest.raises(InputError, match=r"pip install 'pointsman\[ocr\]', or the program tesseract"):
-        list(convert("a.png", drawn(ENGLISH)))
+        list(convert("a.png", picture_of(ENGLISH)))
     with pytest.raises(InputError, match="2 pages are pictures; install an OCR engine"):
-        list(convert("a.pdf", scanned(ENGLISH, RUSSIAN)))
+        list(convert("a.pdf", scan_of(ENGLISH, RUSSIAN)))
 
 
 @needs_pillow
@@ -114,28 +114,30 @@ def test_a_picture_that_says_it_is_huge_is_not_unpacked() -> None:
 @pytest.mark.skipif(not _pictures.any_engine(), reason="no OCR engine is installed")
 def test_a_picture_without_words_is_reported() -> None:
     with pytest.raises(InputError, match="a picture without words"):
-        list(convert("a.png", drawn(size=(300, 200))))
+        list(convert("a.png", picture_of(size=(300, 200))))
     with pytest.raises(InputError, match="a picture without words"):
-        list(convert("a.png", drawn(size=(3, 3))))
+        list(convert("a.png", picture_of(size=(3, 3))))
 
 
-def scanned(*pages: str) -> bytes:
+def scan_of(*pages: str) -> bytes:
     """A PDF whose pages are pictures."""
     from PIL import Image
 
-    first, *rest = (Image.open(io.BytesIO(drawn(page))) for page in pages)
-    out = io.BytesIO()
-    first.save(out, "PDF", save_all=True, append_images=rest)
-    return out.getvalue()
+    first, *later_images = (Image.open(io.BytesIO(picture_of(page))) for page in pages)
+    buffer = io.BytesIO()
+    first.save(buffer, "PDF", save_all=True, append_images=later_images)
+    return buffer.getvalue()
 
 
 @needs_pillow
 @needs_font
 @needs_tesseract
 def test_scanned_pages_are_read_in_the_process_of_the_reader_and_keep_their_numbers(tmp_path: Path) -> None:
-    (tmp_path / "a.pdf").write_bytes(scanned(ENGLISH, RUSSIAN, ENGLISH))
+    (tmp_path / "a.pdf").write_bytes(scan_of(ENGLISH, RUSSIAN, ENGLISH))
     (item,) = read_paths([tmp_path], limits=FileLimits(pictures=2))
-    assert [(one.metadata["page"], one.text) for one in item.documents] == [(1, f"{ENGLISH}\n\n{RUSSIAN}")]
+    assert [(document.metadata["page"], document.text) for document in item.documents] == [
+        (1, f"{ENGLISH}\n\n{RUSSIAN}")
+    ]
     assert [problem.reason for problem in item.problems] == ["3 pages are pictures; only 2 are read"]
 
 

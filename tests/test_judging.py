@@ -33,14 +33,14 @@ OFFICE = {
     "timeout": "Error E1234: the connection to the broker timed out. Raise the timeout in settings.toml.",
     "refund": "Goods can be returned within 30 days for a full refund.",
 }
-ANSWERED = [
+QUESTIONS_WITH_ANSWER = [
     ("what guides a train to another track?", "switch"),
     ("which lamp tells that the line is not clear?", "signal"),
     ("how do I reset my password?", "password"),
     ("как сбросить пароль", "password"),
     ("怎么重置密码", "password"),
 ]
-UNANSWERED = [
+QUESTIONS_WITHOUT_ANSWER = [
     "recipe for borscht",
     "who won the world cup in 1998",
     "кто выиграл чемпионат мира в 1998 году",
@@ -51,10 +51,10 @@ STRATEGIES = ["auto", "hybrid", "rrf", "z_score", "vector", "decomposition", "mu
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    with Workspace(tmp_path_factory.mktemp("judging")) as made:
+    with Workspace(tmp_path_factory.mktemp("judging")) as workspace:
         for name, texts in (("rails", RAILS), ("office", OFFICE)):
-            made.dataset(name).add([Document(id_, text) for id_, text in texts.items()])
-        yield made
+            workspace.dataset(name).add([Document(id_, text) for id_, text in texts.items()])
+        yield workspace
 
 
 TRAINS = [
@@ -76,11 +76,11 @@ HOUSE = [
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    with Workspace(tmp_path_factory.mktemp("mixed")) as made:
+def mixed_workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    with Workspace(tmp_path_factory.mktemp("mixed")) as workspace:
         for name, texts in (("trains", TRAINS), ("house", HOUSE)):
-            made.dataset(name).add([Document(str(n), text) for n, text in enumerate(texts)])
-        yield made
+            workspace.dataset(name).add([Document(str(n), text) for n, text in enumerate(texts)])
+        yield workspace
 
 
 class TestAcrossLanguages:
@@ -88,40 +88,42 @@ class TestAcrossLanguages:
 
     QUESTION = "When does the barrier close?"
 
-    def test_an_answer_in_another_language_is_first(self, mixed: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-        answer = mixed.search(self.QUESTION, 3, refuse=False)
+    def test_an_answer_in_another_language_is_first(
+        self, mixed_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answer = mixed_workspace.search(self.QUESTION, 3, refuse=False)
         assert (answer.hits[0].dataset, answer.hits[0].id) == ("trains", "0")
         assert "cosines across languages are raised: trains +0.0" in answer.plan.reason
-        shares = [sum(way.normalised or 0 for way in hit.provenance) for hit in answer]
+        shares = [sum(step.normalised or 0 for step in hit.provenance) for hit in answer]
         assert shares == pytest.approx([hit.score for hit in answer])
         monkeypatch.setattr(judging, "RAISED", 0.0)
-        answer = mixed.search(self.QUESTION, 3, refuse=False)
+        answer = mixed_workspace.search(self.QUESTION, 3, refuse=False)
         assert answer.hits[0].dataset == "house"
         assert "languages" not in answer.plan.reason
 
-    def test_many_questions_and_their_variants_too(self, mixed: Workspace) -> None:
+    def test_many_questions_and_their_variants_too(self, mixed_workspace: Workspace) -> None:
         texts = [self.QUESTION, "When is lunch served?"]
-        together = mixed.search_many(texts, 3, refuse=False)
-        assert [(answer.hits[0].dataset, answer.hits[0].id) for answer in together] == [
+        answers = mixed_workspace.search_many(texts, 3, refuse=False)
+        assert [(answer.hits[0].dataset, answer.hits[0].id) for answer in answers] == [
             ("trains", "0"),
             ("trains", "4"),
         ]
-        compound = mixed.search(" ".join(texts), 4, strategy="decomposition", refuse=False)
+        compound = mixed_workspace.search(" ".join(texts), 4, strategy="decomposition", refuse=False)
         assert {"0", "4"} == {hit.id for hit in compound.hits[:2] if hit.dataset == "trains"}
 
-    def test_a_single_dataset_is_as_before(self, mixed: Workspace) -> None:
-        assert "languages" not in mixed.search(self.QUESTION, 3, datasets="trains", refuse=False).plan.reason
+    def test_a_single_dataset_is_as_before(self, mixed_workspace: Workspace) -> None:
+        assert "languages" not in mixed_workspace.search(self.QUESTION, 3, datasets="trains", refuse=False).plan.reason
 
-    def test_an_empty_dataset_and_other_embedders_have_no_say(self, mixed: Workspace, tmp_path: Path) -> None:
-        before = mixed.search(self.QUESTION, 3, refuse=False)
-        mixed.dataset("nothing").make()
-        after = mixed.search(self.QUESTION, 3, refuse=False)
-        mixed.drop("nothing")
-        assert [(hit.id, hit.score) for hit in after] == [(hit.id, hit.score) for hit in before]
-        with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as hashed:
+    def test_an_empty_dataset_and_other_embedders_have_no_say(self, mixed_workspace: Workspace, tmp_path: Path) -> None:
+        answer_before = mixed_workspace.search(self.QUESTION, 3, refuse=False)
+        mixed_workspace.dataset("nothing").make()
+        answer_after = mixed_workspace.search(self.QUESTION, 3, refuse=False)
+        mixed_workspace.drop("nothing")
+        assert [(hit.id, hit.score) for hit in answer_after] == [(hit.id, hit.score) for hit in answer_before]
+        with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
             for name, texts in (("trains", TRAINS), ("house", HOUSE)):
-                hashed.dataset(name).add([Document(str(n), text) for n, text in enumerate(texts)])
-            assert "languages" not in hashed.search(self.QUESTION, 3, refuse=False).plan.reason
+                workspace.dataset(name).add([Document(str(n), text) for n, text in enumerate(texts)])
+            assert "languages" not in workspace.search(self.QUESTION, 3, refuse=False).plan.reason
 
 
 def chances(answer: RetrievalContext) -> dict[str, float]:
@@ -129,18 +131,18 @@ def chances(answer: RetrievalContext) -> dict[str, float]:
     return {hit.id: hit.relevance or 0.0 for hit in answer}
 
 
-@pytest.mark.parametrize(("text", "id_"), ANSWERED)
+@pytest.mark.parametrize(("text", "id_"), QUESTIONS_WITH_ANSWER)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_m1_an_answer_is_probable_and_the_rest_is_not(workspace: Workspace, text: str, id_: str, strategy: Any) -> None:
     answer = workspace.search(text, 4, strategy=strategy)
     assert answer.hits[0].id == id_
-    found = chances(answer)
-    assert found[id_] > 0.5
-    assert max(chance for name, chance in found.items() if name != id_) < 0.5
-    assert answer.confidence == max(found.values())
+    chances_by_id = chances(answer)
+    assert chances_by_id[id_] > 0.5
+    assert max(chance for name, chance in chances_by_id.items() if name != id_) < 0.5
+    assert answer.confidence == max(chances_by_id.values())
 
 
-@pytest.mark.parametrize("text", UNANSWERED)
+@pytest.mark.parametrize("text", QUESTIONS_WITHOUT_ANSWER)
 @pytest.mark.parametrize("datasets", ["rails", "office", None])
 def test_r4_what_is_not_there_is_refused_and_the_near_misses_are_told(
     workspace: Workspace, text: str, datasets: Any
@@ -163,7 +165,7 @@ def test_r4_what_is_not_there_is_refused_and_the_near_misses_are_told(
 
 
 def test_prompt_of_a_refused_answer_gives_the_nearest_and_says_so(workspace: Workspace) -> None:
-    answer = workspace.search(UNANSWERED[0], 2)
+    answer = workspace.search(QUESTIONS_WITHOUT_ANSWER[0], 2)
     assert answer.refused is not None
     first = answer.refused.near_misses[0].text
     prompt = answer.to_prompt()
@@ -172,57 +174,59 @@ def test_prompt_of_a_refused_answer_gives_the_nearest_and_says_so(workspace: Wor
     assert answer.verify(f'"{first}" [1]').claims[0].status == "exact"
 
 
-@pytest.mark.parametrize(("text", "id_"), ANSWERED)
+@pytest.mark.parametrize(("text", "id_"), QUESTIONS_WITH_ANSWER)
 def test_m1_a_pair_has_one_probability_whatever_is_searched(workspace: Workspace, text: str, id_: str) -> None:
     dataset = "rails" if id_ in RAILS else "office"
-    seen = [
+    relevances = [
         chances(workspace.search(text, 1, strategy=strategy, datasets=datasets))[id_]
         for strategy in ("auto", "hybrid", "rrf", "z_score", "multi_query")
         for datasets in ([dataset], None)
     ]
-    assert max(seen) - min(seen) < 0.05
+    assert max(relevances) - min(relevances) < 0.05
 
 
 @pytest.mark.parametrize("strategy", ["auto", "vector"])
 def test_m1_a_passage_does_not_compete_with_its_copies(workspace: Workspace, tmp_path: Path, strategy: Any) -> None:
     question = "what guides a train to another track?"
-    once = workspace.search(question, 1, strategy=strategy, datasets="rails")
+    first_answer = workspace.search(question, 1, strategy=strategy, datasets="rails")
     with Workspace(tmp_path) as made:
         copies = {f"switch {number}": RAILS["switch"] for number in range(7)}
         made.dataset("rails").add([Document(id_, text) for id_, text in {**RAILS, **copies}.items()])
         answer = made.search(question, 8, strategy=strategy)
     assert {hit.text for hit in answer} == {RAILS["switch"]}
-    assert once.hits[0].relevance is not None
-    assert once.confidence is not None
+    assert first_answer.hits[0].relevance is not None
+    assert first_answer.confidence is not None
     for relevance in chances(answer).values():
-        assert relevance == pytest.approx(once.hits[0].relevance, abs=0.05)
-    assert answer.confidence == pytest.approx(once.confidence, abs=0.05), "eight copies answer no more than one does"
+        assert relevance == pytest.approx(first_answer.hits[0].relevance, abs=0.05)
+    assert answer.confidence == pytest.approx(first_answer.confidence, abs=0.05), (
+        "eight copies answer no more than one does"
+    )
 
 
 def test_m1_of_many_questions_each_is_judged(workspace: Workspace) -> None:
-    texts = [text for text, _ in ANSWERED] + UNANSWERED
+    texts = [text for text, _ in QUESTIONS_WITH_ANSWER] + QUESTIONS_WITHOUT_ANSWER
     for text, answer in zip(texts, workspace.search_many(texts, 3), strict=True):
-        alone = workspace.search(text, 3)
-        assert chances(answer) == pytest.approx(chances(alone), abs=1e-6)
-        assert answer.confidence == pytest.approx(alone.confidence, abs=1e-6)
-        assert (answer.refused is None) == (alone.refused is None)
+        single = workspace.search(text, 3)
+        assert chances(answer) == pytest.approx(chances(single), abs=1e-6)
+        assert answer.confidence == pytest.approx(single.confidence, abs=1e-6)
+        assert (answer.refused is None) == (single.refused is None)
 
 
 # ── cutting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_m1_min_relevance_cuts(workspace: Workspace) -> None:
-    text = ANSWERED[0][0]
-    whole = workspace.search(text, 5)
+    text = QUESTIONS_WITH_ANSWER[0][0]
+    full_answer = workspace.search(text, 5)
     answer = workspace.search(text, 5, min_relevance=0.5)
     assert [hit.id for hit in answer] == ["switch"]
     assert answer.explain("guard").steps
-    assert chances(workspace.search(text, 5, min_relevance=0)) == chances(whole)
-    nothing = workspace.search(text, 5, min_relevance=1.0, refuse=False)
-    assert not nothing.hits
-    assert nothing.refused is not None
-    assert [hit.key for hit in nothing.refused.near_misses] == [hit.key for hit in whole]
-    assert nothing.refused.threshold == 1.0
+    assert chances(workspace.search(text, 5, min_relevance=0)) == chances(full_answer)
+    empty_answer = workspace.search(text, 5, min_relevance=1.0, refuse=False)
+    assert not empty_answer.hits
+    assert empty_answer.refused is not None
+    assert [hit.key for hit in empty_answer.refused.near_misses] == [hit.key for hit in full_answer]
+    assert empty_answer.refused.threshold == 1.0
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, "0.5", True, float("nan"), [0.5]])
@@ -262,23 +266,23 @@ def test_m1_words_alone_are_judged_by_words(tmp_path: Path) -> None:
 
 
 def test_m1_the_background_is_measured_with_the_documents_and_kept(tmp_path: Path) -> None:
-    text = ANSWERED[0][0]
+    text = QUESTIONS_WITH_ANSWER[0][0]
     with Workspace(tmp_path) as workspace:
         workspace.dataset("rails").add([Document(id_, text) for id_, text in RAILS.items()])
         note = json.loads(workspace.dataset("rails").store.statistics().notes[BACKGROUND_NOTE])
         assert note["embedder"] == workspace.dataset("rails").embedder.name
-        before = chances(workspace.search(text, 3))
+        chances_before = chances(workspace.search(text, 3))
     with Workspace(tmp_path) as workspace:
-        assert chances(workspace.search(text, 3)) == pytest.approx(before)
+        assert chances(workspace.search(text, 3)) == pytest.approx(chances_before)
 
 
 def test_m1_vectors_from_somewhere_else_are_measured_on_the_first_search(tmp_path: Path) -> None:
     documents = [Document(id_, text) for id_, text in RAILS.items()]
     with Workspace(tmp_path) as workspace:
         rails = workspace.dataset("rails")
-        rails.add(documents, vectors=rails.embedder.embed_documents([one.text for one in documents]))
+        rails.add(documents, vectors=rails.embedder.embed_documents([document.text for document in documents]))
         assert not rails.store.statistics().notes.get(BACKGROUND_NOTE)
-        assert chances(workspace.search(ANSWERED[0][0], 3))["switch"] > 0.5
+        assert chances(workspace.search(QUESTIONS_WITH_ANSWER[0][0], 3))["switch"] > 0.5
 
 
 def test_m1_what_an_earlier_version_measured_is_measured_again(tmp_path: Path) -> None:
@@ -287,7 +291,7 @@ def test_m1_what_an_earlier_version_measured_is_measured_again(tmp_path: Path) -
         rails.add([Document(id_, text) for id_, text in RAILS.items()])
         rails.store.annotate(**{BACKGROUND_NOTE: "", "background": '{"embedder": "e", "centroid": [0.1]}'})
     with Workspace(tmp_path) as workspace:
-        assert chances(workspace.search(ANSWERED[0][0], 3))["switch"] > 0.5
+        assert chances(workspace.search(QUESTIONS_WITH_ANSWER[0][0], 3))["switch"] > 0.5
 
 
 # ── what later stages do ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -301,23 +305,25 @@ class Backwards(BaseReranker):
 
 
 def test_order_does_not_change_relevance(workspace: Workspace) -> None:
-    backwards = workspace.search(ANSWERED[0][0], 5, datasets="rails", rerank=Backwards())
+    backwards = workspace.search(QUESTIONS_WITH_ANSWER[0][0], 5, datasets="rails", rerank=Backwards())
     assert backwards.hits[-1].id == "switch"
-    assert chances(backwards) == chances(workspace.search(ANSWERED[0][0], 5, datasets="rails", rerank=False))
+    assert chances(backwards) == chances(
+        workspace.search(QUESTIONS_WITH_ANSWER[0][0], 5, datasets="rails", rerank=False)
+    )
 
 
-@pytest.mark.parametrize("text", [ANSWERED[0][0], UNANSWERED[0]])
+@pytest.mark.parametrize("text", [QUESTIONS_WITH_ANSWER[0][0], QUESTIONS_WITHOUT_ANSWER[0]])
 def test_hit_has_one_relevance_for_any_number_of_hits_and_any_company(workspace: Workspace, text: str) -> None:
-    seen: dict[object, set[float]] = {}
+    relevances: dict[object, set[float]] = {}
     for strategy in ("auto", "hybrid", "rrf", "z_score"):
         for k in (1, 2, 5, 50):
             for datasets in (["rails"], ["rails", "office"]):
                 answer = workspace.search(text, k, strategy=strategy, datasets=datasets, refuse=False)
                 for hit in answer:
                     assert hit.relevance is not None
-                    seen.setdefault(hit.key, set()).add(round(hit.relevance, 6))
-    assert len(seen) >= 5
-    assert all(len(levels) == 1 for levels in seen.values())
+                    relevances.setdefault(hit.key, set()).add(round(hit.relevance, 6))
+    assert len(relevances) >= 5
+    assert all(len(levels) == 1 for levels in relevances.values())
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=8))
@@ -337,21 +343,21 @@ def test_more_datasets_never_refuse_what_one_alone_answers(datasets: dict[str, t
     verdict = Verdict({name: Evaluation(*pair) for name, pair in datasets.items()}, {})
     best = verdict.best
     assert best is not None
-    answered = any(chance >= minimum for chance, minimum in datasets.values())
-    assert (best.best >= best.minimum) == answered
+    is_answered = any(chance >= minimum for chance, minimum in datasets.values())
+    assert (best.best >= best.minimum) == is_answered
 
 
 # ── the wire ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("text", [ANSWERED[0][0], UNANSWERED[0]])
+@pytest.mark.parametrize("text", [QUESTIONS_WITH_ANSWER[0][0], QUESTIONS_WITHOUT_ANSWER[0]])
 def test_m1_it_survives_the_wire(workspace: Workspace, text: str) -> None:
     answer = workspace.search(text, 3)
     form = json.loads(json.dumps(answer.to_dict()))
-    again = RetrievalContext.from_dict(form)
-    assert again.hits == answer.hits
-    assert again.refused == answer.refused
-    assert again.confidence == answer.confidence
+    copy = RetrievalContext.from_dict(form)
+    assert copy.hits == answer.hits
+    assert copy.refused == answer.refused
+    assert copy.confidence == answer.confidence
     if form["hits"]:
         incomplete = {**form, "hits": [{k: v for k, v in hit.items() if k != "relevance"} for hit in form["hits"]]}
         with pytest.raises(InputError, match="relevance"):

@@ -64,9 +64,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Iterator[Dataset]:
-    with Dataset("rails", path=tmp_path / "rails", embedder=HashingEmbedder(512)) as made:
-        made.add([{"id": str(n), "text": text, "metadata": {"n": n}} for n, text in enumerate(TEXTS)])
-        yield made
+    with Dataset("rails", path=tmp_path / "rails", embedder=HashingEmbedder(512)) as dataset:
+        dataset.add([{"id": str(n), "text": text, "metadata": {"n": n}} for n, text in enumerate(TEXTS)])
+        yield dataset
 
 
 # ── LangChain's own suites ───────────────────────────────────────────────────────────────────────────────────────────
@@ -122,16 +122,16 @@ class TestEmbeddings(EmbeddingsIntegrationTests):
 class TestDocumentIndex(DocumentIndexerTestSuite):
     @pytest.fixture
     def index(self, tmp_path: Path) -> Iterator[PointsmanDocumentIndex]:
-        with Dataset("index", path=tmp_path / "index", embedder=HashingEmbedder()) as made:
-            yield PointsmanDocumentIndex(source=made)
+        with Dataset("index", path=tmp_path / "index", embedder=HashingEmbedder()) as dataset:
+            yield PointsmanDocumentIndex(source=dataset)
 
 
 @pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 class TestAsyncDocumentIndex(AsyncDocumentIndexTestSuite):
     @pytest.fixture
     def index(self, tmp_path: Path) -> Iterator[PointsmanDocumentIndex]:
-        with Dataset("index", path=tmp_path / "index", embedder=HashingEmbedder()) as made:
-            yield PointsmanDocumentIndex(source=made)
+        with Dataset("index", path=tmp_path / "index", embedder=HashingEmbedder()) as dataset:
+            yield PointsmanDocumentIndex(source=dataset)
 
 
 def test_langchain_calls_its_document_index_beta() -> None:
@@ -156,12 +156,12 @@ def test_a_retriever_over_anything_that_searches(dataset: Dataset, tmp_path: Pat
         PointsmanRetriever(source=7)
     with pytest.raises(ValueError, match="from 1 up"):
         PointsmanRetriever(source=dataset, k=0)
-    misplaced: Any = {"min_relevance": 0.5}
+    options: Any = {"min_relevance": 0.5}
     with pytest.raises(ValueError, match="min_relevance\n  Extra inputs are not permitted"):
-        PointsmanRetriever(source=dataset, **misplaced)
-    misplaced = {"top_k": 3}
+        PointsmanRetriever(source=dataset, **options)
+    options = {"top_k": 3}
     with pytest.raises(ValueError, match="top_k\n  Extra inputs are not permitted"):
-        PointsmanReranker(**misplaced)
+        PointsmanReranker(**options)
 
 
 def their_documents() -> list[TheirDocument]:
@@ -184,11 +184,11 @@ async def test_from_documents_also_runs_async() -> None:
 
 def test_a_store_opens_the_workspace_in_a_folder_and_at_a_url(tmp_path: Path) -> None:
     embedding = PointsmanEmbeddings(HashingEmbedder(512))
-    written = PointsmanVectorStore.from_documents(their_documents(), embedding, path=tmp_path / "home", dataset="rails")
-    written.close()
-    again = PointsmanVectorStore("rails", path=tmp_path / "home", embedding=embedding)
-    assert [document.id for document in again.similarity_search("bread oven", k=1)] == ["2"]
-    again.close()
+    store = PointsmanVectorStore.from_documents(their_documents(), embedding, path=tmp_path / "home", dataset="rails")
+    store.close()
+    second_store = PointsmanVectorStore("rails", path=tmp_path / "home", embedding=embedding)
+    assert [document.id for document in second_store.similarity_search("bread oven", k=1)] == ["2"]
+    second_store.close()
     with (
         pointsman.open(tmp_path / "home", embedder=HashingEmbedder(512)) as workspace,
         serving(create_app(workspace, settings=Settings())) as url,
@@ -203,8 +203,8 @@ def test_a_store_opens_the_workspace_in_a_folder_and_at_a_url(tmp_path: Path) ->
         PointsmanVectorStore("rails", path=tmp_path, url="postgresql://db/rails")
     with pytest.raises(InputError, match="give the path or url"):
         PointsmanVectorStore("rails")
-    with pytest.raises(InputError, match="is given by name"), Dataset("other") as other:
-        PointsmanVectorStore(other, path=tmp_path)
+    with pytest.raises(InputError, match="is given by name"), Dataset("other") as other_dataset:
+        PointsmanVectorStore(other_dataset, path=tmp_path)
 
 
 @pytest.mark.parametrize("strategy", ["vector", "hybrid", "auto"])
@@ -226,8 +226,8 @@ def test_without_a_relevance_a_threshold_is_refused_with_the_remedy(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = PointsmanVectorStore(dataset, strategy="hybrid")
-    without = [replace(hit, relevance=None) for hit in dataset.search("signal", refuse=False).hits]
-    monkeypatch.setattr(store, "_search", lambda *_: without)
+    hits_without_relevance = [replace(hit, relevance=None) for hit in dataset.search("signal", refuse=False).hits]
+    monkeypatch.setattr(store, "_search", lambda *_: hits_without_relevance)
     with pytest.raises(InputError, match="calibrate the dataset"):
         store.similarity_search_with_relevance_scores("signal", k=2)
 
@@ -238,7 +238,7 @@ async def test_pages_of_a_vector_store_are_the_parts_of_one_list(dataset: Datase
     for offset in range(4):
         page = [document.id for document in store.similarity_search("signal", k=2, offset=offset)]
         assert page == complete[offset : offset + 2]
-        assert [one.id for one in await store.asimilarity_search("signal", k=2, offset=offset)] == page
+        assert [document.id for document in await store.asimilarity_search("signal", k=2, offset=offset)] == page
     with pytest.raises(InputError, match="offset is a whole number"):
         store.similarity_search("signal", offset=-1)
 
@@ -279,10 +279,10 @@ def test_documents_have_the_relevance_of_their_hits(tmp_path: Path) -> None:
 
 async def test_options_of_a_retriever_go_to_the_search(dataset: Dataset) -> None:
     retriever = PointsmanRetriever(source=dataset, options={"strategy": "bm25", "filters": {"n": 1}, "refuse": False})
-    assert [one.id for one in retriever.invoke("signal")] == ["1"]
-    assert [one.id for one in await retriever.ainvoke("signal", filters="n = 0")] == ["0"]
+    assert [document.id for document in retriever.invoke("signal")] == ["1"]
+    assert [document.id for document in await retriever.ainvoke("signal", filters="n = 0")] == ["0"]
     plain = PointsmanRetriever(source=dataset.retriever("bm25"))
-    assert [one.id for one in await plain.ainvoke("signal", filters="n = 0")] == ["0"]
+    assert [document.id for document in await plain.ainvoke("signal", filters="n = 0")] == ["0"]
     with pytest.raises(InputError, match="does not accept strategy"):
         plain.invoke("signal", strategy="bm25")
     with pytest.raises(InputError, match="does not accept strategy"):
@@ -292,33 +292,39 @@ async def test_options_of_a_retriever_go_to_the_search(dataset: Dataset) -> None
 async def test_filters_scores_thresholds_and_mmr_of_the_vector_store(dataset: Dataset) -> None:
     store = PointsmanVectorStore(dataset)
     filters: list[Any] = [{"n": {"$gte": 1}}, "n >= 1", pointsman.parse_filter("n >= 1")]
-    for one in filters:
-        assert {found.id for found in store.similarity_search("signal", filter=one)} == {"1", "2"}
-        assert {found.id for found in await store.asimilarity_search("signal", filter=one)} == {"1", "2"}
-    scored = store.similarity_search_with_score(TEXTS[0], k=3)
-    assert scored[0][1] == pytest.approx(1, abs=1e-5)
-    assert [score for _, score in scored] == sorted((score for _, score in scored), reverse=True)
-    assert await store.asimilarity_search_with_score(TEXTS[0], k=3) == scored
-    above = store.similarity_search_with_relevance_scores(TEXTS[0], k=3, score_threshold=0.9)
-    assert [found.id for found, _ in above] == ["0"]
+    for condition in filters:
+        assert {document.id for document in store.similarity_search("signal", filter=condition)} == {"1", "2"}
+        assert {document.id for document in await store.asimilarity_search("signal", filter=condition)} == {"1", "2"}
+    pairs = store.similarity_search_with_score(TEXTS[0], k=3)
+    assert pairs[0][1] == pytest.approx(1, abs=1e-5)
+    assert [score for _, score in pairs] == sorted((score for _, score in pairs), reverse=True)
+    assert await store.asimilarity_search_with_score(TEXTS[0], k=3) == pairs
+    pairs_above = store.similarity_search_with_relevance_scores(TEXTS[0], k=3, score_threshold=0.9)
+    assert [document.id for document, _ in pairs_above] == ["0"]
     by_vector = store.similarity_search_by_vector(HashingEmbedder(512).embed(TEXTS[1]).tolist(), k=1)
-    assert [found.id for found in by_vector] == ["1"]
-    assert [found.id for found in store.max_marginal_relevance_search(TEXTS[0], k=2, lambda_mult=0.0)] == ["0", "2"]
-    assert [found.id for found in store.max_marginal_relevance_search(TEXTS[0], k=2, lambda_mult=1.0)] == ["0", "1"]
+    assert [document.id for document in by_vector] == ["1"]
+    assert [document.id for document in store.max_marginal_relevance_search(TEXTS[0], k=2, lambda_mult=0.0)] == [
+        "0",
+        "2",
+    ]
+    assert [document.id for document in store.max_marginal_relevance_search(TEXTS[0], k=2, lambda_mult=1.0)] == [
+        "0",
+        "1",
+    ]
     assert store.max_marginal_relevance_search(TEXTS[0], k=2, filter="n > 9") == []
 
 
 def test_mmr_is_that_of_langchains_own_store() -> None:
     embeddings = DeterministicFakeEmbedding(size=8)
     texts = [f"text {n}" for n in range(30)]
-    theirs = InMemoryVectorStore.from_texts(texts, embeddings)
-    ours = PointsmanVectorStore.from_texts(texts, embeddings)
+    langchain_store = InMemoryVectorStore.from_texts(texts, embeddings)
+    own_store = PointsmanVectorStore.from_texts(texts, embeddings)
     for weight in (0.0, 0.3, 0.5, 0.8, 1.0):
-        found = [
-            [one.page_content for one in store.max_marginal_relevance_search("query", 6, 20, weight)]
-            for store in (theirs, ours)
+        texts_by_store = [
+            [document.page_content for document in store.max_marginal_relevance_search("query", 6, 20, weight)]
+            for store in (langchain_store, own_store)
         ]
-        assert found[0] == found[1]
+        assert texts_by_store[0] == texts_by_store[1]
 
 
 def test_a_vector_store_deletes_by_filter_and_everything(dataset: Dataset) -> None:
@@ -339,7 +345,7 @@ def test_a_vector_store_lets_others_write(dataset: Dataset, tmp_path: Path) -> N
         "Dataset('rails', path=sys.argv[1], embedder=HashingEmbedder(512)).add([{'id': 'other', 'text': 'text'}])"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "rails")], check=True)
-    assert [one.id for one in store.get_by_ids(["other"])] == ["other"]
+    assert [document.id for document in store.get_by_ids(["other"])] == ["other"]
 
 
 def test_what_a_vector_store_cannot_do_raises(dataset: Dataset) -> None:
@@ -388,14 +394,16 @@ def test_a_vector_store_of_a_service_embeds_nothing_here(tmp_path: Path) -> None
             remote: Any = client.dataset("rails")
             store = PointsmanVectorStore(remote)
             assert store.embeddings is None
-            assert [one.id for one in store.as_retriever(search_kwargs={"k": 1}).invoke(TEXTS[1])] == ["1"]
+            assert [document.id for document in store.as_retriever(search_kwargs={"k": 1}).invoke(TEXTS[1])] == ["1"]
             vector = HashingEmbedder().embed_queries([TEXTS[0]])[0].tolist()
             local = PointsmanVectorStore(workspace.dataset("rails"))
             for weight in (0.0, 1.0):
-                expected = [one.id for one in local.max_marginal_relevance_search(TEXTS[0], 2, lambda_mult=weight)]
+                expected = [
+                    document.id for document in local.max_marginal_relevance_search(TEXTS[0], 2, lambda_mult=weight)
+                ]
                 by_text = store.max_marginal_relevance_search(TEXTS[0], 2, lambda_mult=weight)
                 by_vector = store.max_marginal_relevance_search_by_vector(vector, 2, lambda_mult=weight)
-                assert [one.id for one in by_text] == [one.id for one in by_vector] == expected
+                assert [document.id for document in by_text] == [document.id for document in by_vector] == expected
 
 
 async def test_no_text_is_lost(dataset: Dataset) -> None:
@@ -403,7 +411,7 @@ async def test_no_text_is_lost(dataset: Dataset) -> None:
     assert len(store.add_texts(text for text in ("a lamp", "a bell"))) == 2
     assert len(await store.aadd_texts(text for text in ("a lamp", "a bell"))) == 2
     assert store.add_texts(["a lamp"], [{"n": 9}], ids=["lamp"]) == ["lamp"]
-    assert [one.metadata for one in store.get_by_ids(["lamp"])] == [{"n": 9}]
+    assert [document.metadata for document in store.get_by_ids(["lamp"])] == [{"n": 9}]
     count = len(dataset)
     options: dict[str, Any]
     for options in ({"ids": ["x"]}, {"ids": ["x", "y", "z"]}, {"metadatas": [{}]}):
@@ -441,7 +449,7 @@ async def test_a_reranker_orders_documents_without_ids_and_leaves_them_alone() -
     assert best[0].metadata["n"] == 2
     assert len(best) == 2
     assert best[0].metadata["relevance_score"] >= best[1].metadata["relevance_score"]
-    assert all("relevance_score" not in one.metadata for one in documents)
+    assert all("relevance_score" not in document.metadata for document in documents)
     assert await reranker.acompress_documents(documents, "baked bread") == best
 
 
@@ -459,9 +467,9 @@ COMPARISONS = st.builds(
 )
 DIRECTIVES = st.recursive(
     COMPARISONS,
-    lambda parts: (
-        st.builds(Operation, st.sampled_from([Operator.AND, Operator.OR]), st.lists(parts, min_size=1, max_size=3))
-        | st.builds(lambda part: Operation(Operator.NOT, [part]), parts)
+    lambda operands: (
+        st.builds(Operation, st.sampled_from([Operator.AND, Operator.OR]), st.lists(operands, min_size=1, max_size=3))
+        | st.builds(lambda operand: Operation(Operator.NOT, [operand]), operands)
     ),
     max_leaves=6,
 )
@@ -470,22 +478,22 @@ DIRECTIVES = st.recursive(
 def expected(directive: Any, metadata: dict[str, Any]) -> bool:
     """What a structured query says, written out."""
     if isinstance(directive, Operation):
-        parts = [expected(part, metadata) for part in directive.arguments]
+        operands = [expected(argument, metadata) for argument in directive.arguments]
         if directive.operator is Operator.NOT:
-            return not parts[0]
-        return all(parts) if directive.operator is Operator.AND else any(parts)
-    value, wanted = metadata.get(directive.attribute), directive.value
+            return not operands[0]
+        return all(operands) if directive.operator is Operator.AND else any(operands)
+    value, operand = metadata.get(directive.attribute), directive.value
     if directive.comparator in {Comparator.IN, Comparator.NIN}:
-        return (value in wanted) is (directive.comparator is Comparator.IN)
+        return (value in operand) is (directive.comparator is Comparator.IN)
     if directive.comparator in {Comparator.EQ, Comparator.NE}:
-        return (value == wanted) is (directive.comparator is Comparator.EQ)
-    if value is None or isinstance(value, str) != isinstance(wanted, str):
+        return (value == operand) is (directive.comparator is Comparator.EQ)
+    if value is None or isinstance(value, str) != isinstance(operand, str):
         return False
     order = {
-        Comparator.GT: value > wanted,
-        Comparator.GTE: value >= wanted,
-        Comparator.LT: value < wanted,
-        Comparator.LTE: value <= wanted,
+        Comparator.GT: value > operand,
+        Comparator.GTE: value >= operand,
+        Comparator.LT: value < operand,
+        Comparator.LTE: value <= operand,
     }
     return bool(order[directive.comparator])
 
@@ -508,8 +516,8 @@ def test_what_no_filter_can_say_raises() -> None:
     ):
         with pytest.raises(FilterError):
             directive.accept(PointsmanTranslator())
-    dated = Comparison(Comparator.GTE, "x", {"date": "2024-01-01", "type": "date"})
-    assert dated.accept(PointsmanTranslator()).matches({"x": "2024-05-01"})
+    comparison = Comparison(Comparator.GTE, "x", {"date": "2024-01-01", "type": "date"})
+    assert comparison.accept(PointsmanTranslator()).matches({"x": "2024-05-01"})
 
 
 @pytest.mark.parametrize(
@@ -525,24 +533,24 @@ def test_what_no_filter_can_say_raises() -> None:
     ],
 )
 def test_like_is_a_part_of_a_text(pattern: str, text: str, expected: bool) -> None:
-    wanted = Comparison(Comparator.LIKE, "x", pattern).accept(PointsmanTranslator())
-    assert wanted.matches({"x": text}) is expected
-    assert not wanted.matches({})
+    condition = Comparison(Comparator.LIKE, "x", pattern).accept(PointsmanTranslator())
+    assert condition.matches({"x": text}) is expected
+    assert not condition.matches({})
 
 
 # ── theirs in ours ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_retriever_of_langchain_is_one_of_ours(dataset: Dataset) -> None:
-    theirs = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
-    theirs.add_texts(["a blue signal"], [{"n": 9}], ids=["theirs"])
-    retriever = LangChainRetriever(theirs.as_retriever(), name="memory")
+    memory = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    memory.add_texts(["a blue signal"], [{"n": 9}], ids=["theirs"])
+    retriever = LangChainRetriever(memory.as_retriever(), name="memory")
     (hit,) = retriever.retrieve("signal")
     assert (hit.id, hit.text, hit.metadata) == ("theirs", "a blue signal", {"n": 9})
-    assert [(way.source, way.rank, way.score) for way in hit.provenance] == [("memory", 1, None)]
+    assert [(step.source, step.rank, step.score) for step in hit.provenance] == [("memory", 1, None)]
     assert await retriever.aretrieve("signal") == [hit]
-    both = SimpleHybridRetriever(dataset.retriever("bm25"), retriever)
-    assert {one.id for one in both.retrieve("red signal")} >= {"0", "theirs"}
+    hybrid = SimpleHybridRetriever(dataset.retriever("bm25"), retriever)
+    assert {hit.id for hit in hybrid.retrieve("red signal")} >= {"0", "theirs"}
     with pytest.raises(InputError, match="takes no filters"):
         retriever.retrieve(pointsman.Query("signal", pointsman.parse_filter("n = 1")))
 
@@ -567,16 +575,16 @@ def test_documents_without_an_id_get_the_same_one_each_time() -> None:
 
 def test_embeddings_of_langchain_serve_a_dataset(tmp_path: Path) -> None:
     embedder = LangChainEmbedder(DeterministicFakeEmbedding(size=16), name="fake-16")
-    with Dataset("theirs", path=tmp_path / "theirs", embedder=embedder) as made:
-        made.add([{"id": str(n), "text": text} for n, text in enumerate(TEXTS)])
-        assert made.store.info.embedder == "fake-16"
-        assert [hit.id for hit in made.search(TEXTS[1], 1, strategy="vector", refuse=False)] == ["1"]
-    unnamed = LangChainEmbedder(DeterministicFakeEmbedding(size=16))
-    assert (unnamed.name, unnamed.identified, embedder.identified) == ("DeterministicFakeEmbedding", False, True)
+    with Dataset("theirs", path=tmp_path / "theirs", embedder=embedder) as dataset:
+        dataset.add([{"id": str(n), "text": text} for n, text in enumerate(TEXTS)])
+        assert dataset.store.info.embedder == "fake-16"
+        assert [hit.id for hit in dataset.search(TEXTS[1], 1, strategy="vector", refuse=False)] == ["1"]
+    nameless = LangChainEmbedder(DeterministicFakeEmbedding(size=16))
+    assert (nameless.name, nameless.identified, embedder.identified) == ("DeterministicFakeEmbedding", False, True)
 
 
 def test_what_embeddings_of_langchain_raise_becomes_ours() -> None:
-    class Broken(Embeddings):
+    class FailingEmbeddings(Embeddings):
         def embed_query(self, text: str) -> list[float]:
             raise RuntimeError("no network")
 
@@ -585,16 +593,16 @@ def test_what_embeddings_of_langchain_raise_becomes_ours() -> None:
 
     for method in ("embed_queries", "embed_documents"):
         with pytest.raises(ModelError, match="Broken failed: RuntimeError: no network"):
-            getattr(LangChainEmbedder(Broken()), method)(["text"])
+            getattr(LangChainEmbedder(FailingEmbeddings()), method)(["text"])
 
 
 async def test_models_of_langchain_answer_our_prompts() -> None:
     chat, plain = FakeListChatModel(responses=['[{"choice": 2}]']), FakeListLLM(responses=['[{"choice": 2}]'])
     for model in (chat, plain):
-        ours = LangChainLLM(model)
-        assert ask(ours, "which?").text == '[{"choice": 2}]'
-        assert (await ours.acomplete("which?")).text == '[{"choice": 2}]'
-        assert LLMSelector(ours).select(["bread", "signals"], "trains").ind == 1
+        llm = LangChainLLM(model)
+        assert ask(llm, "which?").text == '[{"choice": 2}]'
+        assert (await llm.acomplete("which?")).text == '[{"choice": 2}]'
+        assert LLMSelector(llm).select(["bread", "signals"], "trains").ind == 1
     with pytest.raises(ModelError, match="FakeListLLM failed"):
         LangChainLLM(FakeListLLM(responses=[])).complete("which?")
 

@@ -32,34 +32,34 @@ class Stub(BaseRetriever):
 
 @pytest.fixture
 def news() -> Iterator[list[News]]:
-    told: list[News] = []
-    with listening(told.append):
-        yield told
+    events: list[News] = []
+    with listening(events.append):
+        yield events
 
 
 def stages(news: Sequence[News]) -> list[str]:
-    return ["plan!" if isinstance(one, Plan) else one.stage for one in news]
+    return ["plan!" if isinstance(event, Plan) else event.stage for event in news]
 
 
 def test_the_plan_comes_first_and_every_stage_in_its_order(news: list[News]) -> None:
     answer = RetrievalWorkflow(policy=None).search("q", [Stub("a"), Stub("b")])
     assert stages(news) == ["plan!", "plan", "retrieve", "retrieve", "fuse", "fetch", "refuse"]
     assert news[0] == answer.plan
-    told = [one for one in news if isinstance(one, Span) and one.stage != "retrieve"]
-    assert told == [span for span in answer.trace.spans if span.stage != "retrieve"]
+    events = [event for event in news if isinstance(event, Span) and event.stage != "retrieve"]
+    assert events == [span for span in answer.trace.spans if span.stage != "retrieve"]
 
 
 def test_a_branch_is_told_of_when_it_ends_not_when_all_do() -> None:
-    gate, told = threading.Event(), list[News]()
+    gate, events = threading.Event(), list[News]()
 
-    def listen(one: News) -> None:
-        told.append(one)
-        if isinstance(one, Span) and one.detail.startswith("quick"):
+    def listen(event: News) -> None:
+        events.append(event)
+        if isinstance(event, Span) and event.detail.startswith("quick"):
             gate.set()  # the slow one waits for this
 
     with listening(listen):
         answer = RetrievalWorkflow(policy=None).search("q", [Stub("slow", gate), Stub("quick")])
-    branches = [one.detail for one in told if isinstance(one, Span) and one.stage == "retrieve"]
+    branches = [event.detail for event in events if isinstance(event, Span) and event.stage == "retrieve"]
     assert [detail.partition(":")[0] for detail in branches] == ["quick", "slow"]
     assert not answer.degraded
 
@@ -72,7 +72,7 @@ def test_a_branch_that_fails_is_told_of_with_its_cause_also_when_awaited(news: l
     import anyio
 
     anyio.run(_search)
-    errors = {one.detail: one.error for one in news if isinstance(one, Span) and one.stage == "retrieve"}
+    errors = {event.detail: event.error for event in news if isinstance(event, Span) and event.stage == "retrieve"}
     assert errors == {"a": None, "b": "OSError: the line is dead"}
 
 
@@ -80,7 +80,7 @@ def test_one_that_is_late_is_told_of_at_the_deadline(news: list[News]) -> None:
     gate = threading.Event()
     answer = RetrievalWorkflow(policy=None).search("q", [Stub("slow", gate), Stub("quick")], timeout=0.1)
     gate.set()
-    errors = {one.detail: one.error for one in news if isinstance(one, Span) and one.stage == "retrieve"}
+    errors = {event.detail: event.error for event in news if isinstance(event, Span) and event.stage == "retrieve"}
     assert errors["quick"] is None
     assert "TimeoutError" in str(errors["slow"])
     assert answer.degraded
@@ -93,7 +93,7 @@ def test_a_search_that_fails_has_told_what_it_did(news: list[News]) -> None:
 
 
 def test_a_listener_that_fails_is_logged_and_the_search_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    def listen(one: News) -> None:
+    def listen(event: News) -> None:
         raise RuntimeError("nobody is home")
 
     with listening(listen):
@@ -103,9 +103,9 @@ def test_a_listener_that_fails_is_logged_and_the_search_goes_on(caplog: pytest.L
 
 
 def test_outside_of_the_block_nobody_is_told(news: list[News]) -> None:
-    told: list[News] = []
-    with listening(told.append):
+    events: list[News] = []
+    with listening(events.append):
         pass
     RetrievalWorkflow(policy=None).search("q", [Stub("a")])
-    assert not told
+    assert not events
     assert news

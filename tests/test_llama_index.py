@@ -89,9 +89,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Iterator[Dataset]:
-    with Dataset("rails", path=tmp_path / "rails", embedder=HashingEmbedder(512)) as made:
-        made.add([{"id": str(n), "text": text, "metadata": {"n": n}} for n, text in enumerate(TEXTS)])
-        yield made
+    with Dataset("rails", path=tmp_path / "rails", embedder=HashingEmbedder(512)) as dataset:
+        dataset.add([{"id": str(n), "text": text, "metadata": {"n": n}} for n, text in enumerate(TEXTS)])
+        yield dataset
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -99,11 +99,11 @@ def dataset(tmp_path: Path) -> Iterator[Dataset]:
 
 def test_values_map_one_to_one() -> None:
     assert query_of("why?") == query_of(QueryBundle("why?")) == Query("why?")
-    scored = NodeWithScore(node=TextNode(id_="a", text="text", metadata={"n": 1}), score=0.25)
-    hit = hit_of(scored)
+    node_with_score = NodeWithScore(node=TextNode(id_="a", text="text", metadata={"n": 1}), score=0.25)
+    hit = hit_of(node_with_score)
     assert (hit.id, hit.text, hit.metadata, hit.score) == ("a", "text", {"n": 1}, 0.25)
-    assert node_of(hit) == scored
-    assert hit_of(NodeWithScore(node=scored.node), rank=4).score == 0.25
+    assert node_of(hit) == node_with_score
+    assert hit_of(NodeWithScore(node=node_with_score.node), rank=4).score == 0.25
 
 
 # ── retriever ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -111,17 +111,17 @@ def test_values_map_one_to_one() -> None:
 
 async def test_the_retriever_answers_in_engines_of_llama_index(dataset: Dataset) -> None:
     retriever = PointsmanRetriever(dataset, 1, strategy="bm25", refuse=False)
-    (found,) = retriever.retrieve("baked bread")
-    assert (found.node.node_id, found.text, found.node.metadata) == ("2", TEXTS[2], {"n": 2})
-    assert await retriever.aretrieve(QueryBundle("baked bread")) == [found]
+    (node,) = retriever.retrieve("baked bread")
+    assert (node.node.node_id, node.text, node.node.metadata) == ("2", TEXTS[2], {"n": 2})
+    assert await retriever.aretrieve(QueryBundle("baked bread")) == [node]
     engine = RetrieverQueryEngine(retriever, TreeSummarize(llm=MockLLM()))
-    assert [one.node_id for one in engine.query("baked bread").source_nodes] == ["2"]
-    filtered = PointsmanRetriever(
+    assert [node.node_id for node in engine.query("baked bread").source_nodes] == ["2"]
+    filtering = PointsmanRetriever(
         dataset, filters=MetadataFilters(filters=[MetadataFilter(key="n", value=1)]), refuse=False
     )
-    assert [one.node_id for one in filtered.retrieve("signal")] == ["1"]
-    ours = PointsmanRetriever(dataset.retriever("bm25"), filters=parse_filter("n = 0"))
-    assert [one.node_id for one in await ours.aretrieve("signal")] == ["0"]
+    assert [node.node_id for node in filtering.retrieve("signal")] == ["1"]
+    own_retriever = PointsmanRetriever(dataset.retriever("bm25"), filters=parse_filter("n = 0"))
+    assert [node.node_id for node in await own_retriever.aretrieve("signal")] == ["0"]
     with pytest.raises(InputError, match="a source is"):
         PointsmanRetriever(7)
     with pytest.raises(InputError, match="from 1 up"):
@@ -147,7 +147,7 @@ def tools() -> list[QueryEngineTool]:
     ]
 
 
-def selected(router: RouterQueryEngine, query: str) -> list[int]:
+def chosen_indices(router: RouterQueryEngine, query: str) -> list[int]:
     return list((router.query(query).metadata or {})["selector_result"].inds)
 
 
@@ -156,7 +156,7 @@ async def test_a_single_selector_in_a_router() -> None:
     router = RouterQueryEngine(selector=selector, query_engine_tools=tools(), llm=MockLLM())
     assert str(router.query("is bread baked in ovens?")) == "kitchen"
     assert str(await router.aquery("signals and trains")) == "rails"
-    assert selected(router, "is bread baked in ovens?") == [1]
+    assert chosen_indices(router, "is bread baked in ovens?") == [1]
 
 
 def test_a_multi_selector_in_a_router() -> None:
@@ -175,10 +175,10 @@ def test_a_multi_selector_in_a_router() -> None:
 def test_a_selector_chooses_retrievers_too(dataset: Dataset) -> None:
     retrievers = [
         RetrieverTool.from_defaults(PointsmanRetriever(dataset.retriever("bm25")), description="signals and trains"),
-        RetrieverTool.from_defaults(Fixed([]), description="bread"),
+        RetrieverTool.from_defaults(FixedRetriever([]), description="bread"),
     ]
     router = RouterRetriever(PointsmanSelector(EmbeddingSelector(HashingEmbedder(512))), retrievers, llm=MockLLM())
-    assert {one.node_id for one in router.retrieve("signals")} == {"0", "1"}
+    assert {node.node_id for node in router.retrieve("signals")} == {"0", "1"}
 
 
 async def test_choices_without_a_name_and_abstention() -> None:
@@ -211,7 +211,7 @@ async def test_rerank_orders_nodes_and_leaves_them_alone() -> None:
     best = rerank.postprocess_nodes(nodes, query_str="baked bread")
     assert best[0].node is nodes[2].node
     assert len(best) == 2
-    assert [one.score for one in nodes] == [1.0, 0.9, 0.8, 1.0]
+    assert [node.score for node in nodes] == [1.0, 0.9, 0.8, 1.0]
     assert await rerank.apostprocess_nodes(nodes, query_str="baked bread") == best
     assert rerank.postprocess_nodes([], query_str="x") == []
     with pytest.raises(InputError, match="needs the question"):
@@ -221,17 +221,17 @@ async def test_rerank_orders_nodes_and_leaves_them_alone() -> None:
 async def test_refine_refuses_and_compresses() -> None:
     nodes = scored_nodes()
     refuse = PointsmanRefine(refiner=Refuser(thresholds=Threshold("cosine", 0.85)), scale="cosine")
-    assert [one.node_id for one in refuse.postprocess_nodes(nodes, query_str="x")] == ["0", "1"]
+    assert [node.node_id for node in refuse.postprocess_nodes(nodes, query_str="x")] == ["0", "1"]
     assert refuse.postprocess_nodes([], query_str="x") == []
     long = TextNode(id_="long", text="Trains are long. Bread is baked in an oven. The sky is blue today.")
     shorten = PointsmanRefine(refiner=ExtractiveCompressor(max_chars=30), top_k=1)
-    both = [NodeWithScore(node=long, score=1.0), *nodes]
-    for (found,) in (
-        shorten.postprocess_nodes(both, query_str="who bakes bread?"),
-        await shorten.apostprocess_nodes(both, query_str="who bakes bread?"),
+    all_nodes = [NodeWithScore(node=long, score=1.0), *nodes]
+    for (node,) in (
+        shorten.postprocess_nodes(all_nodes, query_str="who bakes bread?"),
+        await shorten.apostprocess_nodes(all_nodes, query_str="who bakes bread?"),
     ):
-        assert found.node.node_id == "long"
-        assert found.text == "Bread is baked in an oven."
+        assert node.node.node_id == "long"
+        assert node.text == "Bread is baked in an oven."
     assert long.text.startswith("Trains")
 
 
@@ -239,12 +239,16 @@ async def test_refine_refuses_and_compresses() -> None:
 
 
 async def test_embeddings_are_those_of_the_embedder() -> None:
-    ours, theirs = HashingEmbedder(), PointsmanEmbedding(HashingEmbedder())
-    assert theirs.model_name == "hashing-64"
-    expected = ours.embed("a red signal").tolist()
-    assert theirs.get_query_embedding("a red signal") == await theirs.aget_query_embedding("a red signal") == expected
-    assert theirs.get_text_embedding_batch(TEXTS) == ours.embed_documents(TEXTS).tolist()
-    assert await theirs.aget_text_embedding_batch(TEXTS) == theirs.get_text_embedding_batch(TEXTS)
+    embedder, embedding = HashingEmbedder(), PointsmanEmbedding(HashingEmbedder())
+    assert embedding.model_name == "hashing-64"
+    expected = embedder.embed("a red signal").tolist()
+    assert (
+        embedding.get_query_embedding("a red signal")
+        == await embedding.aget_query_embedding("a red signal")
+        == expected
+    )
+    assert embedding.get_text_embedding_batch(TEXTS) == embedder.embed_documents(TEXTS).tolist()
+    assert await embedding.aget_text_embedding_batch(TEXTS) == embedding.get_text_embedding_batch(TEXTS)
 
 
 # ── vector store ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -252,10 +256,10 @@ async def test_embeddings_are_those_of_the_embedder() -> None:
 
 @pytest.fixture
 def store() -> Iterator[PointsmanVectorStore]:
-    made = PointsmanVectorStore()
-    made.add(embedded_nodes())
-    yield made
-    made.client.close()
+    store = PointsmanVectorStore()
+    store.add(embedded_nodes())
+    yield store
+    store.client.close()
 
 
 def embedded_nodes() -> list[TextNode]:
@@ -271,18 +275,18 @@ def embedded_nodes() -> list[TextNode]:
 
 def ids(store: PointsmanVectorStore, **query: Any) -> list[str]:
     embedding = HashingEmbedder(512).embed(query.pop("near", TEXTS[0])).tolist()
-    found = store.query(VectorStoreQuery(**{"query_embedding": embedding, "similarity_top_k": 3, **query}))
-    assert found.ids is not None
-    assert found.nodes is not None
-    assert found.similarities == sorted(found.similarities or [], reverse=True) or query["mode"] == "mmr"
-    assert [node.node_id for node in found.nodes] == found.ids
-    return found.ids
+    answer = store.query(VectorStoreQuery(**{"query_embedding": embedding, "similarity_top_k": 3, **query}))
+    assert answer.ids is not None
+    assert answer.nodes is not None
+    assert answer.similarities == sorted(answer.similarities or [], reverse=True) or query["mode"] == "mmr"
+    assert [node.node_id for node in answer.nodes] == answer.ids
+    return answer.ids
 
 
 async def test_an_index_of_llama_index_lives_in_a_vector_store(tmp_path: Path) -> None:
     embedding = PointsmanEmbedding(HashingEmbedder(512))
-    with Dataset("nodes", path=tmp_path / "nodes", embedder=HashingEmbedder(512)) as made:
-        store = PointsmanVectorStore(made)
+    with Dataset("nodes", path=tmp_path / "nodes", embedder=HashingEmbedder(512)) as dataset:
+        store = PointsmanVectorStore(dataset)
         context = StorageContext.from_defaults(vector_store=store)
         index = VectorStoreIndex(
             [TextNode(id_=str(n), text=text) for n, text in enumerate(TEXTS)],
@@ -290,26 +294,26 @@ async def test_an_index_of_llama_index_lives_in_a_vector_store(tmp_path: Path) -
             embed_model=embedding,
         )
         retriever = index.as_retriever(similarity_top_k=1)
-        assert [one.node_id for one in retriever.retrieve(TEXTS[2])] == ["2"]
-        assert [one.node_id for one in await retriever.aretrieve(TEXTS[2])] == ["2"]
+        assert [node.node_id for node in retriever.retrieve(TEXTS[2])] == ["2"]
+        assert [node.node_id for node in await retriever.aretrieve(TEXTS[2])] == ["2"]
         again = VectorStoreIndex.from_vector_store(store, embed_model=embedding)
-        assert [one.text for one in again.as_retriever(similarity_top_k=1).retrieve(TEXTS[1])] == [TEXTS[1]]
-        assert made.search("baked bread", 1, refuse=False).hits[0].id == "2"  # and Pointsman searches it as its own
+        assert [node.text for node in again.as_retriever(similarity_top_k=1).retrieve(TEXTS[1])] == [TEXTS[1]]
+        assert dataset.search("baked bread", 1, refuse=False).hits[0].id == "2"  # and Pointsman searches it as its own
 
 
 def test_nodes_come_back_as_they_were(store: PointsmanVectorStore) -> None:
     for node in embedded_nodes():
-        (back,) = store.get_nodes([node.node_id])
-        assert isinstance(back, TextNode)
-        assert (back.text, back.metadata, back.ref_doc_id) == (node.text, node.metadata, node.ref_doc_id)
+        (node_back,) = store.get_nodes([node.node_id])
+        assert isinstance(node_back, TextNode)
+        assert (node_back.text, node_back.metadata, node_back.ref_doc_id) == (node.text, node.metadata, node.ref_doc_id)
     link = IndexNode(id_="link", text="see there", index_id="other")
     store.add([link])
-    (back,) = store.get_nodes(["link"])
-    assert isinstance(back, IndexNode)
-    assert back.index_id == "other"
+    (node_back,) = store.get_nodes(["link"])
+    assert isinstance(node_back, IndexNode)
+    assert node_back.index_id == "other"
     store.client.add([{"id": "plain", "text": "not of LlamaIndex", "metadata": {"n": 7}}], embed=False)
-    (back,) = store.get_nodes(["plain"])
-    assert (back.get_content(), back.metadata) == ("not of LlamaIndex", {"n": 7})
+    (node_back,) = store.get_nodes(["plain"])
+    assert (node_back.get_content(), node_back.metadata) == ("not of LlamaIndex", {"n": 7})
 
 
 def test_metadata_under_the_key_of_nodes_may_be_anything(store: PointsmanVectorStore) -> None:
@@ -321,8 +325,8 @@ def test_metadata_under_the_key_of_nodes_may_be_anything(store: PointsmanVectorS
     ]
     for n, meta in enumerate(metas):
         store.client.add([{"id": f"foreign-{n}", "text": "text", "metadata": meta}], embed=False)
-        (back,) = store.get_nodes([f"foreign-{n}"])
-        assert (back.node_id, back.get_content(), back.metadata) == (f"foreign-{n}", "text", meta)
+        (node_back,) = store.get_nodes([f"foreign-{n}"])
+        assert (node_back.node_id, node_back.get_content(), node_back.metadata) == (f"foreign-{n}", "text", meta)
 
 
 def test_modes_of_a_query(store: PointsmanVectorStore) -> None:
@@ -359,8 +363,8 @@ async def test_a_retriever_sets_the_options_of_mmr(store: PointsmanVectorStore) 
         ({"mmr_prefetch_factor": 1}, ["0", "1"]),
         ({"mmr_prefetch_factor": 1.5}, ["0", "2"]),
     ):
-        assert [one.node_id for one in retriever(**options).retrieve(TEXTS[0])] == expected
-        assert [one.node_id for one in await retriever(**options).aretrieve(TEXTS[0])] == expected
+        assert [node.node_id for node in retriever(**options).retrieve(TEXTS[0])] == expected
+        assert [node.node_id for node in await retriever(**options).aretrieve(TEXTS[0])] == expected
     for wrong in ({"mmr_lambda": 0.5}, {"mmr_prefetch_factor": "x"}, {"mmr_prefetch_k": "x"}, {"mmr_threshold": 2}):
         with pytest.raises(InputError):
             retriever(**wrong).retrieve(TEXTS[0])
@@ -402,16 +406,16 @@ async def test_deleting_by_source_id_and_filter(store: PointsmanVectorStore) -> 
 
 
 def test_vectors_of_another_model_are_refused(tmp_path: Path) -> None:
-    with Dataset("mixed", path=tmp_path / "mixed", embedder=HashingEmbedder(64)) as made:
-        made.add([{"id": "a", "text": "a red signal"}])
+    with Dataset("mixed", path=tmp_path / "mixed", embedder=HashingEmbedder(64)) as dataset:
+        dataset.add([{"id": "a", "text": "a red signal"}])
         with pytest.raises(InputError, match="64"):
-            PointsmanVectorStore(made).add(embedded_nodes())
+            PointsmanVectorStore(dataset).add(embedded_nodes())
 
 
 VALUES = st.one_of(st.integers(-2, 2), st.sampled_from(["a", "b", ""]), st.sampled_from([0.5, 1.0]))
 LISTS = st.lists(st.integers(-2, 2), min_size=1, max_size=3) | st.lists(st.sampled_from("ab"), min_size=1, max_size=3)
 KEYS = st.sampled_from(["x", "y"])
-COMPARED = st.builds(
+COMPARISONS = st.builds(
     lambda key, value, operator: MetadataFilter(key=key, value=value, operator=operator),
     KEYS,
     VALUES,
@@ -422,7 +426,7 @@ COMPARED = st.builds(
     LISTS,
     st.sampled_from([FilterOperator.IN, FilterOperator.NIN]),
 )
-ORDERED = st.builds(
+ORDERINGS = st.builds(
     lambda value, operator: MetadataFilter(key="number", value=value, operator=operator),
     st.integers(-2, 2),
     st.sampled_from([FilterOperator.GT, FilterOperator.GTE, FilterOperator.LT, FilterOperator.LTE]),
@@ -434,7 +438,7 @@ OF_LISTS = st.builds(
 ) | st.builds(
     lambda value: MetadataFilter(key="list", value=value, operator=FilterOperator.CONTAINS), st.integers(-2, 2)
 )
-PARTS = st.builds(
+NESTED_FILTERS = st.builds(
     lambda value, operator: MetadataFilter(key="text", value=value, operator=operator),
     st.sampled_from(["", "a", "Ab", "я", "ЛЯ"]),
     st.sampled_from([FilterOperator.TEXT_MATCH, FilterOperator.TEXT_MATCH_INSENSITIVE]),
@@ -446,7 +450,7 @@ METADATA = st.fixed_dictionaries(
 
 
 @given(
-    st.lists(COMPARED | ORDERED | OF_LISTS | PARTS, min_size=1, max_size=4),
+    st.lists(COMPARISONS | ORDERINGS | OF_LISTS | NESTED_FILTERS, min_size=1, max_size=4),
     st.sampled_from(list(FilterCondition)),
     METADATA,
 )
@@ -454,16 +458,16 @@ def test_filters_mean_what_llama_index_says(
     filters: list[MetadataFilter], condition: FilterCondition, metadata: dict[str, Any]
 ) -> None:
     """Against LlamaIndex's own evaluator."""
-    both = MetadataFilters(filters=[*filters], condition=condition)
-    expected = build_metadata_filter_fn(lambda _: metadata, both)("node")
-    assert llama_index._filter(both).matches(metadata) is bool(expected)
+    combination = MetadataFilters(filters=[*filters], condition=condition)
+    expected = build_metadata_filter_fn(lambda _: metadata, combination)("node")
+    assert llama_index._filter(combination).matches(metadata) is bool(expected)
 
 
 def test_filters_that_cannot_be_expressed_raise() -> None:
     for value, operator in ((1, FilterOperator.TEXT_MATCH), ("a", FilterOperator.IN)):
         with pytest.raises(FilterError):
             llama_index._filter(MetadataFilters(filters=[MetadataFilter(key="x", value=value, operator=operator)]))
-    nested = MetadataFilters(
+    filters = MetadataFilters(
         filters=[
             MetadataFilters(
                 filters=[MetadataFilter(key="x", value=1), MetadataFilter(key="x", value=2)],
@@ -472,8 +476,8 @@ def test_filters_that_cannot_be_expressed_raise() -> None:
             MetadataFilter(key="y", value=3),
         ]
     )
-    assert llama_index._filter(nested).matches({"x": 2, "y": 3})
-    assert not llama_index._filter(nested).matches({"x": 3, "y": 3})
+    assert llama_index._filter(filters).matches({"x": 2, "y": 3})
+    assert not llama_index._filter(filters).matches({"x": 3, "y": 3})
 
 
 def test_a_query_finds_what_the_simple_store_finds(store: PointsmanVectorStore) -> None:
@@ -481,15 +485,15 @@ def test_a_query_finds_what_the_simple_store_finds(store: PointsmanVectorStore) 
     simple.add(embedded_nodes())
     for text in (*TEXTS, "trains in an oven"):
         query = VectorStoreQuery(HashingEmbedder(512).embed(text).tolist(), similarity_top_k=3)
-        ours, theirs = store.query(query), simple.query(query)
-        assert ours.ids == theirs.ids
-        assert ours.similarities == pytest.approx(theirs.similarities, abs=1e-6)
+        answer, expected = store.query(query), simple.query(query)
+        assert answer.ids == expected.ids
+        assert answer.similarities == pytest.approx(expected.similarities, abs=1e-6)
 
 
 # ── theirs in ours ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Fixed(TheirRetriever):
+class FixedRetriever(TheirRetriever):
     """Answers with the same nodes, or fails."""
 
     def __init__(self, nodes: Sequence[NodeWithScore] | Exception) -> None:
@@ -503,32 +507,32 @@ class Fixed(TheirRetriever):
 
 
 async def test_a_retriever_of_llama_index_is_one_of_ours(dataset: Dataset) -> None:
-    theirs = LlamaIndexRetriever(Fixed(scored_nodes()[::-1]), name="theirs")
-    hits = theirs.retrieve("x", 2)
+    retriever = LlamaIndexRetriever(FixedRetriever(scored_nodes()[::-1]), name="theirs")
+    hits = retriever.retrieve("x", 2)
     assert [(hit.id, hit.score) for hit in hits] == [("2", 0.8), ("1", 0.9)]
-    assert await theirs.aretrieve("x", 2) == hits
-    both = SimpleHybridRetriever(dataset.retriever("bm25"), theirs)
-    assert {hit.id for hit in both.retrieve("red")} == {"0", "1", "2"}
-    partly = LlamaIndexRetriever(Fixed([NodeWithScore(node=TextNode(text="a")), *scored_nodes()]))
+    assert await retriever.aretrieve("x", 2) == hits
+    hybrid = SimpleHybridRetriever(dataset.retriever("bm25"), retriever)
+    assert {hit.id for hit in hybrid.retrieve("red")} == {"0", "1", "2"}
+    partly = LlamaIndexRetriever(FixedRetriever([NodeWithScore(node=TextNode(text="a")), *scored_nodes()]))
     assert [hit.score for hit in partly.retrieve("x")] == [1, 1 / 2, 1 / 3, 1 / 4]
     with pytest.raises(InputError, match="takes no filters"):
-        theirs.retrieve(Query("x", parse_filter("n = 1")))
+        retriever.retrieve(Query("x", parse_filter("n = 1")))
     with pytest.raises(PointsmanError, match="Fixed failed: KeyError"):
-        LlamaIndexRetriever(Fixed(KeyError("gone"))).retrieve("x")
+        LlamaIndexRetriever(FixedRetriever(KeyError("gone"))).retrieve("x")
     with pytest.raises(PointsmanError, match="Fixed failed: KeyError"):
-        await LlamaIndexRetriever(Fixed(KeyError("gone"))).aretrieve("x")
+        await LlamaIndexRetriever(FixedRetriever(KeyError("gone"))).aretrieve("x")
 
 
 def test_an_embedding_model_of_llama_index_serves_a_dataset(tmp_path: Path) -> None:
     embedder = LlamaIndexEmbedder(PointsmanEmbedding(HashingEmbedder()))
     assert (embedder.name, embedder.identified) == ("hashing-64", True)
-    unnamed = LlamaIndexEmbedder(MockEmbedding(embed_dim=8))
-    assert (unnamed.name, unnamed.identified) == ("MockEmbedding", False)
-    with Dataset("theirs", path=tmp_path / "theirs", embedder=embedder) as made:
-        made.add([{"id": str(n), "text": text} for n, text in enumerate(TEXTS)])
-        assert [hit.id for hit in made.search(TEXTS[1], 1, strategy="vector", refuse=False)] == ["1"]
+    nameless = LlamaIndexEmbedder(MockEmbedding(embed_dim=8))
+    assert (nameless.name, nameless.identified) == ("MockEmbedding", False)
+    with Dataset("theirs", path=tmp_path / "theirs", embedder=embedder) as dataset:
+        dataset.add([{"id": str(n), "text": text} for n, text in enumerate(TEXTS)])
+        assert [hit.id for hit in dataset.search(TEXTS[1], 1, strategy="vector", refuse=False)] == ["1"]
 
-    class Broken(MockEmbedding):
+    class FailingEmbedding(MockEmbedding):
         def _get_query_embedding(self, query: str) -> list[float]:
             raise RuntimeError("no network")
 
@@ -537,7 +541,7 @@ def test_an_embedding_model_of_llama_index_serves_a_dataset(tmp_path: Path) -> N
 
     for method in ("embed_queries", "embed_documents"):
         with pytest.raises(ModelError, match="Broken failed: RuntimeError: no network"):
-            getattr(LlamaIndexEmbedder(Broken(embed_dim=8)), method)(["text"])
+            getattr(LlamaIndexEmbedder(FailingEmbedding(embed_dim=8)), method)(["text"])
 
 
 def test_language_models_of_llama_index_fit_as_they_are() -> None:
@@ -550,9 +554,9 @@ def test_language_models_of_llama_index_fit_as_they_are() -> None:
 
 def test_an_embedding_is_rebuilt_from_its_dictionary() -> None:
     by_name = PointsmanEmbedding("hashing", embed_batch_size=7)
-    again = PointsmanEmbedding.from_dict(by_name.to_dict())
-    assert (again.model_name, again.embed_batch_size) == (by_name.model_name, 7)
-    assert again.get_query_embedding(TEXTS[0]) == by_name.get_query_embedding(TEXTS[0])
+    copy = PointsmanEmbedding.from_dict(by_name.to_dict())
+    assert (copy.model_name, copy.embed_batch_size) == (by_name.model_name, 7)
+    assert copy.get_query_embedding(TEXTS[0]) == by_name.get_query_embedding(TEXTS[0])
     assert pickle.loads(pickle.dumps(by_name)).get_query_embedding(TEXTS[0]) == by_name.get_query_embedding(TEXTS[0])
     by_object = PointsmanEmbedding(HashingEmbedder(512))
     with pytest.raises(InputError, match="was given as an object"):
@@ -564,8 +568,8 @@ def test_an_embedding_is_rebuilt_from_its_dictionary() -> None:
 def test_a_vector_store_with_a_path_survives_copies_and_another_says_why_not(tmp_path: Path) -> None:
     store = PointsmanVectorStore("rails", path=tmp_path)
     store.add(embedded_nodes())
-    for copied in (pickle.loads(pickle.dumps(store)), PointsmanVectorStore.from_dict(store.to_dict())):
-        assert [node.node_id for node in copied.get_nodes()] == ["0", "1", "2"]
+    for copy in (pickle.loads(pickle.dumps(store)), PointsmanVectorStore.from_dict(store.to_dict())):
+        assert [node.node_id for node in copy.get_nodes()] == ["0", "1", "2"]
     temporary = PointsmanVectorStore()
     with pytest.raises(InputError, match="would have no dataset"):
         pickle.dumps(temporary)
@@ -590,9 +594,9 @@ def test_a_vector_store_works_over_a_service(tmp_path: Path) -> None:
             assert set(ids(remote)) == {"1", "2"}
             remote.close()
         dataset = workspace.dataset("rails")
-        stored, given = dataset.get_vectors(["1"])[0], embedded_nodes()[1].embedding
-        assert stored is not None
-        assert stored.tolist() == pytest.approx(given, abs=1e-6)
+        vector, embedding = dataset.get_vectors(["1"])[0], embedded_nodes()[1].embedding
+        assert vector is not None
+        assert vector.tolist() == pytest.approx(embedding, abs=1e-6)
 
 
 def test_both_scores_are_added_up_where_the_embedder_is_ours(dataset: Dataset) -> None:

@@ -50,16 +50,16 @@ def test_ask_takes_whatever_completes() -> None:
         async def complete(self, prompt: str) -> str:
             return prompt.upper()
 
-    class Structured:
+    class StructuredModel:
         def complete(self, prompt: str, schema: Any = None) -> Completion:
             return Completion("", schema)
 
     for llm in (Text(), OnlyAsync(), AsyncComplete()):
         assert ask(llm, "a", schema=SCHEMA).text == asyncio.run(aask(llm, "a", schema=SCHEMA)).text == "A"
         assert not takes_schema(llm)
-    assert ask(Structured(), "a", schema=SCHEMA).data == SCHEMA
-    assert asyncio.run(aask(Structured(), "a", schema=SCHEMA, timeout=60)).data == SCHEMA
-    assert takes_schema(Structured())
+    assert ask(StructuredModel(), "a", schema=SCHEMA).data == SCHEMA
+    assert asyncio.run(aask(StructuredModel(), "a", schema=SCHEMA, timeout=60)).data == SCHEMA
+    assert takes_schema(StructuredModel())
 
 
 @pytest.mark.parametrize("answer", [None, 7, Completion(None)])  # type: ignore[arg-type]
@@ -83,9 +83,9 @@ def test_what_is_no_model_is_an_input_error() -> None:
 
 def test_foreign_errors_are_translated_and_ours_are_not() -> None:
     for timeout in (None, 60):
-        with pytest.raises(ModelError, match="ScriptedLLM failed: KeyError: 'x'") as caught:
+        with pytest.raises(ModelError, match="ScriptedLLM failed: KeyError: 'x'") as error_info:
             ask(ScriptedLLM([KeyError("x")]), "a", timeout=timeout)
-        assert isinstance(caught.value.__cause__, KeyError)
+        assert isinstance(error_info.value.__cause__, KeyError)
         with pytest.raises(InputError):
             ask(ScriptedLLM([InputError("x")]), "a", timeout=timeout)
     with pytest.raises(ModelError, match="KeyError"):
@@ -98,23 +98,23 @@ def test_a_call_that_hangs_is_abandoned() -> None:
     class Hangs:
         def complete(self, prompt: str) -> str:
             release.wait(60)
-            ended.append(prompt)
+            ended_prompts.append(prompt)
             return "late"
 
-    ended: list[str] = []
+    ended_prompts: list[str] = []
     with pytest.raises(ModelError, match=r"Hangs did not answer within 0.05 s"):
         ask(Hangs(), "a", timeout=0.05)
-    assert not ended
+    assert not ended_prompts
     with pytest.raises(ModelError, match=r"did not answer within 0.05 s"):
         asyncio.run(aask(ScriptedLLM([Delay(60, "late")]), "a", timeout=0.05))
 
-    async def threaded() -> None:
+    async def ask_in_thread() -> None:
         with pytest.raises(ModelError, match="did not answer"):
             await aask(Hangs(), "a", timeout=0.05)
-        assert not ended
+        assert not ended_prompts
         release.set()
 
-    asyncio.run(threaded())
+    asyncio.run(ask_in_thread())
 
 
 def test_usage_sums() -> None:

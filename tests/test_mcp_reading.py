@@ -20,7 +20,7 @@ from pointsman.errors import InputError
 from pointsman.integrations.mcp import create_server
 from pointsman.integrations.mcp.grep import MAX_COUNT, Pattern, TextIndex, grep, index_of
 from pointsman.models.scripted import HashingEmbedder
-from test_mcp import answer, call, text, told
+from test_mcp import answer, call, error_text, text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +37,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server[Any]]:
     (folder / "files").mkdir()
     (folder / "files" / "guide.md").write_text(LONG, "utf-8")
     (folder / "files" / "short.md").write_text("# Tea\n\nTea is drunk.", "utf-8")
-    with pointsman.Workspace(folder / "workspace", embedder=HashingEmbedder()) as opened:
-        opened.index(folder / "files", dataset="files")
-        opened.dataset("notes").add(
+    with pointsman.Workspace(folder / "workspace", embedder=HashingEmbedder()) as workspace:
+        workspace.index(folder / "files", dataset="files")
+        workspace.dataset("notes").add(
             [
                 Document(
                     "a/b", "A note on tea.", {"url": "https://example.com/tea", "year": 2020, "root": str(folder)}
@@ -47,8 +47,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server[Any]]:
                 Document("same", "The first one.", {"source": f"{folder}/secret.md", "path": "C:\\Users\\me\\x.txt"}),
             ]
         )
-        opened.dataset("more").add([Document("same", "The second one.", {"tags": ["x", "y"], "ok": True, "year": 1.5})])
-        yield create_server(opened)
+        workspace.dataset("more").add(
+            [Document("same", "The second one.", {"tags": ["x", "y"], "ok": True, "year": 1.5})]
+        )
+        yield create_server(workspace)
 
 
 def test_search_and_fetch_are_those_that_chatgpt_asks_for(server: Server[Any]) -> None:
@@ -84,14 +86,14 @@ def test_fetch_gives_the_whole_source_of_a_passage(server: Server[Any]) -> None:
 
 def test_an_id_without_its_dataset_names_the_only_document_of_it(server: Server[Any]) -> None:
     assert answer(call(server, "fetch", id="a/b"))["id"] == "notes/a/b"
-    assert "2 datasets have a document 'same'" in told(call(server, "fetch", id="same"))
+    assert "2 datasets have a document 'same'" in error_text(call(server, "fetch", id="same"))
     assert answer(call(server, "fetch", id="more/same"))["text"] == "The second one."
 
 
 def test_reading_goes_on_from_passage_to_passage(server: Server[Any]) -> None:
     """X3: all passages of a source, each once, by `next` alone; no answer is longer than its budget."""
     first = next(
-        one for one in answer(call(server, "outline", dataset="files"))["entries"] if one["source"] == "guide.md"
+        entry for entry in answer(call(server, "outline", dataset="files"))["entries"] if entry["source"] == "guide.md"
     )
     id_, passages = first["id"], []
     while id_ is not None:
@@ -102,52 +104,52 @@ def test_reading_goes_on_from_passage_to_passage(server: Server[Any]) -> None:
     assert len(passages) == len(set(passages)) == first["passages"]
     middle = answer(call(server, "read", id=passages[1], before=1, after=0, max_chars=8_000))
     assert (middle["passages"], middle["next"]) == (passages[:2], passages[2])
-    few = answer(call(server, "read", id=passages[1], before=9, after=9, max_tokens=50))
-    assert few["passages"] == [passages[1]]
-    assert len(few["text"].encode()) <= 150
-    rest = answer(call(server, "read", id=passages[1], offset=few["next_offset"], before=0, after=0))
-    whole = answer(call(server, "read", id=passages[1], before=0, after=0))
-    assert few["text"] + rest["text"] == whole["text"]
+    beginning = answer(call(server, "read", id=passages[1], before=9, after=9, max_tokens=50))
+    assert beginning["passages"] == [passages[1]]
+    assert len(beginning["text"].encode()) <= 150
+    continuation = answer(call(server, "read", id=passages[1], offset=beginning["next_offset"], before=0, after=0))
+    full = answer(call(server, "read", id=passages[1], before=0, after=0))
+    assert beginning["text"] + continuation["text"] == full["text"]
 
 
 def test_an_outline_lists_sources_and_headings(server: Server[Any]) -> None:
     entries = answer(call(server, "outline", dataset="files"))["entries"]
-    assert {one["source"] for one in entries} == {"guide.md", "short.md"}
+    assert {entry["source"] for entry in entries} == {"guide.md", "short.md"}
     sections = answer(call(server, "outline", dataset="files", source="guide.md"))["entries"]
-    assert [one["headings"][-1] for one in sections] == ["Rails", "Signals", "Bread"]
+    assert [section["headings"][-1] for section in sections] == ["Rails", "Signals", "Bread"]
     page = answer(call(server, "outline", dataset="files", source="guide.md", limit=2))
     assert (len(page["entries"]), page["total"], page["next_offset"]) == (2, 3, 2)
     last = answer(call(server, "outline", dataset="files", source="guide.md", offset=2))
     assert [*page["entries"], *last["entries"]] == sections
     notes = answer(call(server, "outline", dataset="notes"))["entries"]
-    assert [(one["id"], one["passages"]) for one in notes] == [("notes/a/b", 1), ("notes/same", 1)]
+    assert [(note["id"], note["passages"]) for note in notes] == [("notes/a/b", 1), ("notes/same", 1)]
 
 
 def test_verify_says_what_stands_where(server: Server[Any]) -> None:
     ids = ["notes/a/b", answer(call(server, "search", query="signal", datasets=["files"]))["results"][0]["id"]]
     check = answer(call(server, "verify", answer='It stops at 1200 m [1], "A note on tea", and in 1987.', ids=ids))
     assert check["supported"] is False
-    assert [(one["text"], one["status"], one["id"]) for one in check["claims"]] == [
+    assert [(claim["text"], claim["status"], claim["id"]) for claim in check["claims"]] == [
         ("1200 m", "exact", ids[1]),
         ("A note on tea", "exact", ids[0]),
         ("1987", "unsupported", None),
     ]
-    assert [one["misattributed"] for one in check["claims"]] == [True, False, False]
+    assert [claim["misattributed"] for claim in check["claims"]] == [True, False, False]
 
 
 def test_verify_ends_in_time(server: Server[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pointsman.citations.perf_counter", itertools.count(step=60.0).__next__)
-    message = told(call(server, "verify", answer="40 trains.", ids=["notes/a/b"]))
+    message = error_text(call(server, "verify", answer="40 trains.", ids=["notes/a/b"]))
     assert "within 30 s; check a part of it" in message
 
 
 def test_filterable_keys_are_listed(server: Server[Any]) -> None:
-    datasets = {one["name"]: one for one in answer(call(server, "list_datasets"))["datasets"]}
-    keys = {one["key"]: one for one in datasets["more"]["keys"]}
+    datasets = {dataset["name"]: dataset for dataset in answer(call(server, "list_datasets"))["datasets"]}
+    keys = {key["key"]: key for key in datasets["more"]["keys"]}
     assert keys["tags"] == {"key": "tags", "types": ["string"], "examples": ["x", "y"]}
     assert keys["ok"] == {"key": "ok", "types": ["boolean"], "examples": [True]}
     assert keys["year"]["types"] == ["number"]
-    assert {"source", "headings", "position"} <= {one["key"] for one in datasets["files"]["keys"]}
+    assert {"source", "headings", "position"} <= {key["key"] for key in datasets["files"]["keys"]}
 
 
 def test_no_answer_has_a_path_of_this_machine_in_it(
@@ -155,7 +157,7 @@ def test_no_answer_has_a_path_of_this_machine_in_it(
 ) -> None:
     """X3: neither the workspace's folder, nor those that files were read from, nor absolute paths in metadata."""
     ids = ["notes/a/b", "notes/same"]
-    ids += [one["id"] for one in answer(call(server, "outline", dataset="files"))["entries"]]
+    ids += [entry["id"] for entry in answer(call(server, "outline", dataset="files"))["entries"]]
     calls: list[tuple[str, dict[str, Any]]] = [
         ("search", {"query": "tea", "k": 20, "refuse": False}),
         ("list_datasets", {}),
@@ -167,22 +169,22 @@ def test_no_answer_has_a_path_of_this_machine_in_it(
         *(("read", {"id": id_}) for id_ in ids),
     ]
     for tool, arguments in calls:
-        said = text(call(server, tool, **arguments))
+        answer_text = text(call(server, tool, **arguments))
         for path in (str(tmp_path_factory.getbasetemp()), "C:\\\\Users", '"root"'):
-            assert path not in said, tool
+            assert path not in answer_text, tool
 
 
 def test_a_change_is_seen_by_what_is_kept(tmp_path: Path) -> None:
-    with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as opened:
-        dataset = opened.dataset("notes")
+    with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("notes")
         dataset.add([Document("a", "one needle", {"year": 1})])
-        server = create_server(opened)
+        server = create_server(workspace)
         for _ in range(2):
-            assert [one["id"] for one in answer(call(server, "grep", pattern="needle"))["matches"]] == ["notes/a"]
+            assert [match["id"] for match in answer(call(server, "grep", pattern="needle"))["matches"]] == ["notes/a"]
         dataset.add([Document("b", "two needles", {"kind": "x"}), Document("a", "nothing")])
-        assert [one["id"] for one in answer(call(server, "grep", pattern="needle"))["matches"]] == ["notes/b"]
+        assert [match["id"] for match in answer(call(server, "grep", pattern="needle"))["matches"]] == ["notes/b"]
         assert len(answer(call(server, "outline", dataset="notes"))["entries"]) == 2
-        assert [one["key"] for one in answer(call(server, "list_datasets"))["datasets"][0]["keys"]] == ["kind"]
+        assert [key["key"] for key in answer(call(server, "list_datasets"))["datasets"][0]["keys"]] == ["kind"]
 
 
 # ── grep ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -221,18 +223,20 @@ def test_grep_finds_what_the_expression_matches_in_each_document_alone(
     options.case_sensitive = not ignore_case
     plain = re2.compile(f"(?m){expression}", options)
     expected = []
-    for number, one in enumerate(texts):
-        spans = [match.span() for match in plain.finditer(one) if match.end() > match.start()]
+    for number, content in enumerate(texts):
+        spans = [match.span() for match in plain.finditer(content) if match.end() > match.start()]
         if spans:
             expected.append((str(number), *spans[0], len(spans)))
     pattern = Pattern(expression, regex=True, ignore_case=ignore_case)
-    found = indexed(texts).grep(pattern, time.monotonic() + 60)
-    assert [(one.id, one.start, one.end, one.count) for one in found] == expected
+    matches = indexed(texts).grep(pattern, time.monotonic() + 60)
+    assert [(match.id, match.start, match.end, match.count) for match in matches] == expected
 
 
-PARTS = r"a b c { } {a|b} \{ \} {2} {1,} {,2} {} | * + ? ( ) (?: (?s) (?i) (?i-s) [{] [^|] []}] [(?i)] \( \| \b . , 2"
+FRAGMENTS = (
+    r"a b c { } {a|b} \{ \} {2} {1,} {,2} {} | * + ? ( ) (?: (?s) (?i) (?i-s) [{] [^|] []}] [(?i)] \( \| \b . , 2"
+)
 SYNTAX = st.lists(
-    st.sampled_from(PARTS.split()),
+    st.sampled_from(FRAGMENTS.split()),
     min_size=1,
     max_size=8,
 ).map("".join)
@@ -250,34 +254,34 @@ def test_grep_finds_what_the_expression_matches_whatever_its_syntax(texts: list[
         plain = re2.compile(f"(?m){expression}", options)
     except re2.error:
         assume(False)
-    expected = [str(number) for number, one in enumerate(texts) if any(m.group() for m in plain.finditer(one))]
-    found = indexed(texts).grep(Pattern(expression, regex=True), time.monotonic() + 60)
-    assert [one.id for one in found] == expected
+    expected = [str(number) for number, content in enumerate(texts) if any(m.group() for m in plain.finditer(content))]
+    matches = indexed(texts).grep(Pattern(expression, regex=True), time.monotonic() + 60)
+    assert [match.id for match in matches] == expected
 
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.text(ALPHABET, min_size=1, max_size=5), st.booleans())
-def test_grep_finds_texts_as_they_are(texts: list[str], wanted: str, ignore_case: bool) -> None:
-    found = {one.id for one in indexed(texts).grep(Pattern(wanted, ignore_case=ignore_case), time.monotonic() + 60)}
-    exact = {str(number) for number, one in enumerate(texts) if wanted in one}
-    assert exact <= found if ignore_case else exact == found
+def test_grep_finds_texts_as_they_are(texts: list[str], fragment: str, ignore_case: bool) -> None:
+    ids = {match.id for match in indexed(texts).grep(Pattern(fragment, ignore_case=ignore_case), time.monotonic() + 60)}
+    exact = {str(number) for number, content in enumerate(texts) if fragment in content}
+    assert exact <= ids if ignore_case else exact == ids
     if ignore_case:
-        assert found <= {str(number) for number, one in enumerate(texts) if wanted.casefold() in one.casefold()}
+        assert ids <= {str(number) for number, content in enumerate(texts) if fragment.casefold() in content.casefold()}
 
 
 @pytest.mark.parametrize("pattern", ["(a|aa)+$", "(.*)(.*)(.*)(.*)zzz", "(x+x+)+y", "((a?){30}){5}b", "[^b]*c"])
 def test_hostile_expressions_take_no_longer(pattern: str) -> None:
     """A backtracking engine would not come back from these."""
     index = indexed(["a" * 5_000] * 50)
-    began = time.process_time()  # not hurt by other programs
+    start = time.process_time()  # not hurt by other programs
     with contextlib.suppress(TimeoutError):
         list(index.grep(Pattern(pattern, regex=True), time.monotonic() + 2.0))
-    assert time.process_time() - began < 10
+    assert time.process_time() - start < 10
 
 
 def test_an_expression_may_match_parts_of_a_character() -> None:
-    (found,) = indexed(["a列b"]).grep(Pattern(r"a\C", regex=True), time.monotonic() + 60)
-    assert (found.start, found.end) == (0, 1)
+    (match,) = indexed(["a列b"]).grep(Pattern(r"a\C", regex=True), time.monotonic() + 60)
+    assert (match.start, match.end) == (0, 1)
 
 
 @pytest.mark.parametrize("pattern", ["(", "a**", r"\1", "((a{100}){100}){100}", "(?=a)", "\ud800"])
@@ -306,39 +310,42 @@ def test_a_grep_stops_within_a_document_whose_matches_are_all_empty(
 
 
 def test_grep_shows_k_and_says_that_there_is_more(server: Server[Any]) -> None:
-    some = answer(call(server, "grep", pattern="[a-z]+", regex=True, k=1, context=0))
-    assert (len(some["matches"]), some["more"]) == (1, True)
-    match = some["matches"][0]
+    cut_answer = answer(call(server, "grep", pattern="[a-z]+", regex=True, k=1, context=0))
+    assert (len(cut_answer["matches"]), cut_answer["more"]) == (1, True)
+    match = cut_answer["matches"][0]
     assert match["text"] == answer(call(server, "fetch", id=match["id"]))["text"][match["start"] : match["end"]]
-    every = answer(call(server, "grep", pattern="the (first|second) one", regex=True, ignore_case=True))
-    assert ([one["id"] for one in every["matches"]], every["more"]) == (["more/same", "notes/same"], False)
-    many = answer(call(server, "grep", pattern="e", datasets=["files"]))
-    assert max(one["count"] for one in many["matches"]) <= MAX_COUNT
+    full_answer = answer(call(server, "grep", pattern="the (first|second) one", regex=True, ignore_case=True))
+    assert ([match["id"] for match in full_answer["matches"]], full_answer["more"]) == (
+        ["more/same", "notes/same"],
+        False,
+    )
+    many_matches = answer(call(server, "grep", pattern="e", datasets=["files"]))
+    assert max(match["count"] for match in many_matches["matches"]) <= MAX_COUNT
 
 
 def test_a_dataset_that_is_dropped_meanwhile_does_not_keep_others_from_answering(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as opened:
-        opened.dataset("notes").add([Document("1", "A note on tea.")])
-        server = create_server(opened)
-        monkeypatch.setattr(opened, "names", lambda: ["gone", "notes"])
+    with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("notes").add([Document("1", "A note on tea.")])
+        server = create_server(workspace)
+        monkeypatch.setattr(workspace, "names", lambda: ["gone", "notes"])
         assert answer(call(server, "search", query="tea", refuse=False))["datasets"] == ["notes"]
-        assert [one["id"] for one in answer(call(server, "grep", pattern="tea"))["matches"]] == ["notes/1"]
+        assert [match["id"] for match in answer(call(server, "grep", pattern="tea"))["matches"]] == ["notes/1"]
         assert answer(call(server, "list_datasets"))["total"] == 1
         assert answer(call(server, "route", query="tea"))
         assert answer(call(server, "fetch", id="1"))["text"] == "A note on tea."
 
 
 def test_without_an_index_documents_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as opened:
-        dataset = opened.dataset("notes")
+    with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("notes")
         dataset.add([Document(str(n), f"text {n}") for n in range(20)])
         pattern = Pattern("text 1[0-4]", regex=True)
         index = index_of(dataset.store)
-        until = time.monotonic() + 60
-        with_index = list(grep(dataset.store, index, pattern, until))
-        assert [one.id for one in with_index] == ["10", "11", "12", "13", "14"]
+        deadline = time.monotonic() + 60
+        with_index = list(grep(dataset.store, index, pattern, deadline))
+        assert [match.id for match in with_index] == ["10", "11", "12", "13", "14"]
         monkeypatch.setattr("pointsman.integrations.mcp.grep.DATASET_BYTES", 50)
         assert index_of(dataset.store) is None
-        assert list(grep(dataset.store, None, pattern, until)) == with_index
+        assert list(grep(dataset.store, None, pattern, deadline)) == with_index

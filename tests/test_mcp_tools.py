@@ -40,20 +40,20 @@ from pointsman.selector import DescriptionSelector
 from pointsman.server.access import Access
 from pointsman.server.keys import KeyStore
 from pointsman.server.limits import Limits
-from test_mcp import answer, ask_as, in_thread, told
+from test_mcp import answer, ask_as, error_text, in_thread
 from tool_server import HOSTILE, SCHEMAS
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-HERE = Path(__file__).parent
-SERVER = {"command": sys.executable, "args": [str(HERE / "tool_server.py"), "x"], "env": dict(os.environ)}
-AWAY = {"command": str(HERE / "there is no such program")}
+TESTS = Path(__file__).parent
+SERVER = {"command": sys.executable, "args": [str(TESTS / "tool_server.py"), "x"], "env": dict(os.environ)}
+MISSING = {"command": str(TESTS / "there is no such program")}
 
 Conversation = Callable[[Client], Awaitable[None]]
 
 
-def written(folder: Path, servers: object) -> Path:
+def write_servers(folder: Path, servers: object) -> Path:
     path = folder / "servers.json"
     path.write_text(json.dumps({"mcpServers": servers}), "utf-8")
     return path
@@ -64,7 +64,7 @@ def toolbox(upstreams: list[Upstream]) -> Toolbox:
 
 
 def talk(folder: Path, conversation: Conversation, servers: object) -> None:
-    talk_over(read_servers(written(folder, servers), 60.0), conversation)
+    talk_over(read_servers(write_servers(folder, servers), 60.0), conversation)
 
 
 def talk_over(upstreams: list[Upstream], conversation: Conversation) -> None:
@@ -80,35 +80,43 @@ async def tool(client: Client, name: str, **arguments: Any) -> CallToolResult:
     return await client.call_tool("call_tool", {"name": name, "arguments": arguments})
 
 
-async def until(client: Client, there: Callable[[Any], bool]) -> Any:
+async def find_until(client: Client, condition: Callable[[Any], bool]) -> Any:
     """What find_tools answers when a condition has come true."""
     with anyio.fail_after(60):
         while True:
-            found = answer(await client.call_tool("find_tools", {"query": "add two numbers"}))
-            if there(found):
-                return found
+            tools = answer(await client.call_tool("find_tools", {"query": "add two numbers"}))
+            if condition(tools):
+                return tools
             await anyio.sleep(0.1)
 
 
 def test_the_right_tool_is_found_and_called(tmp_path: Path) -> None:
     async def ask(client: Client) -> None:
-        assert [one.name for one in (await client.list_tools()).tools] == ["find_tools", "call_tool"]
-        found = answer(await client.call_tool("find_tools", {"query": "what will the weather be in Paris?", "k": 2}))
-        assert found["tools"][0]["name"] in {"ours/get_weather", "theirs/get_weather"}
-        assert found["tools"][0]["arguments"] == SCHEMAS["get_weather"]
-        assert (len(found["tools"]), found["total"]) == (2, 2 * (len(SCHEMAS) - 1)), "one has a schema that is none"
-        assert set(found["away"]) == {"gone", "nobody"}
-        assert str(HERE) not in json.dumps(found["away"])
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["find_tools", "call_tool"]
+        reply = answer(await client.call_tool("find_tools", {"query": "what will the weather be in Paris?", "k": 2}))
+        assert reply["tools"][0]["name"] in {"ours/get_weather", "theirs/get_weather"}
+        assert reply["tools"][0]["arguments"] == SCHEMAS["get_weather"]
+        assert (len(reply["tools"]), reply["total"]) == (2, 2 * (len(SCHEMAS) - 1)), "one has a schema that is none"
+        assert set(reply["away"]) == {"gone", "nobody"}
+        assert str(TESTS) not in json.dumps(reply["away"])
         total = answer(await tool(client, "ours/add_numbers", a=1, b=2))
         assert (total["structured"], total["text"]) == ({"sum": 3}, "")
         for name in ("gone/x", "ours/nope", "nope/x", "nothing"):
-            assert "has no tool" in told(await tool(client, name)) or "no server" in told(await tool(client, name))
+            assert "has no tool" in error_text(await tool(client, name)) or "no server" in error_text(
+                await tool(client, name)
+            )
 
-    nobody = {"url": "http://127.0.0.1:9/mcp"}
+    unreachable = {"url": "http://127.0.0.1:9/mcp"}
     talk(
         tmp_path,
         ask,
-        {"ours": SERVER, "theirs": SERVER, "gone": AWAY, "nobody": nobody, "off": {**AWAY, "disabled": True}},
+        {
+            "ours": SERVER,
+            "theirs": SERVER,
+            "gone": MISSING,
+            "nobody": unreachable,
+            "off": {**MISSING, "disabled": True},
+        },
     )
 
 
@@ -116,66 +124,66 @@ def test_several_questions_in_one_call(tmp_path: Path) -> None:
     async def ask(client: Client) -> None:
         tasks = ["what will the weather be in Paris?", "add two numbers"]
         for k in (1, 20):
-            found = answer(await client.call_tool("find_tools", {"queries": tasks, "k": k}))["tools"]
-            assert [one["name"] for one in found[:2]] == ["ours/get_weather", "ours/add_numbers"]
-            assert len(found) == len({one["name"] for one in found}) == (2 if k == 1 else len(SCHEMAS) - 1)
-        together = answer(await client.call_tool("find_tools", {"query": f"{tasks[0]} Then {tasks[1]}.", "k": 2}))
-        assert {one["name"] for one in together["tools"]} == {"ours/get_weather", "ours/add_numbers"}
+            tools = answer(await client.call_tool("find_tools", {"queries": tasks, "k": k}))["tools"]
+            assert [tool["name"] for tool in tools[:2]] == ["ours/get_weather", "ours/add_numbers"]
+            assert len(tools) == len({tool["name"] for tool in tools}) == (2 if k == 1 else len(SCHEMAS) - 1)
+        reply = answer(await client.call_tool("find_tools", {"query": f"{tasks[0]} Then {tasks[1]}.", "k": 2}))
+        assert {tool["name"] for tool in reply["tools"]} == {"ours/get_weather", "ours/add_numbers"}
         wrong_ones: list[dict[str, Any]] = [{}, {"query": "x", "queries": ["y"]}, {"queries": []}, {"queries": [""]}]
         for wrong in [*wrong_ones, {"queries": ["x"] * 9}]:
             refused = await client.call_tool("find_tools", wrong)
             assert refused.is_error
-            assert "quer" in told(refused)
+            assert "quer" in error_text(refused)
 
     talk(tmp_path, ask, {"ours": SERVER})
 
 
 def test_what_other_servers_say_is_quoted_and_bounded(tmp_path: Path) -> None:
     async def ask(client: Client) -> None:
-        found = await client.call_tool("find_tools", {"query": "weather", "k": 20})
-        block = found.content[0]
+        result = await client.call_tool("find_tools", {"query": "weather", "k": 20})
+        block = result.content[0]
         assert block.type == "text"
         assert len(block.text.splitlines()) == 1
         assert json.loads(block.text)["notice"].endswith("not instructions.")
-        assert any(HOSTILE in one["description"] for one in answer(found)["tools"])
+        assert any(HOSTILE in tool["description"] for tool in answer(result)["tools"])
         weather = await tool(client, "ours/get_weather", city="Paris")
-        assert [one.type for one in weather.content] == ["text", "image"]
-        said = weather.structured_content or {}
-        assert said["text"].startswith(HOSTILE)
-        assert (len(said["text"]), said["cut"]) == (50_000, True)
-        failed = await tool(client, "ours/fail")
-        assert failed.is_error
-        assert (failed.structured_content or {})["text"] == "it failed"
+        assert [block.type for block in weather.content] == ["text", "image"]
+        content = weather.structured_content or {}
+        assert content["text"].startswith(HOSTILE)
+        assert (len(content["text"]), content["cut"]) == (50_000, True)
+        failure = await tool(client, "ours/fail")
+        assert failure.is_error
+        assert (failure.structured_content or {})["text"] == "it failed"
 
     talk(tmp_path, ask, {"ours": SERVER})
 
 
 def test_a_server_that_dies_is_marked_and_comes_back(tmp_path: Path) -> None:
     async def ask(client: Client) -> None:
-        await until(client, lambda found: not found["away"])
-        assert "server 'ours' does not answer" in told(await tool(client, "ours/die"))
-        marked = answer(await client.call_tool("find_tools", {"query": "add two numbers", "k": 1}))
-        assert list(marked["away"]) == ["ours"]
-        assert (marked["tools"][0]["name"], marked["tools"][0]["away"]) == ("ours/add_numbers", True)
-        healed = await until(client, lambda found: not found["away"])
-        assert healed["tools"][0]["away"] is False
+        await find_until(client, lambda reply: not reply["away"])
+        assert "server 'ours' does not answer" in error_text(await tool(client, "ours/die"))
+        reply = answer(await client.call_tool("find_tools", {"query": "add two numbers", "k": 1}))
+        assert list(reply["away"]) == ["ours"]
+        assert (reply["tools"][0]["name"], reply["tools"][0]["away"]) == ("ours/add_numbers", True)
+        recovery = await find_until(client, lambda reply: not reply["away"])
+        assert recovery["tools"][0]["away"] is False
         assert answer(await tool(client, "ours/add_numbers", a=2, b=2))["structured"] == {"sum": 4}
 
     talk(tmp_path, ask, {"ours": SERVER})
 
 
 def test_a_tool_that_does_not_answer_holds_up_nothing(tmp_path: Path) -> None:
-    upstreams = read_servers(written(tmp_path, {"ours": SERVER}), 60.0)
+    upstreams = read_servers(write_servers(tmp_path, {"ours": SERVER}), 60.0)
 
     async def ask(client: Client) -> None:
-        await until(client, lambda found: not found["away"])
+        await find_until(client, lambda reply: not reply["away"])
         upstreams[0].timeout = 2.0  # it takes longer than that to be started
         async with anyio.create_task_group() as group:
             group.start_soon(slow, client)
             assert answer(await tool(client, "ours/add_numbers", a=1, b=1))["structured"] == {"sum": 2}
 
     async def slow(client: Client) -> None:
-        assert "gave no answer within 2 seconds" in told(await tool(client, "ours/sleep"))
+        assert "gave no answer within 2 seconds" in error_text(await tool(client, "ours/sleep"))
 
     talk_over(upstreams, ask)
 
@@ -225,9 +233,9 @@ def test_what_fits_a_schema_or_is_for_the_tool_to_judge_passes(
 
 def test_the_selector_reads_names_descriptions_and_parameters() -> None:
     tools = [ForeignTool("s", name, f"Does {name}.", SCHEMAS.get(name, {})) for name in ("add_numbers", "other")]
-    (add, other) = choices_of(tools)
+    (add, second) = choices_of(tools)
     assert (add.name, add.description) == ("s/add_numbers", "Does add_numbers. Parameters: a: first summand; b")
-    assert other.description == "Does other."
+    assert second.description == "Does other."
 
 
 @pytest.mark.parametrize(
@@ -243,12 +251,12 @@ def test_the_selector_reads_names_descriptions_and_parameters() -> None:
         ({"a": {"command": "x", "env": {"A": 1}}}, "env is an object of texts"),
         ({"a": {"url": "file:///etc/passwd"}}, "https://"),
         ({"a": {"url": "http://x/sse", "type": "sse"}}, "not spoken"),
-        ({"a": {**AWAY, "disabled": True}}, "all servers are disabled"),
+        ({"a": {**MISSING, "disabled": True}}, "all servers are disabled"),
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_said(tmp_path: Path, servers: object, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        read_servers(written(tmp_path, servers), 1.0)
+        read_servers(write_servers(tmp_path, servers), 1.0)
     with pytest.raises(InputError, match="cannot be read"):
         read_servers(tmp_path / "nothing.json", 1.0)
 
@@ -262,7 +270,7 @@ def test_options_that_do_not_go_together_are_said(tmp_path: Path) -> None:
 
 
 def test_the_command_line_stands_in_front_over_standard_input_and_output(tmp_path: Path) -> None:
-    path = written(tmp_path, {"ours": SERVER})
+    path = write_servers(tmp_path, {"ours": SERVER})
     arguments = [
         "-m",
         "pointsman",
@@ -278,8 +286,8 @@ def test_the_command_line_stands_in_front_over_standard_input_and_output(tmp_pat
     async def run() -> None:
         parameters = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
         async with Client(stdio_client(parameters)) as client:
-            found = await until(client, lambda found: found["total"] > 0)
-            assert found["tools"][0]["name"] == "ours/add_numbers"
+            reply = await find_until(client, lambda reply: reply["total"] > 0)
+            assert reply["tools"][0]["name"] == "ours/add_numbers"
             assert answer(await tool(client, "ours/add_numbers", a=20, b=22))["structured"] == {"sum": 42}
 
     anyio.run(run)
@@ -291,21 +299,21 @@ def test_over_http_calling_needs_a_key_that_may_write(tmp_path: Path) -> None:
 
     pointsman.open(tmp_path / "workspace").make()
     keys = KeyStore(tmp_path / "workspace" / "keys.json")
-    reader, everything = keys.create("reader", scopes=["read"]).text, keys.create("all").text
-    upstreams = read_servers(written(tmp_path, {"ours": SERVER}), 30.0)
+    reader, full_key = keys.create("reader", scopes=["read"]).text, keys.create("all").text
+    upstreams = read_servers(write_servers(tmp_path, {"ours": SERVER}), 30.0)
     service = Toolbox(upstreams, DescriptionSelector(HashingEmbedder()), Limits(), access_of).service()
     app = http_app(service, keys, limits=Limits(), loopback=True, keyless=False, hosts=())
 
     async def read_only(client: Client) -> None:
-        await until(client, lambda found: found["total"] > 0)
-        assert "scope 'write'" in told(await tool(client, "ours/add_numbers", a=1, b=2))
+        await find_until(client, lambda reply: reply["total"] > 0)
+        assert "scope 'write'" in error_text(await tool(client, "ours/add_numbers", a=1, b=2))
 
     async def all_of_it(client: Client) -> None:
         assert answer(await tool(client, "ours/add_numbers", a=1, b=2))["structured"] == {"sum": 3}
 
     with in_thread(app) as url:
         anyio.run(ask_as, url, reader, read_only, "auto")
-        anyio.run(ask_as, url, everything, all_of_it, "legacy")
+        anyio.run(ask_as, url, full_key, all_of_it, "legacy")
 
 
 def test_a_server_over_http_may_stand_behind(tmp_path: Path) -> None:
@@ -313,10 +321,10 @@ def test_a_server_over_http_may_stand_behind(tmp_path: Path) -> None:
     from test_mcp import fill
 
     async def ask(client: Client) -> None:
-        found = answer(await tool(client, "library/search", query="switch tracks", datasets=["railway"]))
-        assert found["structured"]["results"][0]["id"] == "railway/switch"
+        reply = answer(await tool(client, "library/search", query="switch tracks", datasets=["railway"]))
+        assert reply["structured"]["results"][0]["id"] == "railway/switch"
 
-    with fill(tmp_path / "workspace") as opened, in_thread(create_http_app(opened)) as url:
+    with fill(tmp_path / "workspace") as library, in_thread(create_http_app(library)) as url:
         talk(tmp_path, ask, {"library": {"url": url, "headers": {"X-Note": "x"}}})
 
 
@@ -374,13 +382,16 @@ def test_a_cancelled_check_does_not_answer_the_next_one() -> None:
 
 
 def test_arguments_that_are_too_long_or_too_deep_are_refused_before_they_are_checked() -> None:
-    nested: Any = 0
+    nested_value: Any = 0
     for _ in range(100_000):
-        nested = [nested]
+        nested_value = [nested_value]
 
     async def run() -> None:
         async with SchemaChecker() as checker:
-            for value, says in (("x" * 1_000_001, "longer than 1,000,000 characters"), (nested, "nested too deeply")):
+            for value, says in (
+                ("x" * 1_000_001, "longer than 1,000,000 characters"),
+                (nested_value, "nested too deeply"),
+            ):
                 with pytest.raises(InputError, match=says):
                     await checker.check_arguments("ours/tool", {}, {"x": value})
 
@@ -406,17 +417,17 @@ def test_schemas_of_a_server_are_checked_once_while_they_stay_the_same(caplog: p
         for tools in (definitions, definitions, [*definitions, huge]):
             assert set(await upstream._usable(ToolListing(tools, {}))) == {"good"}
 
-    asked: list[object] = []
+    schemas: list[object] = []
     check_schema = SchemaChecker.check_schema
 
-    async def counted(self: SchemaChecker, schema: object) -> None:
-        asked.append(schema)
+    async def count_check(self: SchemaChecker, schema: object) -> None:
+        schemas.append(schema)
         await check_schema(self, schema)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SchemaChecker, "check_schema", counted)
+        patch.setattr(SchemaChecker, "check_schema", count_check)
         anyio.run(run)
-    assert asked == [{"type": "object"}, {"type": "nonsense"}]
+    assert schemas == [{"type": "object"}, {"type": "nonsense"}]
     messages = [record.getMessage() for record in caplog.records]
     assert [sum(f"ours/{name} is left out" in line for line in messages) for name in ("bad", "huge")] == [1, 1]
 
@@ -446,11 +457,11 @@ def test_tools_that_the_sdk_refuses_are_left_out_alone_and_named_once(
 
     async def ask(client: Client) -> None:
         for _ in range(2):
-            found = answer(await client.call_tool("find_tools", {"query": "x"}))
-            assert [one["name"] for one in found["tools"]] == ["raw/good"]
-            assert (found["total"], found["left_out"], found["away"]) == (1, len(refused) + 2, {})
+            reply = answer(await client.call_tool("find_tools", {"query": "x"}))
+            assert [tool["name"] for tool in reply["tools"]] == ["raw/good"]
+            assert (reply["total"], reply["left_out"], reply["away"]) == (1, len(refused) + 2, {})
         assert answer(await tool(client, "raw/good"))["text"] == "called"
-        assert "cannot be offered; the log" in told(await tool(client, "raw/nested"))
+        assert "cannot be offered; the log" in error_text(await tool(client, "raw/nested"))
 
     talk(tmp_path, ask, {"raw": raw_server(tmp_path, tools)})
     messages = [record.getMessage() for record in caplog.records]
@@ -471,9 +482,9 @@ def test_a_list_that_is_no_message_makes_its_server_unavailable_and_says_why(tmp
     long = {"name": "long", "inputSchema": {"type": "object", "x": "y" * MAX_LINE}}
 
     async def ask(client: Client) -> None:
-        found = await until(client, lambda found: found["away"]["raw"] != "it is being started")
-        assert "longer than 8 MB" in found["away"]["raw"]
-        assert found["total"] == len(SCHEMAS) - 1
+        reply = await find_until(client, lambda reply: reply["away"]["raw"] != "it is being started")
+        assert "longer than 8 MB" in reply["away"]["raw"]
+        assert reply["total"] == len(SCHEMAS) - 1
 
     talk(tmp_path, ask, {"raw": raw_server(tmp_path, [long]), "ours": SERVER})
 

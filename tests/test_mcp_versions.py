@@ -83,12 +83,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def spoken(client: str, server: str, *arguments: str, asked: list[tuple[str, dict[str, Any]]]) -> Any:
-    program = f"ASKED = {asked!r}\n{CLIENT}"
+def converse(client: str, server: str, *arguments: str, calls: list[tuple[str, dict[str, Any]]]) -> Any:
+    program = f"ASKED = {calls!r}\n{CLIENT}"
     command = [client, "-c", program, server, "-m", "pointsman", "mcp", "--embedder", "hashing", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr[-3_000:]
-    return json.loads(done.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert process.returncode == 0, process.stderr[-3_000:]
+    return json.loads(process.stdout)
 
 
 @with_first
@@ -96,39 +96,39 @@ def spoken(client: str, server: str, *arguments: str, asked: list[tuple[str, dic
 @pytest.mark.parametrize("server", ["first", "second"])
 def test_each_version_serves_each(folder: Path, client: str, server: str) -> None:
     python = {"first": FIRST, "second": sys.executable}
-    asked: list[tuple[str, dict[str, Any]]] = [
+    calls: list[tuple[str, dict[str, Any]]] = [
         ("search", {"query": "switch tracks", "datasets": ["railway"]}),
         ("fetch", {"id": "railway/switch"}),
         ("grep", {"pattern": "tra[ci]", "regex": True}),
         ("search", {"query": 5}),
     ]
-    said = spoken(python[client], python[server], "--workspace", str(folder), asked=asked)
-    assert tuple(said["tools"]) == TOOLS
-    search, fetch, grep, wrong, unknown = said["results"]
+    answers = converse(python[client], python[server], "--workspace", str(folder), calls=calls)
+    assert tuple(answers["tools"]) == TOOLS
+    search, fetch, grep, wrong, unknown_tool = answers["results"]
     assert search["structuredContent"]["results"][0]["id"] == "railway/switch"
     assert fetch["structuredContent"]["text"] == "A train changes tracks at a switch."
-    assert {one["id"] for one in grep["structuredContent"]["matches"]} >= {"railway/switch", "railway/signal"}
+    assert {match["id"] for match in grep["structuredContent"]["matches"]} >= {"railway/switch", "railway/signal"}
     assert "'query'" in wrong["content"][0]["text"]
     assert wrong["isError"] is True
-    assert unknown.startswith("there is no tool 'nothing'")
+    assert unknown_tool.startswith("there is no tool 'nothing'")
 
 
 @with_first
 @pytest.mark.parametrize("server", ["first", "second"])
-@pytest.mark.parametrize("behind", ["first", "second"])
-def test_each_version_stands_in_front_of_each(tmp_path: Path, server: str, behind: str) -> None:
+@pytest.mark.parametrize("inner_server", ["first", "second"])
+def test_each_version_stands_in_front_of_each(tmp_path: Path, server: str, inner_server: str) -> None:
     python = {"first": FIRST, "second": sys.executable}
     script = os.path.join(os.path.dirname(__file__), "tool_server.py")  # noqa: PTH118, PTH120
-    config = {"mcpServers": {"x": {"command": python[behind], "args": [script, "x"], "env": dict(os.environ)}}}
+    config = {"mcpServers": {"x": {"command": python[inner_server], "args": [script, "x"], "env": dict(os.environ)}}}
     (tmp_path / "servers.json").write_text(json.dumps(config), "utf-8")
-    asked: list[tuple[str, dict[str, Any]]] = [
+    calls: list[tuple[str, dict[str, Any]]] = [
         ("find_tools", {"query": "add two numbers", "k": 1}),
         ("call_tool", {"name": "x/add_numbers", "arguments": {"a": 1, "b": 2}}),
     ]
-    said = spoken(sys.executable, python[server], "--tools", str(tmp_path / "servers.json"), asked=asked)
-    assert said["tools"] == ["find_tools", "call_tool"]
-    assert said["results"][0]["structuredContent"]["tools"][0]["name"] == "x/add_numbers"
-    assert said["results"][1]["structuredContent"]["structured"] == {"sum": 3}
+    answers = converse(sys.executable, python[server], "--tools", str(tmp_path / "servers.json"), calls=calls)
+    assert answers["tools"] == ["find_tools", "call_tool"]
+    assert answers["results"][0]["structuredContent"]["tools"][0]["name"] == "x/add_numbers"
+    assert answers["results"][1]["structuredContent"]["structured"] == {"sum": 3}
 
 
 @with_first
@@ -152,7 +152,7 @@ def test_each_version_serves_each_over_http_by_keys(tmp_path: Path, client: str,
         process.terminate()
         process.communicate(timeout=60)
     assert done.returncode == 0, done.stderr[-3_000:]
-    assert [one["name"] for one in json.loads(done.stdout)["datasets"]] == ["railway"]
+    assert [dataset["name"] for dataset in json.loads(done.stdout)["datasets"]] == ["railway"]
 
 
 @pytest.mark.parametrize("number", ["1.24.0", "1.30.0", "2.3.0", "2.11.0b1"])
@@ -162,11 +162,11 @@ def test_these_versions_are_taken(number: str) -> None:
 
 @pytest.mark.parametrize("number", ["0.9.1", "1.9.4", "1.23.3", "2.0.0", "2.2.0", "3.0.0"])
 def test_a_version_that_cannot_be_used_is_named_with_those_that_can(number: str) -> None:
-    with pytest.raises(DependencyVersionError) as raised:
+    with pytest.raises(DependencyVersionError) as error_info:
         check_version(number)
-    assert isinstance(raised.value, MissingDependencyError)
-    assert "'mcp' in a version from 1.24 up to 1.x, or from 2.3 up to 2.x" in str(raised.value)
-    assert f"{number} is installed" in str(raised.value)
+    assert isinstance(error_info.value, MissingDependencyError)
+    assert "'mcp' in a version from 1.24 up to 1.x, or from 2.3 up to 2.x" in str(error_info.value)
+    assert f"{number} is installed" in str(error_info.value)
 
 
 @pytest.mark.parametrize("python", [sys.executable, pytest.param(FIRST, marks=with_first)], ids=["installed", "first"])
@@ -174,7 +174,7 @@ def test_a_stdio_server_survives_cancelled_calls_and_ends_with_0(python: str, tm
     fill(tmp_path)
     server = [python, "-m", "pointsman", "mcp", "--workspace", str(tmp_path), "--embedder", "hashing"]
     command = [sys.executable, str(CANCELLER), "29", "60", *server]
-    completed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    outcome = json.loads(completed.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    outcome = json.loads(process.stdout)
     assert (outcome["exit"], outcome["answered"]) == (0, True), outcome["errors"][-2000:]
     assert "Traceback" not in outcome["errors"]

@@ -19,7 +19,7 @@ from pointsman.protocols import Embedder
 from pointsman.selector import DescriptionSelector, EmbeddingSelector
 
 
-class Only:
+class OnlyEmbeds:
     """Has ``embed(text)`` and nothing else; one vector for each text."""
 
     def __init__(self, vectors: dict[str, Any] | None = None) -> None:
@@ -29,7 +29,7 @@ class Only:
         return [float(len(text)), 1.0] if self.vectors is None else self.vectors.get(text, [1.0, 1.0])
 
 
-class Named(Only):
+class NamedEmbeds(OnlyEmbeds):
     name = "mine"
 
 
@@ -46,7 +46,7 @@ class Pair:
 def test_an_embedder_stays_as_it_is() -> None:
     embedder = HashingEmbedder()
     assert as_embedder(embedder) is embedder
-    once = as_embedder(Only())
+    once = as_embedder(OnlyEmbeds())
     assert as_embedder(once) is once
     assert isinstance(once, Embedder)
 
@@ -54,7 +54,7 @@ def test_an_embedder_stays_as_it_is() -> None:
 @given(arrays.arrays(np.float64, (3, 4), elements=st.floats(-1e30, 1e30, allow_subnormal=False)))
 def test_vectors_are_brought_to_length_one_or_stay_zero(rows: Any) -> None:
     vectors = dict(zip("abc", rows.tolist(), strict=True))
-    for embed in (as_embedder(Only(vectors)).embed_queries, as_embedder(Only(vectors)).embed_documents):
+    for embed in (as_embedder(OnlyEmbeds(vectors)).embed_queries, as_embedder(OnlyEmbeds(vectors)).embed_documents):
         made = embed(["a", "b", "c"])
         assert made.dtype == np.float32
         assert made.shape == (3, 4)
@@ -63,13 +63,13 @@ def test_vectors_are_brought_to_length_one_or_stay_zero(rows: Any) -> None:
 
 
 def test_what_is_not_said_is_found_out() -> None:
-    embedder = as_embedder(Only())
+    embedder = as_embedder(OnlyEmbeds())
     assert (embedder.name, embedder.dimensions) == ("Only", 2)
-    assert as_embedder(Named()).name == "mine"
+    assert as_embedder(NamedEmbeds()).name == "mine"
     assert embedder.embed_queries([]).shape == (0, 2)
-    seen: list[int] = []
-    embedder.embed_documents(["a", "bb"], on_progress=seen.append)  # type: ignore[call-arg]
-    assert seen == [2]
+    counts: list[int] = []
+    embedder.embed_documents(["a", "bb"], on_progress=counts.append)  # type: ignore[call-arg]
+    assert counts == [2]
 
 
 def test_queries_and_documents_may_differ() -> None:
@@ -162,14 +162,14 @@ def test_an_embedder_that_fails_is_named() -> None:
         as_embedder(Failing()).embed_queries(["a"])
 
 
-@pytest.mark.parametrize("made", [3.0, [], [[1.0]], ["x"], [float("nan")], None, {"a": 1}])
-def test_what_is_no_vector_is_an_error_that_names_the_object(made: Any) -> None:
+@pytest.mark.parametrize("vector", [3.0, [], [[1.0]], ["x"], [float("nan")], None, {"a": 1}])
+def test_what_is_no_vector_is_an_error_that_names_the_object(vector: Any) -> None:
     with pytest.raises(ModelError, match="Only"):
-        as_embedder(Only({"a": made})).embed_queries(["a"])
+        as_embedder(OnlyEmbeds({"a": vector})).embed_queries(["a"])
 
 
 def test_lengths_must_agree() -> None:
-    embedder = as_embedder(Only({"a": [1, 2], "b": [1, 2, 3]}))
+    embedder = as_embedder(OnlyEmbeds({"a": [1, 2], "b": [1, 2, 3]}))
     embedder.embed_queries(["a"])
     with pytest.raises(ModelError, match="different lengths: 2 and 3"):
         embedder.embed_queries(["b"])
@@ -177,8 +177,8 @@ def test_lengths_must_agree() -> None:
 
 def test_what_has_no_name_of_its_own_is_not_remembered(tmp_path: Path) -> None:
     """Two objects of one class may embed differently, and a file of vectors knows them by name alone."""
-    for name, kept in ((Only, False), (Named, True)):
+    for name, is_cached in ((OnlyEmbeds, False), (NamedEmbeds, True)):
         first, second = name({"a": [1, 0]}), name({"a": [0, 1]})
         CachedEmbedder(as_embedder(first), tmp_path).embed_queries(["a"])
-        again = CachedEmbedder(as_embedder(second), tmp_path).embed_queries(["a"])
-        assert again.tolist() == ([[1, 0]] if kept else [[0, 1]])
+        vectors = CachedEmbedder(as_embedder(second), tmp_path).embed_queries(["a"])
+        assert vectors.tolist() == ([[1, 0]] if is_cached else [[0, 1]])

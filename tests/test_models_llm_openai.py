@@ -51,7 +51,7 @@ class Server:
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
         self.answer: Callable[[dict[str, Any]], Answer] = lambda request: completion("hello")
-        self.now = self.most = 0
+        self.running = self.peak = 0
         lock = threading.Lock()
         outer = self
 
@@ -61,8 +61,8 @@ class Server:
                 request["authorization"] = self.headers["Authorization"]
                 with lock:
                     outer.requests.append(request)
-                    outer.now += 1
-                    outer.most = max(outer.most, outer.now)
+                    outer.running += 1
+                    outer.peak = max(outer.peak, outer.running)
                 try:
                     status, headers, body = outer.answer(request)
                     self.send_response(status)
@@ -78,7 +78,7 @@ class Server:
                     pass  # the client gave up first, as it should
                 finally:
                     with lock:
-                        outer.now -= 1
+                        outer.running -= 1
 
             def log_message(self, *args: object) -> None:
                 pass
@@ -99,14 +99,14 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def make(server: Server) -> Iterator[Callable[..., OpenAILLM]]:
-    made: list[OpenAILLM] = []
+    models: list[OpenAILLM] = []
 
     def make(**settings: Any) -> OpenAILLM:
-        made.append(OpenAILLM("m", server.url, KEY, **settings))
-        return made[-1]
+        models.append(OpenAILLM("m", server.url, KEY, **settings))
+        return models[-1]
 
     yield make
-    for llm in made:
+    for llm in models:
         llm._client.close()
 
 
@@ -134,9 +134,9 @@ def test_a_completion_and_what_it_cost(server: Server, make: Make) -> None:
 
 def test_429_waits_as_long_as_it_is_told(server: Server, make: Make) -> None:
     server.answer = script(failure(429, Retry_After="1"), completion("hello"))
-    started = time.monotonic()
+    start = time.monotonic()
     assert make().complete("hi").text == "hello"
-    assert time.monotonic() - started >= 0.9
+    assert time.monotonic() - start >= 0.9
     assert len(server.requests) == 2
 
 
@@ -210,8 +210,8 @@ def test_a_refusal_is_a_model_error(server: Server, make: Make) -> None:
 
 
 def test_an_answer_in_parts_is_read_as_one(server: Server, make: Make) -> None:
-    parts: Any = [{"type": "text", "text": "a railway "}, {"type": "image"}, 5, {"type": "text", "text": "switch"}]
-    server.answer = lambda request: completion(parts)
+    content: Any = [{"type": "text", "text": "a railway "}, {"type": "image"}, 5, {"type": "text", "text": "switch"}]
+    server.answer = lambda request: completion(content)
     assert make().complete("hi").text == "a railway switch"
 
 
@@ -272,17 +272,17 @@ def test_only_so_many_requests_at_once(server: Server, make: Make) -> None:
     server.answer = answer
     llm = make(max_concurrency=2)
 
-    async def many() -> list[Any]:
+    async def ask_six_times() -> list[Any]:
         return await asyncio.gather(*(llm.acomplete(str(number)) for number in range(6)))
 
-    assert len(asyncio.run(many())) == 6
-    assert server.most == 2
+    assert len(asyncio.run(ask_six_times())) == 6
+    assert server.peak == 2
     threads = [threading.Thread(target=llm.complete, args=("hi",)) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert server.most == 2
+    assert server.peak == 2
     assert llm.usage.calls == 12
 
 
@@ -290,11 +290,13 @@ def test_the_key_is_shown_nowhere(server: Server, make: Make, caplog: pytest.Log
     server.answer = lambda request: failure(401, f"Incorrect API key provided: {KEY}")
     llm = make()
     with caplog.at_level(logging.DEBUG):
-        with pytest.raises(ModelError, match=r"provided: \[key\]") as caught:
+        with pytest.raises(ModelError, match=r"provided: \[key\]") as error_info:
             llm.complete("hi")
         result = LLMSelector(llm).select([ToolMetadata("a", ""), ToolMetadata("b", "")], "q")
-    shown = "".join(traceback.format_exception(caught.value)) + repr(llm) + str(llm) + repr(result) + caplog.text
-    assert KEY not in shown
+    visible_text = (
+        "".join(traceback.format_exception(error_info.value)) + repr(llm) + str(llm) + repr(result) + caplog.text
+    )
+    assert KEY not in visible_text
     assert repr(llm) == f"OpenAILLM('m', base_url={server.url!r})"
 
 

@@ -26,16 +26,16 @@ def write_model(
     folder: Path,
     inputs: tuple[str, ...] = ("input_ids", "attention_mask"),
     output: str = "last_hidden_state",
-    pooled: bool = False,
+    with_pooling: bool = False,
     markers: bool = True,
 ) -> Path:
     """A table of word vectors as a model: its hidden states are the rows of the words."""
     from onnx import TensorProto, helper, numpy_helper
 
-    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["states" if pooled else output])]
-    if pooled:
+    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["states" if with_pooling else output])]
+    if with_pooling:
         nodes.append(helper.make_node("ReduceSum", ["states", "axis"], [output], keepdims=0))
-    shape: list[str | int | None] = ["batch", 8] if pooled else ["batch", "tokens", 8]
+    shape: list[str | int | None] = ["batch", 8] if with_pooling else ["batch", "tokens", 8]
     graph = helper.make_graph(
         nodes,
         "tiny",
@@ -99,7 +99,7 @@ def test_models_differ_in_their_inputs(tmp_path: Path, inputs: tuple[str, ...]) 
 
 
 def test_an_output_for_the_whole_text_is_taken_as_it_is(tmp_path: Path) -> None:
-    embedder = OnnxEmbedder(write_model(tmp_path, output="sentence_embedding", pooled=True))
+    embedder = OnnxEmbedder(write_model(tmp_path, output="sentence_embedding", with_pooling=True))
     assert np.allclose(embedder.embed("rails"), unit(TABLE[[1, 4]].sum(axis=0)), atol=1e-6)
 
 

@@ -12,7 +12,7 @@ from pointsman.models._onnx_format import float_input, node, serialise_model, te
 
 def test_a_model_has_the_bytes_that_onnx_writes() -> None:
     weights = np.arange(12, dtype=np.float32).reshape(3, 4)
-    written = serialise_model(
+    data = serialise_model(
         "product",
         [
             node("MatMul", ["rows", "weights"], "product", "", {}),
@@ -37,8 +37,8 @@ def test_a_model_has_the_bytes_that_onnx_writes() -> None:
     outputs = [helper.make_tensor_value_info("active", TensorProto.FLOAT, ["count", 4])]
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
     graph = helper.make_graph(nodes, "product", inputs, outputs, constants)
-    assert written == helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
-    onnx.checker.check_model(onnx.load_from_string(written))
+    assert data == helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    onnx.checker.check_model(onnx.load_from_string(data))
 
 
 @pytest.mark.parametrize("kind", ["float32", "uint8", "int8", "int64"])

@@ -54,9 +54,9 @@ def server() -> Iterator[str]:
 def test_a_real_server_answers(server: str) -> None:
     embedder = OpenAIEmbedder("e5-passage", server, batch_size=2)
     texts = ["rails and switches", "扳道工", "стрелочник", "", "a\0b", "\ud800"]
-    told: list[int] = []
-    vectors = embedder.embed_documents(texts, on_progress=told.append)
-    assert told == [2, 2, 2]
+    counts: list[int] = []
+    vectors = embedder.embed_documents(texts, on_progress=counts.append)
+    assert counts == [2, 2, 2]
     assert vectors.shape == (6, 384)
     assert embedder.dimensions == 384
     assert vectors.dtype == np.float32
@@ -69,10 +69,10 @@ def test_a_real_server_answers(server: str) -> None:
 
 def test_prefixes_are_sent(server: str) -> None:
     plain = OpenAIEmbedder("e5-query", server)
-    prefixed = OpenAIEmbedder("e5-query", server, query_prefix="steam ", document_prefix="diesel ")
-    assert np.allclose(prefixed.embed("train"), plain.embed("steam train"), atol=1e-6)
-    assert np.allclose(prefixed.embed_documents(["train"])[0], plain.embed("diesel train"), atol=1e-6)
-    assert prefixed.name != plain.name
+    with_prefix = OpenAIEmbedder("e5-query", server, query_prefix="steam ", document_prefix="diesel ")
+    assert np.allclose(with_prefix.embed("train"), plain.embed("steam train"), atol=1e-6)
+    assert np.allclose(with_prefix.embed_documents(["train"])[0], plain.embed("diesel train"), atol=1e-6)
+    assert with_prefix.name != plain.name
 
 
 def test_it_is_loaded_by_name(server: str) -> None:
@@ -84,11 +84,11 @@ def test_it_is_loaded_by_name(server: str) -> None:
 def test_a_dead_port_is_a_model_error_without_the_key() -> None:
     url = f"http://127.0.0.1:{free_port()}/v1"
     embedder = OpenAIEmbedder("any", url, api_key="sk-secret", max_retries=0, timeout=5)
-    with pytest.raises(ModelError, match=url) as caught:
+    with pytest.raises(ModelError, match=url) as error_info:
         embedder.embed("rails")
-    assert "sk-secret" not in str(caught.value)
+    assert "sk-secret" not in str(error_info.value)
     assert "sk-secret" not in embedder.name
-    assert caught.value.__cause__ is not None
+    assert error_info.value.__cause__ is not None
 
 
 def test_a_server_that_refuses_is_a_model_error(server: str) -> None:

@@ -111,9 +111,9 @@ def test_pixels_are_cropped_in_the_middle_and_normalised(tmp_path: Path) -> None
     data = io.BytesIO()
     image.save(data, "PNG")
     assert np.allclose(embedder.embed_images([data.getvalue()])[0], np.array([-1, -1, 1]) / 3**0.5, atol=0.02)
-    whole = ClipEmbedder(write_clip(tmp_path / "whole", do_center_crop=False, size={"height": 4, "width": 4}))
-    assert whole.embed_images([data.getvalue()])[0][0] > 0, "two thirds are red"
-    assert whole.name != embedder.name
+    full_picture = ClipEmbedder(write_clip(tmp_path / "whole", do_center_crop=False, size={"height": 4, "width": 4}))
+    assert full_picture.embed_images([data.getvalue()])[0][0] > 0, "two thirds are red"
+    assert full_picture.name != embedder.name
 
 
 def test_size_of_preprocessing_may_be_a_number(tmp_path: Path) -> None:
@@ -335,10 +335,10 @@ def test_large_picture_is_sent_small_and_without_its_metadata(server: Server, ap
     image.save(data, "JPEG", exif=exif)
     embedder: Any = load_embedder(f"{api}:colours@{server.url}")
     embedder.embed_images([data.getvalue()])
-    (sent,) = inputs_of(server.bodies[-1])
-    assert isinstance(sent, bytes)
-    assert b"taken at home" not in sent
-    assert Image.open(io.BytesIO(sent)).size == (1024, 683)
+    (picture,) = inputs_of(server.bodies[-1])
+    assert isinstance(picture, bytes)
+    assert b"taken at home" not in picture
+    assert Image.open(io.BytesIO(picture)).size == (1024, 683)
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_multimodal_embedding_of_llama_index_is_taken_as_it_is() -> None:
     assert nearest(embedder, "a blue door") == "blue"
 
 
-class Own:
+class OwnEmbedder:
     """Embeds texts and pictures by two methods."""
 
     def embed(self, text: str) -> list[float]:
@@ -437,7 +437,7 @@ class Own:
 
 
 def test_object_with_two_methods_is_taken_as_it_is() -> None:
-    embedder = as_embedder(Own())
+    embedder = as_embedder(OwnEmbedder())
     assert nearest(embedder, "white snow") == "white"
     assert image_embedder_of(embedder) is embedder
     assert image_embedder_of(HashingEmbedder()) is None
@@ -512,8 +512,8 @@ def test_what_was_left_out_is_said(work: Workspace) -> None:
 
 def test_named_dataset_of_pictures_is_searched_whatever_is_asked(work: Workspace) -> None:
     assert sources(work.search("something red", datasets=["photos"]))[0] == "bus.png"
-    both = work.search("blue", datasets=["timetable", "photos"], refuse=False)
-    assert {hit.dataset for hit in both.hits} == {"timetable", "photos"}
+    answer = work.search("blue", datasets=["timetable", "photos"], refuse=False)
+    assert {hit.dataset for hit in answer.hits} == {"timetable", "photos"}
 
 
 def test_picture_without_words_has_title_source_and_hash(work: Workspace) -> None:
@@ -529,11 +529,11 @@ def test_indexing_again_embeds_only_changed_pictures(
     counts: list[int] = []
     embed_images = ColourEmbedder.embed_images
 
-    def counted(self: ColourEmbedder, images: list[bytes]) -> NDArray[np.float32]:
+    def count_images(self: ColourEmbedder, images: list[bytes]) -> NDArray[np.float32]:
         counts.append(len(images))
         return embed_images(self, images)
 
-    monkeypatch.setattr(ColourEmbedder, "embed_images", counted)
+    monkeypatch.setattr(ColourEmbedder, "embed_images", count_images)
     assert work.index(photos, "photos").passages.unchanged == 3
     assert counts == []
     (photos / "bus.png").write_bytes(picture_file("yellow"))
@@ -574,28 +574,28 @@ def test_failing_model_stores_no_picture_without_its_vector(
 
 def test_dataset_stays_one_of_pictures_when_opened_again(work: Workspace, tmp_path: Path, photos: Path) -> None:
     work.close()
-    with pointsman.open(tmp_path / "work", settings=WITH_COLOURS, embedder=HashingEmbedder(256)) as again:
-        assert sources(again.search("a red photo"))[0] == "bus.png"
-        assert again.index(photos, "photos").passages.unchanged == 3
+    with pointsman.open(tmp_path / "work", settings=WITH_COLOURS, embedder=HashingEmbedder(256)) as workspace:
+        assert sources(workspace.search("a red photo"))[0] == "bus.png"
+        assert workspace.index(photos, "photos").passages.unchanged == 3
         with pytest.raises(UnmetNeedError, match="made for pictures"):
-            again.dataset("photos", images=False)
+            workspace.dataset("photos", images=False)
         with pytest.raises(UnmetNeedError, match="made for texts"):
-            again.dataset("timetable", images=True)
+            workspace.dataset("timetable", images=True)
 
 
 def test_without_an_embedder_of_pictures_texts_are_answered_and_pictures_name_the_setting(
     work: Workspace, tmp_path: Path, photos: Path
 ) -> None:
     work.close()
-    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder(256)) as without:
-        assert sources(without.search("when does the blue bus leave", refuse=False)) == ["seven"]
+    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder(256)) as workspace:
+        assert sources(workspace.search("when does the blue bus leave", refuse=False)) == ["seven"]
         with pytest.raises(UnmetNeedError, match="set image_embedder to clip:DIRECTORY"):
-            without.search("a red photo")
+            workspace.search("a red photo")
         with pytest.raises(UnmetNeedError, match="POINTSMAN_IMAGE_EMBEDDER"):
-            without.dataset("more", images=True)
+            workspace.dataset("more", images=True)
         (photos / "new.png").write_bytes(picture_file("green"))
         with pytest.raises(UnmetNeedError, match="image_embedder"):
-            without.index(photos, "photos")
+            workspace.index(photos, "photos")
 
 
 def test_documents_of_pictures_need_their_vectors(work: Workspace) -> None:

@@ -18,8 +18,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "openapi.json"
 
 
 def description() -> str:
-    found = describe(FastAPI(**OPTIONS)).openapi()
-    return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
+    document = describe(FastAPI(**OPTIONS)).openapi()
+    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
 
 def test_the_description_is_checked_in() -> None:
@@ -27,38 +27,38 @@ def test_the_description_is_checked_in() -> None:
 
 
 def test_every_operation_has_its_words_and_names() -> None:
-    whole = json.loads(description())
-    seen: set[str] = set()
-    for path, operations in whole["paths"].items():
+    document = json.loads(description())
+    operation_ids: set[str] = set()
+    for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            where = f"{method} {path}"
-            assert operation["operationId"] not in seen, where
-            seen.add(operation["operationId"])
-            assert operation["summary"], where
-            assert operation["description"], where
-            assert all(answer["description"] for answer in operation["responses"].values()), where
+            location = f"{method} {path}"
+            assert operation["operationId"] not in operation_ids, location
+            operation_ids.add(operation["operationId"])
+            assert operation["summary"], location
+            assert operation["description"], location
+            assert all(answer["description"] for answer in operation["responses"].values()), location
             if path not in {"/health", "/ready"}:
-                assert {"401", "403", "429"} <= set(operation["responses"]), where
+                assert {"401", "403", "429"} <= set(operation["responses"]), location
 
 
 def test_the_examples_fit_their_schemas() -> None:
     from jsonschema import Draft202012Validator
 
-    whole = json.loads(description())
-    found = 0
-    for name, schema in whole["components"]["schemas"].items():
+    document = json.loads(description())
+    example_count = 0
+    for name, schema in document["components"]["schemas"].items():
         for example in schema.get("examples", ()):
-            rooted: dict[str, Any] = {"$ref": f"#/components/schemas/{name}", "components": whole["components"]}
-            assert not list(Draft202012Validator(rooted).iter_errors(example)), name
-            found += 1
-    assert found >= 5
+            root_schema: dict[str, Any] = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+            assert not list(Draft202012Validator(root_schema).iter_errors(example)), name
+            example_count += 1
+    assert example_count >= 5
 
 
 def test_made_up_requests_find_no_difference() -> None:
     """The whole of it: ``benchmarks/contract.py``."""
-    made, errors, told = run(8, 7, "--phases", "fuzzing")
-    assert (errors, told) == (0, "")
-    assert made >= 100
+    request_count, errors, output = run(8, 7, "--phases", "fuzzing")
+    assert (errors, output) == (0, "")
+    assert request_count >= 100
 
 
 if __name__ == "__main__":

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 THIN = [Document(str(number), "lamp" if number % 2 else "lamp post") for number in range(60)]
 READS = re.compile(r"GET /[^/]+|GET /[^/]+/_(doc|mapping)(/.*)?|POST /[^/]+/_(search|msearch|mget|count)")
-ABOUT = {"description": "", "indexing_technique": "hybrid"}
+DESCRIPTION = {"description": "", "indexing_technique": "hybrid"}
 
 
-def opened(cluster: Cluster, prefix: str = "tests", shards: int = 3, replicas: int = 1) -> OpenSearchBackend:
+def open_backend(cluster: Cluster, prefix: str = "tests", shards: int = 3, replicas: int = 1) -> OpenSearchBackend:
     from pointsman.store.opensearch import OpenSearchBackend
 
     return OpenSearchBackend(f"{cluster.url}/{prefix}", shards=shards, replicas=replicas)
@@ -94,12 +94,12 @@ def answering(
 
 
 @pytest.fixture(scope="module", autouse=True)
-def thinned(opensearch: Cluster) -> Iterator[OpenSearchStore]:
+def thinned_store(opensearch: Cluster) -> Iterator[OpenSearchStore]:
     """A dataset of which most was deleted; for the last test, since copies take half a minute to let go of it."""
-    with opened(opensearch, "thinned", shards=1, replicas=0) as backend:
-        store = backend.create("thinned", ABOUT)
+    with open_backend(opensearch, "thinned", shards=1, replicas=0) as backend:
+        store = backend.create("thinned", DESCRIPTION)
         store.write(THIN)
-        store.delete([one.id for one in THIN[20:]])
+        store.delete([document.id for document in THIN[20:]])
         yield store
 
 
@@ -127,43 +127,44 @@ class TestOpenSearchStore(StoreConformance):
             return False
         if isinstance(filters, PartOfText):
             return True
-        parts = getattr(filters, "parts", None) or [getattr(filters, "part", None)]
+        operands = getattr(filters, "parts", None) or [getattr(filters, "part", None)]
         if isinstance(filters, Range):
             return all(
                 not isinstance(bound, str) or len(bound) <= 150 for bound in (filters.interval[1], filters.interval[3])
             )
-        return all(part is None or self.takes(part) for part in parts)
+        return all(operand is None or self.takes(operand) for operand in operands)
 
     def make_store(self) -> OpenSearchStore:
-        return self.backend.create(uuid.uuid4().hex, ABOUT)
+        return self.backend.create(uuid.uuid4().hex, DESCRIPTION)
 
     def again(self, store: Any) -> OpenSearchStore:
-        name = next(one.name for one in self.backend.datasets() if one.identity == store.info.identity)
-        found = self.backend.open(name)
-        assert found is not None
-        return found
+        name = next(dataset.name for dataset in self.backend.datasets() if dataset.identity == store.info.identity)
+        second_store = self.backend.open(name)
+        assert second_store is not None
+        return second_store
 
 
 @pytest.fixture
 def backend(opensearch: Cluster) -> Iterator[OpenSearchBackend]:
-    with opened(opensearch) as one:
-        yield one
+    with open_backend(opensearch) as backend:
+        yield backend
 
 
 @pytest.fixture
 def store(backend: OpenSearchBackend) -> OpenSearchStore:
-    return backend.create(uuid.uuid4().hex, ABOUT)
+    return backend.create(uuid.uuid4().hex, DESCRIPTION)
 
 
 def name_of(backend: OpenSearchBackend, store: Any) -> str:
-    return next(one.name for one in backend.datasets() if one.identity == store.info.identity)
+    return next(dataset.name for dataset in backend.datasets() if dataset.identity == store.info.identity)
 
 
 class TestSearching:
     def test_three_shards_rank_as_one(self, store: OpenSearchStore) -> None:
         """By the statistics of all of them, and by exact lengths, which Lucene keeps in one byte."""
         documents = [
-            Document(one.id, f"{one.text} {'ballast ' * number}") for number, one in enumerate(odd_documents(300))
+            Document(document.id, f"{document.text} {'ballast ' * number}")
+            for number, document in enumerate(odd_documents(300))
         ]
         store.write(documents)
         for query in ("signal lamp bridge", "мост 信号灯", "river"):
@@ -174,12 +175,12 @@ class TestSearching:
     def test_lengths_change_in_another_process(self, backend: OpenSearchBackend, store: OpenSearchStore) -> None:
         documents = [Document(str(number), "lamp " + "ballast " * number) for number in range(100)]
         store.write(documents[:30])
-        other = backend.open(name_of(backend, store))
-        assert other is not None
-        other.search([StoreQuery("lamp", depth=5)])
+        other_store = backend.open(name_of(backend, store))
+        assert other_store is not None
+        other_store.search([StoreQuery("lamp", depth=5)])
         store.write(documents[30:])
         time.sleep(1.1)
-        answer = other.search([StoreQuery("lamp", depth=100)])[0]
+        answer = other_store.search([StoreQuery("lamp", depth=100)])[0]
         assert dict(answer.rankings[WORDS]) == pytest.approx(bm25(documents, "lamp"), rel=1e-5)
 
     def test_filters_at_the_limits_of_terms(self, store: OpenSearchStore) -> None:
@@ -192,7 +193,7 @@ class TestSearching:
             *(Document(f"long {size}", "x", {"b": "в" * size + "конец"}) for size in (140, 150, 846, 990, 1000, 1850)),
         ]
         store.write(documents)
-        for wanted in (
+        for condition in (
             *(
                 Equals("a", long),
                 Equals("a", longer),
@@ -202,10 +203,12 @@ class TestSearching:
                 Exists(key[:-1]),
             ),
             *(Range("a", gt=long), Range("a", gte=long), Range("a", lt=long), Range("a", gt="б", lte=long)),
-            *(EndsWith("b", part) for part in ("конец", "", "конеЦ", "коне", "в" * 145 + "конец", "ва" + "конец")),
+            *(EndsWith("b", ending) for ending in ("конец", "", "конеЦ", "коне", "в" * 145 + "конец", "ва" + "конец")),
             *(EndsWith("b", "ВКОНЕЦ", True), EndsWith("b", "в", True)),
         ):
-            assert store.count(wanted) == sum(wanted.matches(one.metadata) for one in documents), str(wanted)[:80]
+            assert store.count(condition) == sum(condition.matches(document.metadata) for document in documents), str(
+                condition
+            )[:80]
         with pytest.raises(errors.UnmetNeedError, match="150"):
             store.count(Range("a", gt=longer))
 
@@ -226,23 +229,23 @@ class TestRoundTrips:
         store.write(documents, vectors_of(documents), EMBEDDER)
         with (
             Proxy(opensearch.ports[0]) as proxy,
-            OpenSearchBackend(f"opensearch://127.0.0.1:{proxy.port}/tests") as far,
+            OpenSearchBackend(f"opensearch://127.0.0.1:{proxy.port}/tests") as slow_backend,
         ):
-            found = far.open(name_of(backend, store))
-            assert found is not None
+            slow_store = slow_backend.open(name_of(backend, store))
+            assert slow_store is not None
             store_query = StoreQuery("red signal lamp", vector_of("red signal lamp"), 50, Not(Equals("rare", True)))
-            found.search([store_query])
+            slow_store.search([store_query])
             proxy.reset()
-            answer = found.search([store_query])[0]
+            answer = slow_store.search([store_query])[0]
             assert proxy.round_trips == 1
             keys = list({key for ranking in answer.rankings.values() for key, _ in ranking})
             assert set(answer.documents) == set(keys)
-            scores = found.score([store_query], [keys])[0]
+            scores = slow_store.score([store_query], [keys])[0]
             assert proxy.round_trips == 2
             assert set(scores[WORDS]) == set(scores[NEAR]) == set(keys)
             proxy.reset()
-            found.search([store_query] * 50)
-            found.score([store_query] * 50, [keys] * 50)
+            slow_store.search([store_query] * 50)
+            slow_store.score([store_query] * 50, [keys] * 50)
             assert proxy.round_trips <= 4
 
 
@@ -251,12 +254,12 @@ class TestKeeping:
         documents = odd_documents(40)
         store.write(documents, vectors_of(documents), EMBEDDER)
         store._update({"doc": {"analyzer": "old"}})
-        again = backend.open(name_of(backend, store))
-        assert again is not None
-        assert again._about()["analyzer"] != "old"
-        assert list(again.documents()) == documents
+        reopened_store = backend.open(name_of(backend, store))
+        assert reopened_store is not None
+        assert reopened_store._about()["analyzer"] != "old"
+        assert list(reopened_store.documents()) == documents
         store_query = StoreQuery("signal lamp", vector_of("signal lamp"), 5)
-        assert again.search([store_query])[0].rankings[NEAR] == store.search([store_query])[0].rankings[NEAR]
+        assert reopened_store.search([store_query])[0].rankings[NEAR] == store.search([store_query])[0].rankings[NEAR]
 
     def test_lengths_are_added_to_a_dataset_without_them(
         self, backend: OpenSearchBackend, monkeypatch: pytest.MonkeyPatch
@@ -267,13 +270,13 @@ class TestKeeping:
             return body
 
         monkeypatch.setattr("pointsman.store.opensearch.backend.index", old)
-        store = backend.create(uuid.uuid4().hex, ABOUT)
+        store = backend.create(uuid.uuid4().hex, DESCRIPTION)
         documents = [Document(str(number), "lamp " + "ballast " * number) for number in range(100)]
         store.write(documents)
         store._update({"doc": {"analyzer": "old"}})
-        again = backend.open(name_of(backend, store))
-        assert again is not None
-        answer = again.search([StoreQuery("lamp", depth=100)])[0]
+        reopened_store = backend.open(name_of(backend, store))
+        assert reopened_store is not None
+        answer = reopened_store.search([StoreQuery("lamp", depth=100)])[0]
         assert [key for key, _ in answer.rankings[WORDS]] == [document.id for document in documents]
 
     def test_what_a_newer_version_has_written_is_refused(self, backend: OpenSearchBackend, store: Any) -> None:
@@ -283,20 +286,20 @@ class TestKeeping:
 
     def test_two_who_write_the_same_document(self, backend: OpenSearchBackend, store: OpenSearchStore) -> None:
         """Neither is lost without a word: the last one's is there, whole."""
-        other = backend.open(name_of(backend, store))
-        assert other is not None
+        other_store = backend.open(name_of(backend, store))
+        assert other_store is not None
 
-        def write(one: OpenSearchStore, text: str) -> None:
+        def write(writer: OpenSearchStore, text: str) -> None:
             for number in range(10):
                 documents = [Document("shared", f"{text} {number}", {text: number})]
-                one.write(documents, vectors_of(documents), EMBEDDER)
+                writer.write(documents, vectors_of(documents), EMBEDDER)
 
-        threads = [threading.Thread(target=write, args=pair) for pair in ((store, "lamp"), (other, "post"))]
+        threads = [threading.Thread(target=write, args=pair) for pair in ((store, "lamp"), (other_store, "post"))]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        (document,) = [one for one in store.get(["shared"]) if one is not None]
+        (document,) = [document for document in store.get(["shared"]) if document is not None]
         text, number = document.text.split()
         assert document.metadata == {text: int(number)}
         assert store.count() == 1
@@ -314,29 +317,33 @@ class TestKeeping:
         store.write(documents, vectors_of(documents), EMBEDDER)
         backend.put_record("policy", "", "{}")
         name = next(record.name for record in backend.datasets() if record.identity == store.info.identity)
-        with opened(opensearch, backend.prefix) as reader:
-            asked = reader._cluster.client.transport.perform_request
+        with open_backend(opensearch, backend.prefix) as reader:
+            perform = reader._cluster.client.transport.perform_request
 
-            def reading(method: str, path: str, *more: Any, **named: Any) -> Any:
+            def reading(method: str, path: str, *arguments: Any, **options: Any) -> Any:
                 if not READS.fullmatch(f"{method} {path}"):
                     raise exceptions.AuthorizationException(403, "security_exception", f"no permissions for {path}")
-                return asked(method, path, *more, **named)
+                return perform(method, path, *arguments, **options)
 
             monkeypatch.setattr(reader._cluster.client.transport, "perform_request", reading)
-            found = reader.open(name)
-            assert found is not None
+            reader_store = reader.open(name)
+            assert reader_store is not None
             store_queries = [
                 StoreQuery("signal", vector_of("x"), 5, Equals("language", "en")),
                 StoreQuery("lamp", vector_of("y"), 5),
             ]
-            assert all(lists.documents for lists in found.search(store_queries))
-            assert found.score([StoreQuery("signal", vector_of("x"), 5)], [[document.id for document in documents[:3]]])
-            assert len(found.get([document.id for document in documents])) == found.count() == len(documents)
-            assert found.statistics().sequence == store.statistics().sequence
+            assert all(lists.documents for lists in reader_store.search(store_queries))
+            assert reader_store.score(
+                [StoreQuery("signal", vector_of("x"), 5)], [[document.id for document in documents[:3]]]
+            )
+            assert (
+                len(reader_store.get([document.id for document in documents])) == reader_store.count() == len(documents)
+            )
+            assert reader_store.statistics().sequence == store.statistics().sequence
             assert reader.record("policy") is not None
             for call in (
-                lambda: found.write([Document("x", "x")]),
-                lambda: found.delete(["d1"]),
+                lambda: reader_store.write([Document("x", "x")]),
+                lambda: reader_store.delete(["d1"]),
                 lambda: reader.drop(name),
                 lambda: reader.put_record("policy", "", "1"),
             ):
@@ -358,11 +365,13 @@ class TestAway:
 
         monkeypatch.setattr(cluster, "PATIENCE", 1.0)
         backend = OpenSearchBackend("opensearch://ann:s3cret%21@127.0.0.1:1/rails")
-        begun = time.monotonic()
-        with caplog.at_level(logging.DEBUG), pytest.raises(errors.StoreUnavailableError) as caught:
+        start = time.monotonic()
+        with caplog.at_level(logging.DEBUG), pytest.raises(errors.StoreUnavailableError) as error_info:
             backend.datasets()
-        assert time.monotonic() - begun < 10
-        text = " ".join((str(caught.value), repr(backend), backend.url, caplog.text, str(caught.value.__cause__)))
+        assert time.monotonic() - start < 10
+        text = " ".join(
+            (str(error_info.value), repr(backend), backend.url, caplog.text, str(error_info.value.__cause__))
+        )
         assert "opensearch://ann@127.0.0.1:1" in text
         assert "s3cret" not in text
         backend.close()
@@ -398,9 +407,9 @@ class TestAway:
 
             signer = RequestsAWSV4SignerAuth(Credentials("AKID", "secret"), "eu-west-1", "es")
             options = {"http_auth": signer, "connection_class": RequestsHttpConnection}
-        with answering(headers=headers) as place:
-            client = None if options is None else OpenSearch(f"http://{place}", **options)
-            with OpenSearchBackend(url.format(place), client=client) as backend:
+        with answering(headers=headers) as address:
+            client = None if options is None else OpenSearch(f"http://{address}", **options)
+            with OpenSearchBackend(url.format(address), client=client) as backend:
                 assert backend.datasets() == []
         assert headers
         assert headers[0].startswith(header)
@@ -414,13 +423,13 @@ class TestAway:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.authority)
         context.load_cert_chain(files.server, files.server_key)
         context.verify_mode = ssl.CERT_REQUIRED
-        own = f"client_cert={files.client}&client_key={files.client_key}"
-        with answering(context=context) as place:
-            url = f"opensearch+https://{place}/rails"
-            with OpenSearchBackend(f"{url}?ca_certs={files.authority}&{own}") as backend:
+        client_options = f"client_cert={files.client}&client_key={files.client_key}"
+        with answering(context=context) as address:
+            url = f"opensearch+https://{address}/rails"
+            with OpenSearchBackend(f"{url}?ca_certs={files.authority}&{client_options}") as backend:
                 assert backend.datasets() == []
             for options, reason in (
-                (own, "CERTIFICATE_VERIFY_FAILED"),
+                (client_options, "CERTIFICATE_VERIFY_FAILED"),
                 (f"ca_certs={files.authority}", "ssl|SSL|reset"),
             ):
                 with OpenSearchBackend(f"{url}?{options}") as backend, pytest.raises(errors.StoreError, match=reason):
@@ -432,7 +441,7 @@ class TestAway:
 
         answers = [429, 503, 500]
 
-        with answering(answers) as place, OpenSearchBackend(f"opensearch://{place}") as backend:
+        with answering(answers) as address, OpenSearchBackend(f"opensearch://{address}") as backend:
             assert backend.datasets() == []
         assert answers == []
 
@@ -442,7 +451,7 @@ class TestAway:
         from pointsman.store.opensearch import OpenSearchBackend
 
         answers = [404, 404]
-        with answering(answers) as place, OpenSearchBackend(f"opensearch://{place}") as backend:
+        with answering(answers) as address, OpenSearchBackend(f"opensearch://{address}") as backend:
             assert backend.datasets() == []
         assert answers == []
 
@@ -459,7 +468,7 @@ class TestAway:
         traffic.end()
         assert traffic.searches > 20
         backend._cluster.ask("GET", f"/_cluster/health/{store._alias}", wait_for_status="green", timeout="60s")
-        acknowledged = traffic.acknowledged
+        acknowledged = traffic.acknowledged_documents
         assert store.get(list(acknowledged)) == list(acknowledged.values())
         ids = store.ids()
         assert len(ids) == len(set(ids)) == store.count()
@@ -470,9 +479,9 @@ class Traffic:
     """Two threads that write and search until the end."""
 
     def __init__(self, store: OpenSearchStore, documents: list[Document]) -> None:
-        self.acknowledged = {one.id: one for one in documents}
+        self.acknowledged_documents = {document.id: document for document in documents}
         self.searches = self.incomplete = 0
-        self._store, self._whole = store, set(self.acknowledged)
+        self._store, self._stored_ids = store, set(self.acknowledged_documents)
         self._stop = threading.Event()
         self._failures: list[BaseException] = []
         self._threads = [threading.Thread(target=self._run, args=(work,)) for work in (self._write, self._search)]
@@ -495,28 +504,30 @@ class Traffic:
             self._failures.append(error)
 
     def _write(self) -> None:
-        number = len(self.acknowledged)
-        part = [Document(f"new {number + n}", f"lamp {number + n}") for n in range(5)]
+        number = len(self.acknowledged_documents)
+        batch = [Document(f"new {number + n}", f"lamp {number + n}") for n in range(5)]
         try:
-            self._store.write(part, vectors_of(part), EMBEDDER)
+            self._store.write(batch, vectors_of(batch), EMBEDDER)
         except errors.StoreUnavailableError:
             return
-        self.acknowledged.update((one.id, one) for one in part)
+        self.acknowledged_documents.update((document.id, document) for document in batch)
 
     def _search(self) -> None:
         answer = self._store.search([StoreQuery("red signal", vector_of("x"), 1000)])[0]
-        found = {answer.documents[key].id for key, _ in answer.rankings[NEAR]}
-        self.incomplete += not (answer.degraded or found >= self._whole)
+        ids = {answer.documents[key].id for key, _ in answer.rankings[NEAR]}
+        self.incomplete += not (answer.degraded or ids >= self._stored_ids)
         self.searches += 1
 
 
-def test_what_was_deleted_can_be_merged_away(thinned: OpenSearchStore) -> None:
-    until = time.monotonic() + 45
-    while time.monotonic() < until:
-        thinned.compact()
-        if not thinned._cluster.ask("GET", f"/{thinned._alias}/_stats/docs")["_all"]["primaries"]["docs"]["deleted"]:
+def test_what_was_deleted_can_be_merged_away(thinned_store: OpenSearchStore) -> None:
+    deadline = time.monotonic() + 45
+    while time.monotonic() < deadline:
+        thinned_store.compact()
+        if not thinned_store._cluster.ask("GET", f"/{thinned_store._alias}/_stats/docs")["_all"]["primaries"]["docs"][
+            "deleted"
+        ]:
             break
         time.sleep(1)
-    answer = thinned.search([StoreQuery("post lamp", depth=100)])[0]
+    answer = thinned_store.search([StoreQuery("post lamp", depth=100)])[0]
     scores = {answer.documents[key].id: score for key, score in answer.rankings[WORDS]}
     assert scores == {id_: pytest.approx(score, rel=1e-5) for id_, score in bm25(THIN[:20], "post lamp").items()}

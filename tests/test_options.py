@@ -41,9 +41,9 @@ def test_new_field_becomes_an_option() -> None:
     """A field with `Option` metadata is all that a declaration needs."""
     from dataclasses import field, fields
 
-    added = field(default=None, metadata={"option": NOVELTY})
-    extended = make_dataclass("Extended", [("novelty", float | None, added)], bases=(SearchRequest,), frozen=True)
-    assert declared(fields(extended)) == {**declared(fields(SearchRequest)), "novelty": NOVELTY}
+    new_field = field(default=None, metadata={"option": NOVELTY})
+    extension = make_dataclass("Extended", [("novelty", float | None, new_field)], bases=(SearchRequest,), frozen=True)
+    assert declared(fields(extension)) == {**declared(fields(SearchRequest)), "novelty": NOVELTY}
 
 
 def test_new_option_appears_on_the_command_line() -> None:
@@ -72,10 +72,10 @@ def test_new_option_appears_in_models_of_http_and_mcp() -> None:
 def test_http_mcp_and_command_line_have_exactly_the_declared_options() -> None:
     from pointsman.cli.app import search
 
-    besides = {"query", "history", "trace", "max_chars"}
-    assert schemas.SearchRequest.model_fields.keys() - besides == OPTIONS.keys()
-    assert schemas.RetrievalRequest.model_fields.keys() - besides == OPTIONS.keys() - {"rerank"} | {"use_rerank"}
-    assert schema_of(SearchArguments)["properties"].keys() - besides == OPTIONS.keys()
+    other_names = {"query", "history", "trace", "max_chars"}
+    assert schemas.SearchRequest.model_fields.keys() - other_names == OPTIONS.keys()
+    assert schemas.RetrievalRequest.model_fields.keys() - other_names == OPTIONS.keys() - {"rerank"} | {"use_rerank"}
+    assert schema_of(SearchArguments)["properties"].keys() - other_names == OPTIONS.keys()
     assert inspect.signature(search).parameters.keys() >= OPTIONS.keys()
 
 
@@ -99,9 +99,13 @@ def test_the_types_for_editors_name_exactly_the_declared_options() -> None:
 def test_client_sends_every_declared_option() -> None:
     from pointsman.client.encoding import sent_options
 
-    sent = sent_options(SearchRequest.of("tea", 3, {"min_relevance": 0.5, "datasets": ["a"]}), "none")
-    assert sent.keys() == OPTIONS.keys() - {"filters"} | {"trace"}
-    assert (sent["k"], sent["min_relevance"], list(sent["datasets"])) == (3, 0.5, ["a"])
+    request_options = sent_options(SearchRequest.of("tea", 3, {"min_relevance": 0.5, "datasets": ["a"]}), "none")
+    assert request_options.keys() == OPTIONS.keys() - {"filters"} | {"trace"}
+    assert (request_options["k"], request_options["min_relevance"], list(request_options["datasets"])) == (
+        3,
+        0.5,
+        ["a"],
+    )
 
 
 @pytest.mark.parametrize("name", ["min_relevance"])

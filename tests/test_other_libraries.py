@@ -69,7 +69,10 @@ class Shelf:
 
     def llama_nodes(self) -> list[Any]:
         schema = pytest.importorskip("llama_index.core.schema")
-        return [schema.TextNode(id_=one.id, text=one.text, metadata=dict(one.metadata)) for one in self.documents]
+        return [
+            schema.TextNode(id_=document.id, text=document.text, metadata=dict(document.metadata))
+            for document in self.documents
+        ]
 
     def llama_index(self) -> Any:
         core = pytest.importorskip("llama_index.core")
@@ -107,7 +110,11 @@ class Shelf:
     def langchain_in_memory(self) -> Any:
         stores = pytest.importorskip("langchain_core.vectorstores")
         store = stores.InMemoryVectorStore(self.langchain_embeddings())
-        store.add_texts([one.text for one in self.documents], [one.metadata for one in self.documents], ids=list(TEXTS))
+        store.add_texts(
+            [document.text for document in self.documents],
+            [document.metadata for document in self.documents],
+            ids=list(TEXTS),
+        )
         return store
 
     def langchain_faiss(self) -> Any:
@@ -115,9 +122,9 @@ class Shelf:
             warnings.simplefilter("ignore")  # langchain-community speaks of its end
             stores = pytest.importorskip("langchain_community.vectorstores")
             store: Any = stores.FAISS.from_texts(
-                [one.text for one in self.documents],
+                [document.text for document in self.documents],
                 self.langchain_embeddings(),
-                [dict(one.metadata) for one in self.documents],
+                [dict(document.metadata) for document in self.documents],
                 ids=list(TEXTS),
             )
         return store
@@ -131,7 +138,9 @@ class Shelf:
         haystack = pytest.importorskip("haystack")
         stores = pytest.importorskip("haystack.document_stores.in_memory")
         store = stores.InMemoryDocumentStore()
-        store.write_documents([haystack.Document(one.id, one.text, meta=dict(one.metadata)) for one in self.documents])
+        store.write_documents(
+            [haystack.Document(document.id, document.text, meta=dict(document.metadata)) for document in self.documents]
+        )
         return store
 
     def haystack_retriever(self) -> Any:
@@ -152,15 +161,15 @@ class Shelf:
                 ids=list(TEXTS),
                 embeddings=self.vectors,
                 documents=list(TEXTS.values()),
-                metadatas=[dict(one.metadata) for one in self.documents],
+                metadatas=[dict(document.metadata) for document in self.documents],
             )
         return collection
 
     def chroma_attached(self) -> Any:
         server: ChromaServer = self._request.getfixturevalue("chroma")
         table = self.chroma_collection().name
-        place = {"table": table, "id": "id", "text": "document", "vector": "embedding"}
-        return self._workspace().attach("shelf", server.url, **place)
+        columns = {"table": table, "id": "id", "text": "document", "vector": "embedding"}
+        return self._workspace().attach("shelf", server.url, **columns)
 
     def faiss_attached(self) -> Any:
         import faiss
@@ -168,10 +177,12 @@ class Shelf:
         index = faiss.IndexFlatIP(EMBEDDER.dimensions)
         index.add(self.vectors)
         faiss.write_index(index, str(self.folder / "shelf.faiss"))
-        lines = [json.dumps({"id": one.id, "text": one.text, **one.metadata}) for one in self.documents]
+        lines = [
+            json.dumps({"id": document.id, "text": document.text, **document.metadata}) for document in self.documents
+        ]
         (self.folder / "shelf.jsonl").write_text("\n".join(lines), "utf-8")
-        place = {"table": "shelf.jsonl", "id": "id", "text": "text", "vector": "vector"}
-        return self._workspace().attach("shelf", f"faiss:{self.folder / 'shelf.faiss'}", **place)
+        columns = {"table": "shelf.jsonl", "id": "id", "text": "text", "vector": "vector"}
+        return self._workspace().attach("shelf", f"faiss:{self.folder / 'shelf.faiss'}", **columns)
 
     def faiss_index(self) -> Any:
         import faiss
@@ -213,7 +224,7 @@ PAIRS = {
 }
 
 
-def _constructed(make: Callable[[], Any], expected: str) -> Any:
+def _construct(make: Callable[[], Any], expected: str) -> Any:
     """What is made; None if it is refused, as expected."""
     if expected in {WORDS_AND_VECTORS, WORDS, VECTORS}:
         return make()
@@ -227,22 +238,22 @@ def test_service_over_store_of_another_library(shelf: Shelf, store: str) -> None
     expected = PAIRS[store][0]
     settings = {"bm25_index_path": str(shelf.folder / "bm25")}
     source = getattr(shelf, store)()
-    service = _constructed(lambda: EnhancedRetrievalService(settings, source), expected)
+    service = _construct(lambda: EnhancedRetrievalService(settings, source), expected)
     if service is None:
         return
     with service:
         hits = service.search_sync(QUESTION, 4, "hybrid", use_rerank=False)
         by_default = service.search_sync(QUESTION, 4, use_rerank=False)
         assert [hit.id for hit in by_default] == [hit.id for hit in hits]
-        recommended = service.recommend_strategy("XK-4711 lamps and what to do about them")
-        usable = [recommended.strategy, *(name for name, _ in recommended.alternatives)]
+        recommendation = service.recommend_strategy("XK-4711 lamps and what to do about them")
+        usable = [recommendation.strategy, *(name for name, _ in recommendation.alternatives)]
         for name in usable:
             assert service.search_sync(QUESTION, 4, name).strategy == name
         if expected == WORDS_AND_VECTORS:
             assert hits[0].id == "late"
             assert hits.strategy == "hybrid"
             assert hits.degraded == ()
-            assert len({way.source for way in hits[0].provenance} - {"fuse"}) == 2, hits[0].provenance
+            assert len({step.source for step in hits[0].provenance} - {"fuse"}) == 2, hits[0].provenance
             assert service.search_sync(QUESTION, 1, "bm25")[0].id == "late"
         elif store in {"llama_retriever", "langchain_retriever", "haystack_retriever"}:  # what they search is theirs
             assert hits.strategy == "hybrid"
@@ -260,7 +271,7 @@ def test_hybrid_retriever_over_store_of_another_library(shelf: Shelf, store: str
     source = source.retriever() if isinstance(source, Dataset) else source
     words = Dataset("own", embedder=EMBEDDER)
     words.add(shelf.documents)
-    retriever = _constructed(lambda: SimpleHybridRetriever(source, words.retriever("bm25")), expected)
+    retriever = _construct(lambda: SimpleHybridRetriever(source, words.retriever("bm25")), expected)
     if retriever is not None:
         hits = retriever.retrieve(QUESTION, 4)
         assert hits[0].id == "late"
@@ -274,7 +285,7 @@ def test_hybrid_retriever_over_store_of_another_library(shelf: Shelf, store: str
 def test_bm25_index_beside_store_of_another_library(shelf: Shelf, store: str) -> None:
     expected = PAIRS[store][2]
     source = getattr(shelf, store)()
-    manager = _constructed(lambda: BM25IndexManager(shelf.folder / "bm25", source), expected)
+    manager = _construct(lambda: BM25IndexManager(shelf.folder / "bm25", source), expected)
     if manager is None:
         with_documents = BM25IndexManager(shelf.folder / "bm25", source, documents=shelf.documents)
         assert [hit.id for hit in with_documents.search(QUESTION)] == ["late"]
@@ -285,9 +296,11 @@ def test_bm25_index_beside_store_of_another_library(shelf: Shelf, store: str) ->
     assert [hit.id for hit in hits] == ["lamp", "late"] or [hit.id for hit in hits] == ["late", "lamp"]
     assert [hit.id for hit in manager.search("lamp", 5, filters={"length": len(TEXTS["lamp"])})] == ["lamp"]
     manager.close()
-    with Dataset("same", "", "keyword") as same:  # the scores are those of an ordinary keyword index
-        same.add(shelf.documents)
-        expected_scores = [(hit.id, hit.score) for hit in same.search("lamp", 5, strategy="bm25", refuse=False).hits]
+    with Dataset("same", "", "keyword") as reference:  # the scores are those of an ordinary keyword index
+        reference.add(shelf.documents)
+        expected_scores = [
+            (hit.id, hit.score) for hit in reference.search("lamp", 5, strategy="bm25", refuse=False).hits
+        ]
     assert [hit.id for hit in hits] == [id_ for id_, _ in expected_scores]
     assert [hit.score for hit in hits] == pytest.approx([score for _, score in expected_scores])
 
@@ -339,11 +352,11 @@ def _change_list(documents: list[Document]) -> None:
 def test_incremental_sync_adds_and_deletes(shelf: Shelf, store: str, change: Callable[[Any], None]) -> None:
     source = getattr(shelf, store)()
     manager = BM25IndexManager(shelf.folder / "bm25", source, bm25_auto_sync=False)
-    before = manager.build_from_vector_store()
+    count_before = manager.build_from_vector_store()
     assert [hit.id for hit in manager.search("tea")] == ["tea"]
     change(source)
     assert [hit.id for hit in manager.search("tea")] == ["tea"], "not synchronised by itself"
-    assert manager.sync_incremental() > before
+    assert manager.sync_incremental() > count_before
     assert manager.search("tea") == []
     assert [hit.id for hit in manager.search("zebra")] == ["zebra"]
     assert manager.sync_incremental() == manager.sync_incremental(), "nothing new, nothing written"
@@ -354,19 +367,19 @@ def test_incremental_sync_analyses_only_changed_documents(tmp_path: Path, monkey
     documents = [Document(str(number), f"passage number {number}") for number in range(300)]
     manager = BM25IndexManager(tmp_path / "bm25", documents)
     manager.build_from_vector_store()
-    written: list[str] = []
+    ids: list[str] = []
     from pointsman.store.local import keyword
 
     postings = keyword._postings
 
     def noting(key: int, document: Document) -> object:
-        written.append(document.id)
+        ids.append(document.id)
         return postings(key, document)
 
     monkeypatch.setattr(keyword, "_postings", noting)
     documents[7] = Document("7", "a zebra")
     manager.sync_incremental()
-    assert written == ["7"]
+    assert ids == ["7"]
     manager.close()
 
 
@@ -374,17 +387,17 @@ def test_search_lists_again_if_number_changed_or_minute_passed(tmp_path: Path) -
     documents = [Document("a", "red lamp"), Document("b", "green lamp")]
     readings = 0
 
-    class Counted(list[Document]):
+    class CountingList(list[Document]):
         def __iter__(self) -> Iterator[Document]:
             nonlocal readings
             readings += 1
             return super().__iter__()
 
-    store = Counted(documents)
+    store = CountingList(documents)
     manager = BM25IndexManager(tmp_path / "bm25", store)
     index: Any = manager._index
-    now = 0.0
-    index.clock = lambda: now
+    clock_time = 0.0
+    index.clock = lambda: clock_time
     manager.build_from_vector_store()
     readings = 0
     for _ in range(5):
@@ -395,7 +408,7 @@ def test_search_lists_again_if_number_changed_or_minute_passed(tmp_path: Path) -
     assert readings == 1
     store[0] = Document("a", "red flag")
     assert len(manager.search("lamp")) == 3, "the number is the same, and a minute has not passed"
-    now = index_manager.LISTED_EVERY
+    clock_time = index_manager.LISTED_EVERY
     assert {hit.id for hit in manager.search("lamp")} == {"b", "c"}
     manager.close()
 
@@ -457,8 +470,8 @@ def test_store_with_similarity_search_alone_says_what_was_not_searched(tmp_path:
     assert len(hits.degraded) == 1
     assert "only vectors were searched" in hits.degraded[0]
     assert "documents=" in hits.degraded[0]
-    recommended = service.recommend_strategy(QUESTION)
-    assert {recommended.strategy, *(name for name, _ in recommended.alternatives)} == {"vector", "multi_query"}
+    recommendation = service.recommend_strategy(QUESTION)
+    assert {recommendation.strategy, *(name for name, _ in recommendation.alternatives)} == {"vector", "multi_query"}
     assert "give documents=" in str(service.lack("bm25"))
     assert not (tmp_path / "bm25").exists()
 

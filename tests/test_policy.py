@@ -37,11 +37,11 @@ SPREAD = CosineSpread(0.8, 0.02)
 
 
 def pool(best: float) -> Pool[str]:
-    near = [("a", best), ("b", 0.81)]
-    return Pool({"bm25": [("b", 4.0)], "vector": near}, {"bm25": {"b": 4.0, "a": 0.0}, "vector": dict(near)})
+    by_vector = [("a", best), ("b", 0.81)]
+    return Pool({"bm25": [("b", 4.0)], "vector": by_vector}, {"bm25": {"b": 4.0, "a": 0.0}, "vector": dict(by_vector)})
 
 
-class Searched:
+class SourceOfDataset:
     """What a search is over, for transformers that look something up."""
 
     def __init__(self, *sources: Dataset) -> None:
@@ -56,9 +56,9 @@ class Searched:
 
 @pytest.fixture
 def dataset() -> Iterator[Dataset]:
-    with Dataset("rails", embedder=HashingEmbedder()) as made:
-        made.add(corpus(80))
-        yield made
+    with Dataset("rails", embedder=HashingEmbedder()) as dataset:
+        dataset.add(corpus(80))
+        yield dataset
 
 
 class TestWeights:
@@ -75,42 +75,44 @@ class TestWeights:
         ],
     )
     def test_vectors_count_as_far_as_one_stands_out(self, best: float, span: float, weight: float) -> None:
-        found = pool(best)
-        assert found.span(SPREAD) == pytest.approx(span)
-        weights, why = measured().weigh(found.span(SPREAD))
+        candidates = pool(best)
+        assert candidates.span(SPREAD) == pytest.approx(span)
+        weights, reason = measured().weigh(candidates.span(SPREAD))
         assert weights == {"vector": pytest.approx(weight)}
-        assert f"{span:.1f} σ above the mean of random documents" in why
+        assert f"{span:.1f} σ above the mean of random documents" in reason
 
     def test_without_vectors(self) -> None:
         assert Pool({"bm25": [("a", 1.0)]}, {"bm25": {"a": 1.0}}).span(SPREAD) == 0
 
     def test_a_fitted_weight_multiplies(self) -> None:
-        weights, why = Policy(vector_weight=2.0).weigh(pool(0.96).span(SPREAD))
+        weights, reason = Policy(vector_weight=2.0).weigh(pool(0.96).span(SPREAD))
         assert weights == {"vector": pytest.approx(3.2)}
-        assert "2 by your labels" in why
+        assert "2 by your labels" in reason
         assert Policy(vector_weight=0.5).weigh(pool(0.90).span(SPREAD))[0] == {"vector": pytest.approx(0.5)}
 
     def test_the_plan_tells(self, dataset: Dataset) -> None:
         context = dataset.search("rail lamp", 3)
         assert "σ above the mean of random documents" in context.plan.reason
-        fused = next(span for span in context.trace.spans if span.stage == "fuse")
-        assert fused.detail.startswith("calibrated: ")
+        span = next(span for span in context.trace.spans if span.stage == "fuse")
+        assert span.detail.startswith("calibrated: ")
         assert "σ" not in dataset.search("rail lamp", 3, strategy="hybrid").plan.reason
 
 
 class TestCorrecting:
     def test_slips_are_corrected_by_the_documents_own_words(self, dataset: Dataset) -> None:
-        found = Corrector([dataset]).transform("whistel of the enigne")
-        assert found.query.text == "whistle of the engine"
-        assert found.detail == "corrected by the documents' own words: whistel → whistle, enigne → engine"
+        transformation = Corrector([dataset]).transform("whistel of the enigne")
+        assert transformation.query.text == "whistle of the engine"
+        assert transformation.detail == "corrected by the documents' own words: whistel → whistle, enigne → engine"
 
     def test_a_common_word_that_no_document_has_is_searched_beside_what_was_written(self, dataset: Dataset) -> None:
-        found = Corrector([dataset]).transform("whistle of the wisdmo")
-        assert found.query.text == "whistle of the wisdom"
-        assert [variant.text for variant in found.variants] == ["whistle of the wisdmo"]
-        assert found.spelling is not None
-        assert found.spelling.both
-        assert found.detail.startswith("corrected by the documents' own words and common ones: wisdmo → wisdom")
+        transformation = Corrector([dataset]).transform("whistle of the wisdmo")
+        assert transformation.query.text == "whistle of the wisdom"
+        assert [variant.text for variant in transformation.variants] == ["whistle of the wisdmo"]
+        assert transformation.spelling is not None
+        assert transformation.spelling.both
+        assert transformation.detail.startswith(
+            "corrected by the documents' own words and common ones: wisdmo → wisdom"
+        )
 
     @pytest.mark.parametrize("text", ["whistle engine", "rail", "", "X9-77", "信号", "lamps"])
     def test_what_is_right_or_unknown_stays(self, dataset: Dataset, text: str) -> None:
@@ -120,38 +122,38 @@ class TestCorrecting:
     def test_in_a_search(self, tmp_path: Path) -> None:
         with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
             workspace.dataset("rails").add(corpus(80))
-            found = workspace.search("whistel", 3)
-            assert found.query.text == "whistle"
-            assert found.hits == workspace.search("whistle", 3).hits
+            answer = workspace.search("whistel", 3)
+            assert answer.query.text == "whistle"
+            assert answer.hits == workspace.search("whistle", 3).hits
             assert workspace.search("whistel", 3, effort="fast").query.text == "whistel"
             assert workspace.search("whistel", 3, strategy="hybrid").query.text == "whistel"
             deep = workspace.search("whistle", 3, effort="thorough")
-            assert deep.hits[0] == found.hits[0]
+            assert deep.hits[0] == answer.hits[0]
             with pytest.raises(UnknownNameError, match="no effort named 'much'"):
                 workspace.search("whistle", 3, effort="much")  # type: ignore[arg-type]
 
     def test_nothing_is_corrected_where_words_cannot_be_looked_up(self, dataset: Dataset) -> None:
         with Dataset("near", indexing_technique="vector", embedder=HashingEmbedder()) as near:
             near.add([Document("1", "whistel")])
-            assert Corrector().over(Searched(dataset)).transform("whistel").query.text == "whistle"
-            assert Corrector().over(Searched(dataset, near)).transform("whistel").query.text == "whistel"
+            assert Corrector().over(SourceOfDataset(dataset)).transform("whistel").query.text == "whistle"
+            assert Corrector().over(SourceOfDataset(dataset, near)).transform("whistel").query.text == "whistel"
 
     def test_the_words_of_several_datasets_are_joined_once(
         self, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        with Dataset("more", indexing_technique="keyword") as more:
-            more.add([Document("1", "turntables and turnstiles")])
-            joint = Vocabulary([dataset, more]).speller()
-            assert Vocabulary([more, dataset]).speller() is joint
-            more.add([Document("2", "semaphores")])
-            again = Vocabulary([dataset, more]).speller()
-            assert again is not joint
-            assert again is not None
-            assert "semaphores" in again
+        with Dataset("more", indexing_technique="keyword") as second_dataset:
+            second_dataset.add([Document("1", "turntables and turnstiles")])
+            joint = Vocabulary([dataset, second_dataset]).speller()
+            assert Vocabulary([second_dataset, dataset]).speller() is joint
+            second_dataset.add([Document("2", "semaphores")])
+            second_speller = Vocabulary([dataset, second_dataset]).speller()
+            assert second_speller is not joint
+            assert second_speller is not None
+            assert "semaphores" in second_speller
         monkeypatch.setattr(vocabulary, "_joint", {})
         spellers = [Speller({"rail": 1}) for _ in range(12)]
-        for one in spellers:
-            vocabulary._together([spellers[0], one])
+        for speller in spellers:
+            vocabulary._together([spellers[0], speller])
         assert len(vocabulary._joint) == 8
 
     def test_effort(self, dataset: Dataset) -> None:
@@ -162,7 +164,7 @@ class TestCorrecting:
 
 class TestLimits:
     @pytest.mark.parametrize(
-        ("effort", "added"),
+        ("effort", "expected"),
         [
             ("fast", set()),
             ("balanced", {"spelling"}),
@@ -174,8 +176,8 @@ class TestLimits:
             (EffortLimits(60), {"spelling", "parts", "bridges"}),
         ],
     )
-    def test_what_fits_is_added_by_gain_for_its_time(self, effort: Any, added: set[str]) -> None:
-        assert set(additions(effort)) == added
+    def test_what_fits_is_added_by_gain_for_its_time(self, effort: Any, expected: set[str]) -> None:
+        assert set(additions(effort)) == expected
 
     def test_in_a_search(self, tmp_path: Path) -> None:
         with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
@@ -195,8 +197,8 @@ class TestFiles:
         policy = measured()
         assert policy.origin.keys() == set(json.loads(policy.to_json())) - {"name", "origin"}
         assert Policy.from_json(policy.to_json()) == policy
-        told: dict[str, Any] = {"origin": {}, "additions": {}}
-        assert {**json.loads(Policy().to_json()), **told} == {**json.loads(policy.to_json()), **told}
+        descriptive: dict[str, Any] = {"origin": {}, "additions": {}}
+        assert {**json.loads(Policy().to_json()), **descriptive} == {**json.loads(policy.to_json()), **descriptive}
 
     def test_what_an_earlier_version_kept_besides_is_passed_over(self) -> None:
         text = '{"name": "tuned", "feedback": 0.3, "feedback_top": 3, "feedback_below": 5.0}'
@@ -241,15 +243,15 @@ class TestFiles:
             workspace.keep(Policy(name="tuned", strategy="bm25"))
             assert workspace.search("rail lamp", 3).plan.strategy == "bm25"
         with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as again:
-            found = again.search("rail lamp", 3)
-            assert found.plan.strategy == "bm25"
-            assert "as fitted to your labels" in found.plan.reason
+            answer = again.search("rail lamp", 3)
+            assert answer.plan.strategy == "bm25"
+            assert "as fitted to your labels" in answer.plan.reason
             again.keep(None)
             assert again.search("rail lamp", 3).plan.strategy == "hybrid"
         assert not (tmp_path / "w" / "policy.json").exists()
 
     @pytest.mark.parametrize(
-        ("fitted", "technique", "expected"),
+        ("fitted_strategy", "technique", "expected"),
         [
             ("bm25", "hybrid", "bm25"),
             ("rrf", "hybrid", "rrf"),
@@ -259,50 +261,56 @@ class TestFiles:
         ],
     )
     def test_the_plan_tells_what_a_search_does(
-        self, tmp_path: Path, fitted: str | None, technique: Any, expected: str
+        self, tmp_path: Path, fitted_strategy: str | None, technique: Any, expected: str
     ) -> None:
         with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
             workspace.dataset("rails").add(corpus(30))
             workspace.dataset("yards", indexing_technique=technique).add(corpus(30, seed=1))
-            workspace.keep(Policy(name="tuned", strategy=fitted))
-            told, done = workspace.plan(workspace.datasets()), workspace.search("rail lamp", 3).plan
-            assert (told.strategy, told.datasets) == (done.strategy, done.datasets) == (expected, ("rails", "yards"))
-            assert done.reason.startswith(told.reason)  # what the policy makes of what was found comes after it
-            assert ("as fitted to your labels" in told.reason) == (fitted is not None)
+            workspace.keep(Policy(name="tuned", strategy=fitted_strategy))
+            plan, plan_of_search = workspace.plan(workspace.datasets()), workspace.search("rail lamp", 3).plan
+            assert (
+                (plan.strategy, plan.datasets)
+                == (plan_of_search.strategy, plan_of_search.datasets)
+                == (expected, ("rails", "yards"))
+            )
+            assert plan_of_search.reason.startswith(
+                plan.reason
+            )  # what the policy makes of what was found comes after it
+            assert ("as fitted to your labels" in plan.reason) == (fitted_strategy is not None)
             assert workspace.plan(workspace.datasets(), "bm25").strategy == "bm25"
 
 
 class TestTuning:
-    def labelled(self, dataset: Dataset, count: int, by: str) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+    def labels_of(self, dataset: Dataset, count: int, method: str) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
         """Questions whose answers are what one list alone would give."""
         chance = random.Random(3)
         queries = {f"q{number}": " ".join(chance.sample(WORDS[:14], 2)) for number in range(count)}
         names = {key: id_ for id_, key in dataset.store.keys(dataset.ids()).items()}
         qrels = {
-            query: {names[key]: 1 for key, _ in dataset.candidates(Query(text), by).lists[by][:3]}
+            query: {names[key]: 1 for key, _ in dataset.candidates(Query(text), method).lists[method][:3]}
             for query, text in queries.items()
         }
         return queries, qrels
 
-    @pytest.mark.parametrize("by", ["bm25", "vector"])
-    def test_labels_that_one_list_explains(self, dataset: Dataset, by: str) -> None:
-        found = tune(dataset, *self.labelled(dataset, 60, by))
-        assert found.chosen == by
-        assert found.policy.strategy == by
-        assert found.ndcg[by] == 1
-        assert found.lower[by] > 0
-        assert by in found.reason
+    @pytest.mark.parametrize("method", ["bm25", "vector"])
+    def test_labels_that_one_list_explains(self, dataset: Dataset, method: str) -> None:
+        tuning = tune(dataset, *self.labels_of(dataset, 60, method))
+        assert tuning.chosen == method
+        assert tuning.policy.strategy == method
+        assert tuning.ndcg[method] == 1
+        assert tuning.lower[method] > 0
+        assert method in tuning.reason
 
     def test_labels_that_the_default_explains(self, dataset: Dataset) -> None:
-        queries, _ = self.labelled(dataset, 40, "bm25")
+        queries, _ = self.labels_of(dataset, 40, "bm25")
         qrels = {query: {hit.id: 1 for hit in dataset.search(text, 3)} for query, text in queries.items()}
-        found = tune(dataset, queries, qrels)
-        assert found.chosen == "default"
-        assert found.policy == measured()
-        assert "no gain is significant" in found.reason
+        tuning = tune(dataset, queries, qrels)
+        assert tuning.chosen == "default"
+        assert tuning.policy == measured()
+        assert "no gain is significant" in tuning.reason
 
     def test_labels_by_chance_leave_the_default(self, dataset: Dataset) -> None:
-        queries, _ = self.labelled(dataset, 30, "bm25")
+        queries, _ = self.labels_of(dataset, 30, "bm25")
         chance = random.Random(5)
         qrels = {query: {chance.choice(dataset.ids()): 1} for query in queries}
         assert tune(dataset, queries, qrels).chosen == "default"
@@ -313,7 +321,7 @@ class TestTuning:
             tune(dataset, {}, {}, k=k)
 
     def test_what_cannot_be_fitted(self, dataset: Dataset) -> None:
-        queries, qrels = self.labelled(dataset, FEWEST - 1, "bm25")
+        queries, qrels = self.labels_of(dataset, FEWEST - 1, "bm25")
         with pytest.raises(InputError, match="fewer than 10"):
             tune(dataset, queries, qrels)
         with Dataset("words", indexing_technique="keyword") as words, pytest.raises(InputError, match="only one list"):

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from pointsman.store.postgres import PostgresBackend, PostgresStore
     from postgres_kit import PostgresServer
 
-ABOUT = {"description": "", "indexing_technique": "hybrid"}
+DESCRIPTION = {"description": "", "indexing_technique": "hybrid"}
 
 
-def opened(server: PostgresServer, schema: str = "tests") -> PostgresBackend:
+def open_backend(server: PostgresServer, schema: str = "tests") -> PostgresBackend:
     from pointsman.store.postgres import PostgresBackend
 
     return PostgresBackend(f"{server.url}?schema={schema}")
@@ -45,17 +45,17 @@ def opened(server: PostgresServer, schema: str = "tests") -> PostgresBackend:
 
 @pytest.fixture
 def backend(postgres: PostgresServer) -> Iterator[PostgresBackend]:
-    with opened(postgres) as one:
-        yield one
+    with open_backend(postgres) as backend:
+        yield backend
 
 
 @pytest.fixture
 def store(backend: PostgresBackend) -> PostgresStore:
-    return backend.create(uuid.uuid4().hex, ABOUT)
+    return backend.create(uuid.uuid4().hex, DESCRIPTION)
 
 
 def name_of(backend: PostgresBackend, store: Any) -> str:
-    return next(one.name for one in backend.datasets() if one.identity == store.info.identity)
+    return next(dataset.name for dataset in backend.datasets() if dataset.identity == store.info.identity)
 
 
 class TestPostgresStore(StoreConformance):
@@ -64,18 +64,18 @@ class TestPostgresStore(StoreConformance):
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
     def _backend(cls, postgres: PostgresServer) -> Iterator[None]:
-        cls.backend = opened(postgres, "conformance")
+        cls.backend = open_backend(postgres, "conformance")
         yield
         cls._filled = None
         cls.backend.close()
 
     def make_store(self) -> PostgresStore:
-        return self.backend.create(uuid.uuid4().hex, ABOUT)
+        return self.backend.create(uuid.uuid4().hex, DESCRIPTION)
 
     def again(self, store: Any) -> PostgresStore:
-        found = self.backend.open(name_of(self.backend, store))
-        assert found is not None
-        return found
+        second_store = self.backend.open(name_of(self.backend, store))
+        assert second_store is not None
+        return second_store
 
 
 class TestPostgresIndex(TestPostgresStore):
@@ -108,32 +108,34 @@ class TestRoundTrips:
         with Proxy(postgres.port) as proxy:
             from pointsman.store.postgres import PostgresBackend
 
-            with PostgresBackend(f"postgresql://pointsman@127.0.0.1:{proxy.port}/postgres?schema=tests") as far:
-                found = far.open(name_of(backend, store))
-                assert found is not None
+            with PostgresBackend(
+                f"postgresql://pointsman@127.0.0.1:{proxy.port}/postgres?schema=tests"
+            ) as slow_backend:
+                slow_store = slow_backend.open(name_of(backend, store))
+                assert slow_store is not None
                 store_query = StoreQuery("red signal lamp", vector_of("red signal lamp"), 50, Not(Equals("rare", True)))
-                found.search([store_query])
+                slow_store.search([store_query])
                 proxy.reset()
-                begun = time.perf_counter()
-                answer = found.search([store_query])[0]
-                seconds = time.perf_counter() - begun
+                start = time.perf_counter()
+                answer = slow_store.search([store_query])[0]
+                seconds = time.perf_counter() - start
                 assert proxy.round_trips == 1
                 assert 0.05 <= seconds < 0.1
                 keys = {key for ranking in answer.rankings.values() for key, _ in ranking}
                 assert set(answer.documents) == set(answer.scores[WORDS]) == set(answer.scores[NEAR]) == keys
                 proxy.reset()
-                found.search([store_query] * 50)
+                slow_store.search([store_query] * 50)
                 assert proxy.round_trips <= 2
                 proxy.reset()
-                found.score([store_query] * 50, [list(keys)] * 50)
+                slow_store.score([store_query] * 50, [list(keys)] * 50)
                 assert proxy.round_trips <= 2
                 for call in (
-                    lambda: found.fetch(list(keys)),
-                    lambda: found.get(["d1"]),
-                    found.page,
-                    found.count,
-                    lambda: found.frequencies(["lamp"]),
-                    lambda: found.statistics() and found.statistics(),
+                    lambda: slow_store.fetch(list(keys)),
+                    lambda: slow_store.get(["d1"]),
+                    slow_store.page,
+                    slow_store.count,
+                    lambda: slow_store.frequencies(["lamp"]),
+                    lambda: slow_store.statistics() and slow_store.statistics(),
                 ):
                     proxy.reset()
                     call()
@@ -144,17 +146,19 @@ class TestRoundTrips:
         with Proxy(postgres.port, 0.1) as proxy:
             from pointsman.store.postgres import PostgresBackend
 
-            with PostgresBackend(f"postgresql://pointsman@127.0.0.1:{proxy.port}/postgres?schema=tests") as far:
-                found = far.open(name_of(backend, store))
-                assert found is not None
+            with PostgresBackend(
+                f"postgresql://pointsman@127.0.0.1:{proxy.port}/postgres?schema=tests"
+            ) as slow_backend:
+                slow_store = slow_backend.open(name_of(backend, store))
+                assert slow_store is not None
 
                 async def search() -> tuple[float, int]:
-                    await asyncio.gather(*(found.asearch([StoreQuery("lamp")]) for _ in range(8)))
-                    threads, begun = threading.active_count(), time.perf_counter()
-                    answers = await asyncio.gather(*(found.asearch([StoreQuery("lamp")]) for _ in range(8)))
+                    await asyncio.gather(*(slow_store.asearch([StoreQuery("lamp")]) for _ in range(8)))
+                    threads, start = threading.active_count(), time.perf_counter()
+                    answers = await asyncio.gather(*(slow_store.asearch([StoreQuery("lamp")]) for _ in range(8)))
                     assert all(len(answer[0].rankings[WORDS]) == 1 for answer in answers)
                     assert threading.active_count() == threads
-                    return time.perf_counter() - begun, threads
+                    return time.perf_counter() - start, threads
 
                 seconds, _ = asyncio.run(search())
                 assert seconds < 0.4
@@ -180,8 +184,8 @@ class TestAsync:
             "select count(*) from pg_stat_activity "
             "where query like '%% cancelled %%' and state = 'active' and pid <> pg_backend_pid()"
         )
-        until = time.monotonic() + 5
-        while store._rows(active)[0][0] and time.monotonic() < until:
+        deadline = time.monotonic() + 5
+        while store._rows(active)[0][0] and time.monotonic() < deadline:
             time.sleep(0.05)
         assert store._rows(active)[0][0] == 0
 
@@ -217,26 +221,26 @@ class TestAway:
         from pointsman.store.postgres import PostgresBackend
 
         backend = PostgresBackend(self.URL)
-        begun = time.monotonic()
-        with caplog.at_level(logging.DEBUG), pytest.raises(errors.StoreUnavailableError) as caught:
+        start = time.monotonic()
+        with caplog.at_level(logging.DEBUG), pytest.raises(errors.StoreUnavailableError) as error_info:
             backend.datasets()
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - start < 10
         text = " ".join(
             (
-                str(caught.value),
-                repr(caught.value),
+                str(error_info.value),
+                repr(error_info.value),
                 repr(backend),
                 backend.url,
                 caplog.text,
-                str(caught.value.__cause__),
+                str(error_info.value.__cause__),
             )
         )
         assert "postgresql://ann@127.0.0.1:1/db" in text
         assert "s3cret" not in text
-        begun = time.monotonic()
+        start = time.monotonic()
         with pytest.raises(errors.StoreUnavailableError):
             backend.datasets()
-        assert time.monotonic() - begun < 1  # who asks again at once is told at once
+        assert time.monotonic() - start < 1  # who asks again at once is told at once
 
     def test_connections_of_ones_own(self, postgres: PostgresServer) -> None:
         """A pool that is handed in is used, gets its connections back, and keeps how they were."""
@@ -263,14 +267,14 @@ class TestAway:
     def test_a_wrong_password_is_told_at_once(self, postgres: PostgresServer) -> None:
         from pointsman.store.postgres import PostgresBackend
 
-        begun = time.monotonic()
+        start = time.monotonic()
         with pytest.raises(errors.StoreUnavailableError, match="nobody"):
             PostgresBackend(postgres.url.replace("pointsman@", "nobody:s3cret@")).datasets()
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - start < 2
 
     def test_a_server_that_is_killed_and_comes_back(self, postgres: PostgresServer, store: PostgresStore) -> None:
         """What was acknowledged is there, nothing is doubled, and who was searching goes on."""
-        acknowledged: dict[str, Document] = {}
+        acknowledged_documents: dict[str, Document] = {}
         stop = threading.Event()
         failures: list[BaseException] = []
 
@@ -285,7 +289,7 @@ class TestAway:
                 except BaseException as error:  # noqa: BLE001  (told below)
                     failures.append(error)
                     return
-                acknowledged.update((document.id, document) for document in documents)
+                acknowledged_documents.update((document.id, document) for document in documents)
                 number += 5
 
         writers = [threading.Thread(target=write, args=(writer,)) for writer in range(2)]
@@ -303,12 +307,12 @@ class TestAway:
         assert not failures, failures[0]
         ids = store.ids()
         assert len(ids) == len(set(ids)) == store.count()
-        assert store.get(list(acknowledged)) == list(acknowledged.values())
-        whole = store.get(ids)
-        wanted = bm25([one for one in whole if one is not None], "lamp 5")
+        assert store.get(list(acknowledged_documents)) == list(acknowledged_documents.values())
+        documents_back = store.get(ids)
+        expected = bm25([document for document in documents_back if document is not None], "lamp 5")
         ranking = store.search([StoreQuery("lamp 5", depth=len(ids))])[0].rankings[WORDS]
         scores = {store.fetch([key])[0].id: score for key, score in ranking[:20]}  # type: ignore[union-attr]
-        assert scores == {id_: pytest.approx(wanted[id_], rel=1e-9) for id_ in scores}
+        assert scores == {id_: pytest.approx(expected[id_], rel=1e-9) for id_ in scores}
 
 
 def _write_there(url: str, name: str, writer: int, count: int) -> None:
@@ -331,11 +335,11 @@ def _fork_there(url: str, name: str) -> tuple[list[str], int, list[str]]:
     with PostgresBackend(url) as backend:
         store = backend.open(name)
         assert store is not None
-        before = store.ids()
+        ids_before = store.ids()
         child = os.fork()
         if not child:
-            os._exit(0 if store.ids() == before else 1)
-        return before, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), store.ids()
+            os._exit(0 if store.ids() == ids_before else 1)
+        return ids_before, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), store.ids()
 
 
 class TestUrl:
@@ -402,10 +406,10 @@ class TestManyWriters:
         assert store.count() == len(store.ids()) == 3 * 39 + 1
         assert store.frequencies(["shared"]) == [3 * 39]
         documents = list(store.documents())
-        wanted = bm25(documents, "signal shared 2")
+        expected = bm25(documents, "signal shared 2")
         answer = store.search([StoreQuery("signal shared 2", depth=1000)])[0]
         scores = {answer.documents[key].id: score for key, score in answer.rankings[WORDS]}
-        assert scores == {id_: pytest.approx(score, rel=1e-9) for id_, score in wanted.items()}
+        assert scores == {id_: pytest.approx(score, rel=1e-9) for id_, score in expected.items()}
         assert store.statistics().documents == len(documents)
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
@@ -424,12 +428,12 @@ class TestKeeping:
         store.write(documents)
         store._connections.run(lambda c: c.execute(b"update tests.dataset set analyzer = 'old', tokens = 1"))
         store._connections.run(lambda c: c.execute(f"truncate {store._tables.posting}".encode()))
-        again = backend.open(name_of(backend, store))
-        assert again is not None
-        answer = again.search([StoreQuery("signal lamp", depth=100)])[0]
-        wanted = bm25(documents, "signal lamp")
+        reopened_store = backend.open(name_of(backend, store))
+        assert reopened_store is not None
+        answer = reopened_store.search([StoreQuery("signal lamp", depth=100)])[0]
+        expected = bm25(documents, "signal lamp")
         assert {answer.documents[key].id: score for key, score in answer.rankings[WORDS]} == {
-            id_: pytest.approx(score, rel=1e-9) for id_, score in wanted.items()
+            id_: pytest.approx(score, rel=1e-9) for id_, score in expected.items()
         }
 
     def test_what_a_newer_version_has_written_is_refused(self, backend: PostgresBackend, store: PostgresStore) -> None:
@@ -441,17 +445,17 @@ class TestKeeping:
     def test_a_dataset_that_was_made_anew(self, backend: PostgresBackend, store: PostgresStore) -> None:
         name = name_of(backend, store)
         backend.drop(name)
-        anew = backend.create(name, ABOUT)
+        anew = backend.create(name, DESCRIPTION)
         anew.write([Document("1", "lamp")])
         with pytest.raises(errors.ReplacedError, match="open it again"):
             store.search([StoreQuery("lamp")])
         with pytest.raises(errors.ReplacedError, match="open it again"):
             store.write([Document("2", "x")])
-        with pytest.raises(errors.ReplacedError, match="open it again") as caught:
+        with pytest.raises(errors.ReplacedError, match="open it again") as error_info:
             store.count()
         from pointsman.server.problems import of_error
 
-        problem = of_error(caught.value)  # what a service answers that has not heard of it yet
+        problem = of_error(error_info.value)  # what a service answers that has not heard of it yet
         assert (problem.slug, problem.status) == ("locked", 503)
         assert "deleted or recreated this dataset; try again" in problem.detail
 
@@ -470,10 +474,16 @@ class TestKeeping:
         from pointsman.store.postgres import PostgresBackend
 
         with PostgresBackend(f"{postgres.url.replace('pointsman@', 'reader@')}?schema=tests") as reading:
-            found = reading.open(name_of(backend, store))
-            assert found is not None
-            assert found.search([StoreQuery("signal", vector_of("x"), 5, Equals("language", "en"))])[0].documents
-            for call in (lambda: found.write([Document("x", "x")]), lambda: found.delete(["d1"]), found.drop):
+            readable_store = reading.open(name_of(backend, store))
+            assert readable_store is not None
+            assert readable_store.search([StoreQuery("signal", vector_of("x"), 5, Equals("language", "en"))])[
+                0
+            ].documents
+            for call in (
+                lambda: readable_store.write([Document("x", "x")]),
+                lambda: readable_store.delete(["d1"]),
+                readable_store.drop,
+            ):
                 with pytest.raises(errors.StoreError, match="connect as a role that may do this"):
                     call()
         assert store.count() == len(documents)
@@ -491,10 +501,10 @@ class TestKeeping:
             connection.execute("grant create on database postgres to writer")
         url = f"{postgres.url.replace('pointsman@', 'writer@')}?schema=writers"
         with PostgresBackend(url) as backend:
-            own = backend.create("rails", {})
-            own.write([Document("1", "a lamp")], vectors_of([Document("1", "a lamp")]), EMBEDDER)
-            assert own.search([StoreQuery("lamp", vector_of("lamp"))])[0].documents
-            assert own.delete(["1"]) == 1
+            store = backend.create("rails", {})
+            store.write([Document("1", "a lamp")], vectors_of([Document("1", "a lamp")]), EMBEDDER)
+            assert store.search([StoreQuery("lamp", vector_of("lamp"))])[0].documents
+            assert store.delete(["1"]) == 1
             for sql in (b"select * from public.others", b"drop table public.others", b"drop schema tests cascade"):
                 with pytest.raises(errors.StoreError):
                     backend._connections.run(lambda connection, sql=sql: connection.execute(sql))  # type: ignore[misc]
@@ -505,21 +515,21 @@ class TestKeeping:
         words = backend.create(uuid.uuid4().hex, {"indexing_technique": "keyword"})
         words.write([document])
         assert set(words.search([StoreQuery("lamp", vector_of("lamp"))])[0].rankings) == {WORDS}
-        near = backend.create(uuid.uuid4().hex, {"indexing_technique": "vector"})
-        near.write([document], vectors_of([document]), EMBEDDER)
-        answer = near.search([StoreQuery("lamp", vector_of("lamp"))])[0]
+        dense = backend.create(uuid.uuid4().hex, {"indexing_technique": "vector"})
+        dense.write([document], vectors_of([document]), EMBEDDER)
+        answer = dense.search([StoreQuery("lamp", vector_of("lamp"))])[0]
         assert set(answer.rankings) == {NEAR}
         assert answer.documents[answer.rankings[NEAR][0][0]] == document
-        assert not near.info.can(Capability.LOCAL)
+        assert not dense.info.can(Capability.LOCAL)
 
     def test_bm25_settings_are_honoured(self, backend: PostgresBackend) -> None:
         documents = odd_documents(40)
         store = backend.create(uuid.uuid4().hex, {"indexing_technique": "keyword", "bm25_k1": 0.5, "bm25_b": 0.2})
         store.write(documents)
         answer = store.search([StoreQuery("signal lamp", depth=100)])[0]
-        wanted = bm25(documents, "signal lamp", 0.5, 0.2)
+        expected = bm25(documents, "signal lamp", 0.5, 0.2)
         assert {answer.documents[key].id: score for key, score in answer.rankings[WORDS]} == {
-            id_: pytest.approx(score, rel=1e-9) for id_, score in wanted.items()
+            id_: pytest.approx(score, rel=1e-9) for id_, score in expected.items()
         }
 
     def test_deleting_by_a_filter_in_parts(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -570,9 +580,9 @@ def test_recovering_server_is_asked_again_although_it_was_away_just_now() -> Non
 
     from pointsman.store.postgres.connections import Connections
 
-    connections, now = Connections("postgresql://127.0.0.1:1/none"), time.monotonic()
+    connections, moment = Connections("postgresql://127.0.0.1:1/none"), time.monotonic()
     recovering = psycopg.OperationalError("connection failed: FATAL:  the database system is starting up")
-    away = psycopg.OperationalError("connection failed: Connection refused")
-    assert connections._worth_another(recovering, now, now + 1)
-    assert not connections._worth_another(recovering, now - 6, now + 1)
-    assert not connections._worth_another(away, now, now + 1)
+    refusal = psycopg.OperationalError("connection failed: Connection refused")
+    assert connections._worth_another(recovering, moment, moment + 1)
+    assert not connections._worth_another(recovering, moment - 6, moment + 1)
+    assert not connections._worth_another(refusal, moment, moment + 1)

@@ -108,8 +108,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_no_command_lets_stored_text_or_an_argument_control_the_terminal(folder: Path, arguments: list[str]) -> None:
     command = [sys.executable, "-m", "pointsman", *arguments, "--workspace", str(folder)]
-    completed = subprocess.run(command, capture_output=True, timeout=120, check=False)
-    text = (completed.stdout + completed.stderr).decode()
+    process = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    text = (process.stdout + process.stderr).decode()
     assert "Traceback" not in text
     assert text.strip()
     assert not FORBIDDEN & set(text)

@@ -33,7 +33,7 @@ _NAMES = (
 )
 MODULES = _NAMES.split()
 PROGRAMS = ("tesseract", "gs", "python", "python3", "uname", "ldconfig", "gcc", "cc", "git", "server-program")
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parent
 BIN = Path(sys.executable).parent
 DOCUMENTS = {"a.md": b"# Guide\n\nA switch guides trains.", "b.csv": b"id,text\n1,A signal stops trains.\n"}
 
@@ -73,10 +73,10 @@ def folder(tmp_path: Path, marker: Path) -> Path:
     return folder
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment(**extra: str) -> dict[str, str]:
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     path = f".::{variables.get('PATH', os.defpath)}:"
-    return variables | {"PATH": path, "POINTSMAN_EMBEDDER": "hashing", "TESSDATA_PREFIX": "."} | more
+    return variables | {"PATH": path, "POINTSMAN_EMBEDDER": "hashing", "TESSDATA_PREFIX": "."} | extra
 
 
 COMMANDS = {
@@ -141,9 +141,9 @@ def test_watching_runs_no_file_of_the_folder(command: str, folder: Path, marker:
             assert process.stdout is not None
             assert json.loads(process.stdout.readline())["added"] >= 60
             (folder / "decimal.py").write_text(f"open({str(marker)!r}, 'w').close()")
-            added = 0
-            while not added:
-                added = json.loads(process.stdout.readline())["added"]
+            count = 0
+            while not count:
+                count = json.loads(process.stdout.readline())["added"]
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(60)
@@ -162,8 +162,8 @@ def test_the_service_runs_no_file_of_the_folder(command: str, workers: int, fold
             address = next(_addresses(process.stderr))
             _wait_until_ready(address)
             headers = {"Origin": address}
-            created = httpx.post(f"{address}/api/datasets", json={"name": "notes"}, headers=headers, timeout=60)
-            assert created.status_code in (200, 201), created.text
+            response = httpx.post(f"{address}/api/datasets", json={"name": "notes"}, headers=headers, timeout=60)
+            assert response.status_code in (200, 201), response.text
             assert httpx.get(f"{address}/api/datasets", timeout=60).status_code == 200
         finally:
             process.send_signal(signal.SIGTERM)
@@ -173,9 +173,9 @@ def test_the_service_runs_no_file_of_the_folder(command: str, workers: int, fold
 
 def _addresses(lines: Iterator[str]) -> Iterator[str]:
     for line in lines:
-        _, found, after = line.partition("http://127.0.0.1:")
-        if found:
-            yield "http://127.0.0.1:" + "".join(char for char in after[:5] if char.isdigit())
+        _, separator, remainder = line.partition("http://127.0.0.1:")
+        if separator:
+            yield "http://127.0.0.1:" + "".join(char for char in remainder[:5] if char.isdigit())
 
 
 def _wait_until_ready(address: str) -> None:
@@ -190,17 +190,17 @@ def _wait_until_ready(address: str) -> None:
     raise AssertionError("the service does not get ready")
 
 
-@pytest.mark.parametrize("args", [["-m", "tool_server", "x"], [str(HERE / "tool_server.py"), "x"]])
+@pytest.mark.parametrize("args", [["-m", "tool_server", "x"], [str(TESTS / "tool_server.py"), "x"]])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_programs_of_mcp_tools_run_no_file_of_the_folder(
     command: str, args: list[str], folder: Path, marker: Path, tmp_path: Path
 ) -> None:
     remove_what_python_runs_itself(command, folder)
     servers = tmp_path / "servers.json"
-    path = {"env": {"PYTHONPATH": str(HERE)}}
-    unknown = {"command": "server-program"}
+    path = {"env": {"PYTHONPATH": str(TESTS)}}
+    unknown_server = {"command": "server-program"}
     servers.write_text(
-        json.dumps({"mcpServers": {"x": {"command": sys.executable, "args": args, **path}, "y": unknown}})
+        json.dumps({"mcpServers": {"x": {"command": sys.executable, "args": args, **path}, "y": unknown_server}})
     )
     ask: list[dict[str, object]] = [
         {"method": "initialize", "id": 1, "params": {
@@ -228,10 +228,10 @@ def test_the_programs_of_mcp_tools_run_no_file_of_the_folder(
 @pytest.mark.skipif(find_spec("PIL") is None, reason="Pillow is not installed")
 def test_text_in_pictures_is_read_by_the_program_of_the_system_only(folder: Path, marker: Path, tmp_path: Path) -> None:
     """The tesseract here is a fake, so that where it is started and with what can be seen."""
-    programs, seen = tmp_path / "bin", tmp_path / "seen"
+    programs, log = tmp_path / "bin", tmp_path / "seen"
     programs.mkdir()
     (programs / "tesseract").write_text(
-        f"#!/bin/sh\npwd >> {seen}\nenv >> {seen}\n"
+        f"#!/bin/sh\npwd >> {log}\nenv >> {log}\n"
         'if [ "$1" = --list-langs ]; then echo eng; exit; fi\n'
         'printf "level\\n5\\t1\\t1\\t1\\t1\\t1\\t0\\t0\\t9\\t9\\t96\\tSwitchyard\\n"\n'
     )
@@ -245,7 +245,7 @@ def test_text_in_pictures_is_read_by_the_program_of_the_system_only(folder: Path
     assert_nothing_ran(marker)
     with pointsman.open(folder / ".pointsman", embedder=HashingEmbedder()) as workspace:
         assert "Switchyard" in {document.text for document in workspace.dataset("notes")}
-    lines = seen.read_text().splitlines()
+    lines = log.read_text().splitlines()
     assert lines[0] == "/"
     assert not [line for line in lines if line.startswith(("PYTHON", "OPENAI", "POINTSMAN", "TESSDATA"))]
 

@@ -37,31 +37,31 @@ DOCUMENTS = [
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("protocols") / "workspace").ready() as one:
-        assert one.post("/api/datasets", {"name": "rails"})[0] == 201
-        assert one.add("rails", DOCUMENTS)[0] == 200
-        yield one
+def rails_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("protocols") / "workspace").ready() as service:
+        assert service.post("/api/datasets", {"name": "rails"})[0] == 201
+        assert service.add("rails", DOCUMENTS)[0] == 200
+        yield service
 
 
 @pytest.fixture(scope="module")
-def client(served: Served) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(api_key="unused", base_url=f"http://127.0.0.1:{served.port}/v1", max_retries=0) as one:
-        yield one
+def client(rails_service: Served) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(api_key="unused", base_url=f"http://127.0.0.1:{rails_service.port}/v1", max_retries=0) as client:
+        yield client
 
 
 # ── Dify ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def ask(served: Served, **body: Any) -> tuple[int, Any]:
+def ask(service: Served, **body: Any) -> tuple[int, Any]:
     setting = {"top_k": 10, "score_threshold": 0.0}
-    return served.post(
+    return service.post(
         "/retrieval", {"knowledge_id": "rails", "query": "signal train", "retrieval_setting": setting, **body}
     )
 
 
-def test_dify_gets_records(served: Served) -> None:
-    status, answer = ask(served)
+def test_dify_gets_records(rails_service: Served) -> None:
+    status, answer = ask(rails_service)
     assert status == 200
     assert 1 <= len(answer["records"]) <= 10
     for record in answer["records"]:
@@ -71,26 +71,30 @@ def test_dify_gets_records(served: Served) -> None:
         assert record["title"] == record["metadata"]["source"]
     scores = [record["score"] for record in answer["records"]]
     assert scores == sorted(scores, reverse=True)
-    assert ask(served, retrieval_setting={"top_k": 1, "score_threshold": None})[1]["records"] == answer["records"][:1]
+    assert (
+        ask(rails_service, retrieval_setting={"top_k": 1, "score_threshold": None})[1]["records"]
+        == answer["records"][:1]
+    )
 
 
-def test_the_number_of_records_never_grows_with_the_threshold(served: Served) -> None:
-    highest = ask(served)[1]["records"][0]["score"]
+def test_the_number_of_records_never_grows_with_the_threshold(rails_service: Served) -> None:
+    highest = ask(rails_service)[1]["records"][0]["score"]
     draw = random.Random(7)
     thresholds = sorted(draw.uniform(0, 1.2 * highest) for _ in range(1_000))
     counts = [
-        len(ask(served, retrieval_setting={"top_k": 10, "score_threshold": one})[1]["records"]) for one in thresholds
+        len(ask(rails_service, retrieval_setting={"top_k": 10, "score_threshold": threshold})[1]["records"])
+        for threshold in thresholds
     ]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[-1] == 0
 
 
-def test_dify_may_send_null_for_whatever_is_not_set(served: Served) -> None:
-    records = ask(served, retrieval_setting={"top_k": 5, "score_threshold": 0.0})[1]["records"]
+def test_dify_may_send_null_for_whatever_is_not_set(rails_service: Served) -> None:
+    records = ask(rails_service, retrieval_setting={"top_k": 5, "score_threshold": 0.0})[1]["records"]
     conditions: list[Any] = [None, {"logical_operator": None, "conditions": None}, {"conditions": []}]
     for setting in (None, {"top_k": None, "score_threshold": None}):
         for condition in conditions:
-            answer = ask(served, retrieval_setting=setting, metadata_condition=condition)
+            answer = ask(rails_service, retrieval_setting=setting, metadata_condition=condition)
             assert answer == (200, {"records": records})
 
 
@@ -98,10 +102,10 @@ def test_dify_is_told_of_a_refusal_and_gets_the_nearest_passages(tmp_path: Path)
     workspace = tmp_path / "workspace"
     texts = ("A switch guides trains to their track.", "Bread is baked at 230 degrees.", "The office opens at nine.")
     pointsman.open(workspace).dataset("notes").add([{"id": text[:5], "text": text} for text in texts])
-    with Served(workspace, embedder="default").ready() as one:
+    with Served(workspace, embedder="default").ready() as service:
         body = {"knowledge_id": "notes", "query": "Who won the chess championship in Samarkand?"}
-        refused = one.post("/api/search", {"query": body["query"], "datasets": ["notes"]})[1]["refused"]
-        (record,) = one.post("/retrieval", body)[1]["records"]
+        refused = service.post("/api/search", {"query": body["query"], "datasets": ["notes"]})[1]["refused"]
+        (record,) = service.post("/retrieval", body)[1]["records"]
         assert record["title"] == "Probably no answer here. Nearest:"
         assert record["content"].startswith(record["title"])
         assert refused["nearest"]["text"] in record["content"]
@@ -109,14 +113,14 @@ def test_dify_is_told_of_a_refusal_and_gets_the_nearest_passages(tmp_path: Path)
         assert record["metadata"]["refused"] == refused["reason"]
         assert record["metadata"]["document_ids"] == [hit["id"] for hit in refused["near_misses"]]
         setting = {"top_k": 3, "score_threshold": min(1.0, record["score"] + 0.01)}
-        assert one.post("/retrieval", {**body, "retrieval_setting": setting})[1]["records"] == []
+        assert service.post("/retrieval", {**body, "retrieval_setting": setting})[1]["records"] == []
 
 
 CONDITIONS: list[tuple[str, Any, Any]] = [
-    ("contains", "itch", lambda one: "itch" in one.get("kind", "")),
-    ("not contains", "itch", lambda one: "itch" not in one.get("kind", "")),
-    ("start with", "kit", lambda one: one.get("kind", "").startswith("kit")),
-    ("end with", "il", lambda one: one.get("kind", "").endswith("il")),
+    ("contains", "itch", lambda metadata: "itch" in metadata.get("kind", "")),
+    ("not contains", "itch", lambda metadata: "itch" not in metadata.get("kind", "")),
+    ("start with", "kit", lambda metadata: metadata.get("kind", "").startswith("kit")),
+    ("end with", "il", lambda metadata: metadata.get("kind", "").endswith("il")),
     ("is", "rail", lambda meta: meta["kind"] == "rail"),
     ("is not", "rail", lambda meta: meta["kind"] != "rail"),
     ("in", ["rail", "x"], lambda meta: meta["kind"] == "rail"),
@@ -139,58 +143,58 @@ NUMBERS: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("operator", "value", "expected"), CONDITIONS, ids=lambda one: str(one)[:20])
+@pytest.mark.parametrize(("operator", "value", "expected"), CONDITIONS, ids=lambda parameter: str(parameter)[:20])
 def test_dify_filters_by_metadata(operator: str, value: Any, expected: Any) -> None:
     rule = protocols.MetadataRule(name="kind", comparison_operator=operator, value=value)
-    wanted = protocols._of_dify(protocols.MetadataCondition(conditions=[rule]))
-    assert wanted is not None
+    condition = protocols._of_dify(protocols.MetadataCondition(conditions=[rule]))
+    assert condition is not None
     for document in DOCUMENTS:
         metadata: Any = document["metadata"]
-        assert wanted.matches(metadata) is expected(metadata)
+        assert condition.matches(metadata) is expected(metadata)
 
 
 @given(st.sampled_from(NUMBERS), st.integers(0, 40), st.booleans())
-def test_numbers_of_dify_may_be_texts(one: tuple[str, Any], n: int, as_text: bool) -> None:
-    operator, expected = one
+def test_numbers_of_dify_may_be_texts(case: tuple[str, Any], n: int, as_text: bool) -> None:
+    operator, expected = case
     rule = protocols.MetadataRule(name="n", comparison_operator=operator, value="7" if as_text else 7)
     assert protocols._rule(rule).matches({"n": n}) is expected(n)
 
 
-def test_conditions_act_in_the_search_and_what_cannot_be_said_is_refused(served: Served) -> None:
+def test_conditions_act_in_the_search_and_what_cannot_be_said_is_refused(rails_service: Served) -> None:
     rules = [
         {"name": ["kind", "other"], "comparison_operator": "is", "value": "kitchen"},
         {"name": "n", "comparison_operator": "<", "value": "10"},
     ]
     condition = {"logical_operator": "and", "conditions": rules}
-    found = ask(served, query="bread", metadata_condition=condition)[1]["records"]
-    assert found
-    assert all(record["metadata"]["kind"] == "kitchen" and record["metadata"]["n"] < 10 for record in found)
+    records = ask(rails_service, query="bread", metadata_condition=condition)[1]["records"]
+    assert records
+    assert all(record["metadata"]["kind"] == "kitchen" and record["metadata"]["n"] < 10 for record in records)
     for operator, value in (("contains", 7), ("end with", 7), ("matches", "a"), (">", "many"), ("in", 7), ("is", None)):
         rule = {"name": "kind", "comparison_operator": operator, "value": value}
-        status, answer = ask(served, metadata_condition={"conditions": [rule]})
+        status, answer = ask(rails_service, metadata_condition={"conditions": [rule]})
         assert (status, answer["error_code"]) == (422, 422)
         assert answer["error_msg"]
 
 
-def test_errors_have_difys_codes(served: Served, tmp_path: Path) -> None:
-    status, answer = ask(served, knowledge_id="nothing")
+def test_errors_have_difys_codes(rails_service: Served, tmp_path: Path) -> None:
+    status, answer = ask(rails_service, knowledge_id="nothing")
     assert (status, answer["error_code"]) == (404, 2001)
     assert "nothing" in answer["error_msg"]
-    assert ask(served, query="")[1]["error_code"] == 422
+    assert ask(rails_service, query="")[1]["error_code"] == 422
     workspace = tmp_path / "workspace"
     pointsman.open(workspace).make()
     key = KeyStore(workspace / FILE).create("reader", datasets=["rails"], scopes=["read"]).text
-    with Served(workspace).ready() as one:
-        status, answer = ask(one)
+    with Served(workspace).ready() as service:
+        status, answer = ask(service)
         assert (status, answer["status"], answer["error_code"]) == (403, 403, 1001)
         # Dify checks an address and a key by a request without a body, and takes anything but 403, 404 and 502 as right
         wrong = {"Authorization": "Bearer dify-key"}
-        status, answer = one.request("POST", "/retrieval", None, wrong)
+        status, answer = service.request("POST", "/retrieval", None, wrong)
         assert (status, answer["error_code"]) == (403, 1002)
-        assert one.request("POST", "/retrieval", None, {"Authorization": "Basic dify-key"})[1]["error_code"] == 1001
-        assert one.request("POST", "/retrieval", None, {"Authorization": f"Bearer {key}"})[0] == 422
+        assert service.request("POST", "/retrieval", None, {"Authorization": "Basic dify-key"})[1]["error_code"] == 1001
+        assert service.request("POST", "/retrieval", None, {"Authorization": f"Bearer {key}"})[0] == 422
         body = {"knowledge_id": "rails", "query": "x", "retrieval_setting": {"top_k": 1, "score_threshold": 0}}
-        status, answer = one.request("POST", "/retrieval", body, {"Authorization": f"Bearer {key}"})
+        status, answer = service.request("POST", "/retrieval", body, {"Authorization": f"Bearer {key}"})
         assert (status, answer["error_code"]) == (404, 2001)
 
 
@@ -199,20 +203,20 @@ def test_errors_have_difys_codes(served: Served, tmp_path: Path) -> None:
 
 def test_the_openai_client_searches(client: openai.OpenAI) -> None:
     page = client.vector_stores.search("rails", query="bread", max_num_results=5)
-    found = list(page)
-    assert 1 <= len(found) <= 5
-    assert all(one.content[0].text.startswith("bread") for one in found)
-    assert found[0].filename.endswith(".md")
-    assert found[0].attributes is not None
-    assert "tags" not in found[0].attributes
-    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    several = list(client.vector_stores.search("rails", query=["bread", "signal train"], max_num_results=40))
-    assert {one.content[0].text.split()[0] for one in several} == {"bread", "signal"}
-    assert len({one.file_id for one in several}) == len(several)
+    results = list(page)
+    assert 1 <= len(results) <= 5
+    assert all(result.content[0].text.startswith("bread") for result in results)
+    assert results[0].filename.endswith(".md")
+    assert results[0].attributes is not None
+    assert "tags" not in results[0].attributes
+    assert [result.score for result in results] == sorted((result.score for result in results), reverse=True)
+    results_of_both = list(client.vector_stores.search("rails", query=["bread", "signal train"], max_num_results=40))
+    assert {result.content[0].text.split()[0] for result in results_of_both} == {"bread", "signal"}
+    assert len({result.file_id for result in results_of_both}) == len(results_of_both)
 
 
 def test_the_openai_client_filters_and_ranks(client: openai.OpenAI) -> None:
-    found = client.vector_stores.search(
+    results = client.vector_stores.search(
         "rails",
         query="bread",
         filters={
@@ -225,44 +229,46 @@ def test_the_openai_client_filters_and_ranks(client: openai.OpenAI) -> None:
         },
         max_num_results=50,
     )
-    numbers = {int((one.attributes or {})["n"]) for one in found}
+    numbers = {int((result.attributes or {})["n"]) for result in results}
     assert numbers
     assert all(n >= 10 and n % 2 == 0 and n != 12 for n in numbers)
     all_of_them = list(client.vector_stores.search("rails", query="bread", ranking_options={"ranker": "none"}))
-    least = max(all_of_them[0].score, 0.01)  # scores of this embedder are no probabilities, and may be below 0
-    above = client.vector_stores.search(
-        "rails", query="bread", ranking_options={"ranker": "none", "score_threshold": least}
+    threshold = max(all_of_them[0].score, 0.01)  # scores of this embedder are no probabilities, and may be below 0
+    results_above = client.vector_stores.search(
+        "rails", query="bread", ranking_options={"ranker": "none", "score_threshold": threshold}
     )
-    assert [one.file_id for one in above] == [one.file_id for one in all_of_them if one.score >= least]
+    assert [result.file_id for result in results_above] == [
+        result.file_id for result in all_of_them if result.score >= threshold
+    ]
 
 
 def test_the_openai_client_lists_stores_and_files(client: openai.OpenAI) -> None:
-    assert [one.id for one in client.vector_stores.list()] == ["rails"]
+    assert [file.id for file in client.vector_stores.list()] == ["rails"]
     store = client.vector_stores.retrieve("rails")
     assert (store.name, store.status, store.file_counts.completed) == ("rails", "completed", 40)
     files = list(client.vector_stores.files.list("rails", limit=15))  # three pages
-    assert [one.id for one in files] == [document["id"] for document in DOCUMENTS]
+    assert [file.id for file in files] == [document["id"] for document in DOCUMENTS]
     backwards = list(client.vector_stores.files.list("rails", limit=15, order="desc"))
-    assert [one.id for one in backwards] == [document["id"] for document in reversed(DOCUMENTS)]
-    one = client.vector_stores.files.retrieve("doc/3", vector_store_id="rails")
-    assert (one.id, one.status, (one.attributes or {})["n"]) == ("doc/3", "completed", 3)
+    assert [file.id for file in backwards] == [document["id"] for document in reversed(DOCUMENTS)]
+    file = client.vector_stores.files.retrieve("doc/3", vector_store_id="rails")
+    assert (file.id, file.status, (file.attributes or {})["n"]) == ("doc/3", "completed", 3)
     (text,) = client.vector_stores.files.content("doc/3", vector_store_id="rails")
     assert text.text == "signal 3 stops train 3"
 
 
-def test_every_file_that_is_listed_can_be_fetched(served: Served, client: openai.OpenAI) -> None:
+def test_every_file_that_is_listed_can_be_fetched(rails_service: Served, client: openai.OpenAI) -> None:
     ids = ["5°C", "§ 5", "€5", "🚂", "a→b", "½", "a×b", "❤️", "हिन्दी", "a\u00a0b", "“q”", "a?b#c", "a%2fb", "道岔"]
-    served.post("/api/datasets", {"name": "odd", "indexing_technique": "keyword"})
-    served.add("odd", [{"id": id_, "text": f"text {number}"} for number, id_ in enumerate(ids)])
+    rails_service.post("/api/datasets", {"name": "odd", "indexing_technique": "keyword"})
+    rails_service.add("odd", [{"id": id_, "text": f"text {number}"} for number, id_ in enumerate(ids)])
     try:
-        listed = [one.id for one in client.vector_stores.files.list("odd", limit=50)]
+        listed = [file.id for file in client.vector_stores.files.list("odd", limit=50)]
         assert listed == ids
         for number, id_ in enumerate(listed):
             assert client.vector_stores.files.retrieve(id_, vector_store_id="odd").id == id_
             (text,) = client.vector_stores.files.content(id_, vector_store_id="odd")
             assert text.text == f"text {number}"
     finally:
-        served.request("DELETE", "/api/datasets/odd")
+        rails_service.request("DELETE", "/api/datasets/odd")
 
 
 def test_the_openai_client_understands_errors(client: openai.OpenAI) -> None:
@@ -336,7 +342,7 @@ def _calls(client: openai.OpenAI) -> Iterator[tuple[str, Any, list[str]]]:
                 yield (
                     f"{path}.{name}",
                     method,
-                    [one for one in parameters if not one.startswith("extra_") and one != "timeout"],
+                    [name for name in parameters if not name.startswith("extra_") and name != "timeout"],
                 )
 
 
@@ -358,27 +364,28 @@ def _outcome(call: str, method: Any, arguments: dict[str, Any]) -> str:
     return str(body["error"]["message"])
 
 
-def test_every_parameter_of_openais_client_works_or_is_refused(client: openai.OpenAI, served: Served) -> None:
+def test_every_parameter_of_openais_client_works_or_is_refused(client: openai.OpenAI, rails_service: Served) -> None:
     """By introspection of the installed client: a new method or parameter fails here until it is decided on."""
     files = frozenset(
         call for call, _, _ in _calls(client) if call.startswith(("files.", "vector_stores.file_batches."))
     )
-    seen = 0
+    parameter_count = 0
     for call, method, parameters in _calls(client):
-        known = {**_VALUES, **_CURSORS.get(call, {})}
-        unknown = [one for one in parameters if one not in known and (call, one) not in _REFUSED]
-        assert not unknown, f"{call} takes {unknown}: decide whether they work here"
-        needed = [
-            one.name
-            for one in inspect.signature(method).parameters.values()
-            if one.name in parameters and (one.default is inspect.Parameter.empty or one.name in {"file_ids", "name"})
+        values = {**_VALUES, **_CURSORS.get(call, {})}
+        missing_values = [name for name in parameters if name not in values and (call, name) not in _REFUSED]
+        assert not missing_values, f"{call} takes {missing_values}: decide whether they work here"
+        mandatory = [
+            parameter.name
+            for parameter in inspect.signature(method).parameters.values()
+            if parameter.name in parameters
+            and (parameter.default is inspect.Parameter.empty or parameter.name in {"file_ids", "name"})
         ]
         for parameter in parameters:
-            served.request("DELETE", "/api/datasets/written")
+            rails_service.request("DELETE", "/api/datasets/written")
             if call != "vector_stores.create":
-                served.post("/api/datasets", {"name": "written"})
-                served.add("written", DOCUMENTS[:8])
-            arguments = {one: known[one] for one in {*needed, parameter} if one in known}
+                rails_service.post("/api/datasets", {"name": "written"})
+                rails_service.add("written", DOCUMENTS[:8])
+            arguments = {name: values[name] for name in {*mandatory, parameter} if name in values}
             if call.startswith("vector_stores.file_batches.") and "file_ids" in arguments:
                 arguments["file_ids"] = ["file_1"]
             if call.startswith("vector_stores.file_batches.create") and "files" in arguments:
@@ -392,46 +399,46 @@ def test_every_parameter_of_openais_client_works_or_is_refused(client: openai.Op
             if (call, parameter) in _REFUSED:
                 value, message = _REFUSED[call, parameter]
                 assert message in _outcome(call, method, {**arguments, parameter: value}), (call, parameter)
-            seen += 1
-    assert seen > 60
-    served.request("DELETE", "/api/datasets/written")
+            parameter_count += 1
+    assert parameter_count > 60
+    rails_service.request("DELETE", "/api/datasets/written")
 
 
 def test_a_vector_store_is_made_changed_and_deleted(client: openai.OpenAI) -> None:
-    made = client.vector_stores.create(name="made", description="notes", metadata={"team": "rails"})
-    assert (made.id, made.name, made.metadata, made.file_counts.total) == ("made", "made", {"team": "rails"}, 0)
+    store = client.vector_stores.create(name="made", description="notes", metadata={"team": "rails"})
+    assert (store.id, store.name, store.metadata, store.file_counts.total) == ("made", "made", {"team": "rails"}, 0)
     with pytest.raises(openai.ConflictError, match="already"):
         client.vector_stores.create(name="made")
     assert client.vector_stores.update("made", metadata={"team": "roads"}).metadata == {"team": "roads"}
     assert client.vector_stores.retrieve("made").metadata == {"team": "roads"}
     nameless = client.vector_stores.create()
-    for one in ("made", nameless.id):
-        assert client.vector_stores.delete(one).deleted
+    for store_id in ("made", nameless.id):
+        assert client.vector_stores.delete(store_id).deleted
         with pytest.raises(openai.NotFoundError):
-            client.vector_stores.retrieve(one)
+            client.vector_stores.retrieve(store_id)
 
 
-def test_attributes_are_replaced_and_files_deleted(served: Served, client: openai.OpenAI) -> None:
-    served.post("/api/datasets", {"name": "edited"})
-    served.add("edited", DOCUMENTS[:3])
-    changed = client.vector_stores.files.update("doc/1", vector_store_id="edited", attributes={"kind": "bridge"})
-    assert changed.attributes == {"kind": "bridge", "source": "1.md"}
-    found = client.vector_stores.search(
+def test_attributes_are_replaced_and_files_deleted(rails_service: Served, client: openai.OpenAI) -> None:
+    rails_service.post("/api/datasets", {"name": "edited"})
+    rails_service.add("edited", DOCUMENTS[:3])
+    file = client.vector_stores.files.update("doc/1", vector_store_id="edited", attributes={"kind": "bridge"})
+    assert file.attributes == {"kind": "bridge", "source": "1.md"}
+    results = client.vector_stores.search(
         "edited", query="signal", filters={"type": "eq", "key": "kind", "value": "bridge"}
     )
-    assert [one.file_id for one in found] == ["doc/1"]
+    assert [result.file_id for result in results] == ["doc/1"]
     assert client.vector_stores.files.delete("doc/1", vector_store_id="edited").deleted
     with pytest.raises(openai.NotFoundError, match="no document"):
         client.vector_stores.files.delete("doc/1", vector_store_id="edited")
-    assert [one.id for one in client.vector_stores.files.list("edited")] == ["doc/0", "doc/2"]
-    assert [one.id for one in client.vector_stores.files.list("edited", before="doc/2")] == ["doc/0"]
+    assert [file.id for file in client.vector_stores.files.list("edited")] == ["doc/0", "doc/2"]
+    assert [file.id for file in client.vector_stores.files.list("edited", before="doc/2")] == ["doc/0"]
     assert list(client.vector_stores.files.list("edited", filter="failed")) == []
     with pytest.raises(openai.BadRequestError, match="no 'gone' in this list"):
         client.vector_stores.files.list("edited", after="gone")
     client.vector_stores.delete("edited")
 
 
-def test_unknown_parameters_are_errors_in_openais_shape(served: Served) -> None:
+def test_unknown_parameters_are_errors_in_openais_shape(rails_service: Served) -> None:
     for method, path, body in (
         ("POST", "/v1/vector_stores/rails/search", {"query": "bread", "top_k": 3}),
         ("POST", "/v1/vector_stores", {"name": "x", "colour": "red"}),
@@ -440,7 +447,7 @@ def test_unknown_parameters_are_errors_in_openais_shape(served: Served) -> None:
         ("POST", "/v1/rerank", {"query": "x", "documents": ["y"], "colour": "red"}),
         ("POST", "/v2/rerank", {"query": "x", "documents": ["y"], "colour": "red"}),
     ):
-        status, answer = served.request(method, path, body)[:2]
+        status, answer = rails_service.request(method, path, body)[:2]
         assert (status, answer["error"]["type"]) == (400, "invalid_request_error"), path
         assert "colour" in answer["error"]["message"] or "top_k" in answer["error"]["message"]
 
@@ -450,8 +457,8 @@ def test_a_key_for_reading_writes_nothing(tmp_path: Path) -> None:
     pointsman.open(workspace).dataset("rails", indexing_technique="keyword").add([{"id": "a", "text": "a signal"}])
     reading = KeyStore(workspace / FILE).create("reader", datasets=["rails"], scopes=["read"])
     with (
-        Served(workspace).ready() as one,
-        openai.OpenAI(api_key=reading.text, base_url=f"http://127.0.0.1:{one.port}/v1", max_retries=0) as client,
+        Served(workspace).ready() as service,
+        openai.OpenAI(api_key=reading.text, base_url=f"http://127.0.0.1:{service.port}/v1", max_retries=0) as client,
     ):
         for name in ("rails", "others"):
             with pytest.raises(openai.PermissionDeniedError):
@@ -466,13 +473,13 @@ def test_a_key_for_reading_writes_nothing(tmp_path: Path) -> None:
 
 def test_the_openai_client_embeds(client: openai.OpenAI) -> None:
     embedder = HashingEmbedder()
-    assert [one.id for one in client.models.list()][:2] == [embedder.name, f"{embedder.name}/query"]
+    assert [model.id for model in client.models.list()][:2] == [embedder.name, f"{embedder.name}/query"]
     assert client.models.retrieve(embedder.name).id == embedder.name
     texts = ["a red signal", "bread"]
     for encoding in ("float", "base64"):
         answer = client.embeddings.create(input=texts, model=embedder.name, encoding_format=encoding)
-        raw = [one.embedding for one in answer.data]
-        rows = [decode_vector(one) if isinstance(one, str) else one for one in raw]
+        raw = [row.embedding for row in answer.data]
+        rows = [decode_vector(item) if isinstance(item, str) else item for item in raw]
         for row, expected in zip(rows, embedder.embed_documents(texts), strict=True):
             assert list(row) == pytest.approx(expected.tolist(), abs=1e-6)
     (query,) = client.embeddings.create(input="a red signal", model=f"{embedder.name}/query").data
@@ -480,15 +487,15 @@ def test_the_openai_client_embeds(client: openai.OpenAI) -> None:
     assert answer.usage.total_tokens > 0
 
 
-def test_rerankers_answer_in_the_shapes_of_cohere_and_jina(served: Served) -> None:
-    url = f"http://127.0.0.1:{served.port}"
+def test_rerankers_answer_in_the_shapes_of_cohere_and_jina(rails_service: Served) -> None:
+    url = f"http://127.0.0.1:{rails_service.port}"
     documents = [pointsman.Document(str(n), text) for n, text in enumerate(("bread is baked", "a signal stops trains"))]
     for address in (f"{url}/v2/rerank", f"{url}/v1/rerank"):
         with closing(HTTPReranker(address)) as reranker:
             ranking = reranker.rerank("signal trains", documents, 2)
-        assert [one.id for one in ranking] == ["1", "0"], address
-    status, answer = served.post(
+        assert [result.id for result in ranking] == ["1", "0"], address
+    status, answer = rails_service.post(
         "/v1/rerank", {"query": "signal trains", "documents": [{"text": "a signal"}, "bread"], "top_n": 1}
     )
     assert status == 200
-    assert [(one["index"], one["document"]) for one in answer["results"]] == [(0, {"text": "a signal"})]
+    assert [(result["index"], result["document"]) for result in answer["results"]] == [(0, {"text": "a signal"})]

@@ -166,10 +166,10 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_importing_loads_no_model_server_or_plotting_code() -> None:
     code = "import sys, pointsman, pointsman.cli; print(' '.join(sys.modules))"
-    loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
+    modules = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
     heavy = {"numpy", "onnxruntime", "onnx", "faiss", "tantivy", "rich", "typer", "openai", "matplotlib", "fastapi"}
     heavy |= {"langchain_core", "llama_index", "haystack", "mcp"}
-    assert not heavy & loaded
+    assert not heavy & modules
 
 
 def test_every_selector_is_a_name_of_its_package() -> None:
@@ -177,15 +177,15 @@ def test_every_selector_is_a_name_of_its_package() -> None:
     import pointsman.selector as package
 
     modules = ("base", "combined", "description", "embedding", "heuristic", "llm", "rule", "rules")
-    found = set()
+    names = set()
     for module in modules:
         namespace = vars(__import__(f"pointsman.selector.{module}", fromlist=["*"]))
-        found |= {
+        names |= {
             name
             for name, value in namespace.items()
             if inspect.isclass(value) and issubclass(value, pointsman.BaseSelector) and value.__module__ != "typing"
         }
-    assert found <= set(package.__all__)
+    assert names <= set(package.__all__)
     for name in package.__all__:
         assert getattr(package, name) is not None
     from pointsman.selector import LLMSelector

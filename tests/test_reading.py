@@ -27,7 +27,7 @@ TEXTS = [
     "Tickets are sold at the counter and on the train.",
 ]
 LIMIT = 2.0  # seconds: the embedder sleeps through any limit, so only a busy machine needs this much
-SAID = "background of rails: "
+BACKGROUND_NOTE = "background of rails: "
 
 
 class Sleeping(BaseEmbedder):
@@ -76,7 +76,7 @@ class TestImportedVectors:
         answer = rails.search(QUESTION, 2, timeout=LIMIT, effort="fast", refuse=False)
         assert answer.hits[0].id == "1"
         assert {hit.relevance for hit in answer} == {None}
-        assert [note for note in answer.degraded if note.startswith(SAID)], answer.degraded
+        assert [note for note in answer.degraded if note.startswith(BACKGROUND_NOTE)], answer.degraded
         assert not embedder.woken.is_set(), "it still sleeps, and the answer is here"
 
     def test_beside_an_event_loop_it_is_measured_in_a_thread(self, rails: Dataset, embedder: Sleeping) -> None:
@@ -95,7 +95,7 @@ class TestImportedVectors:
             return answer, beats
 
         answer, beats = asyncio.run(search())
-        assert [note for note in answer.degraded if note.startswith(SAID)], answer.degraded
+        assert [note for note in answer.degraded if note.startswith(BACKGROUND_NOTE)], answer.degraded
         assert not embedder.woken.is_set()
         assert beats > 0
         assert embedder.threads
@@ -110,13 +110,13 @@ class TestImportedVectors:
 
     def test_it_is_measured_once(self, rails: Dataset, embedder: Sleeping, monkeypatch: pytest.MonkeyPatch) -> None:
         embedder.woken.set()
-        measured, calls = background.measured, list[str]()
+        measure, calls = background.measured, list[str]()
 
-        def counted(*arguments: Any) -> Any:
+        def count_measurement(*arguments: Any) -> Any:
             calls.append(threading.current_thread().name)
-            return measured(*arguments)
+            return measure(*arguments)
 
-        monkeypatch.setattr(background, "measured", counted)
+        monkeypatch.setattr(background, "measured", count_measurement)
         first, second = (rails.search(QUESTION, 2, refuse=False) for _ in range(2))
         assert len(calls) == 1
         assert first.hits == second.hits
@@ -132,11 +132,11 @@ def test_a_search_checks_a_dataset_once_for_changes_by_others(
     collection, checks = rails.store.collection, list[int]()  # type: ignore[attr-defined]
     refresh = type(collection).refresh
 
-    def counted(collection: Any, *arguments: Any) -> None:
+    def count_refresh(collection: Any, *arguments: Any) -> None:
         checks.append(1)
         refresh(collection, *arguments)
 
-    monkeypatch.setattr(type(collection), "refresh", counted)
+    monkeypatch.setattr(type(collection), "refresh", count_refresh)
     rails.search(QUESTION, 2)
     assert len(checks) == 1
     asyncio.run(rails.asearch(QUESTION, 2))
@@ -157,8 +157,8 @@ def test_a_reading_belongs_to_its_search(rails: Dataset) -> None:
     assert isinstance(rails.store.collection, Collection)  # type: ignore[attr-defined]
     with reading_each([rails]) as readings:
         assert reading_of(rails) is readings["rails"]
-        seen: list[Reading] = []
+        readings_seen: list[Reading] = []
         with reading_each([]):
-            seen.append(reading_of(rails))
-        assert seen == [readings["rails"]]
+            readings_seen.append(reading_of(rails))
+        assert readings_seen == [readings["rails"]]
     assert reading_of(rails) is not readings["rails"]

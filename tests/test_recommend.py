@@ -70,7 +70,7 @@ SHORT = [
     "state-of-the-art well-known don't",  # joined words are words
     "Whatnot shop opening hours",  # no "what"
 ]
-OTHERS = [
+OTHER_QUERIES = [
     "annual report of the railway company for shareholders",
     "railway signal lamp works yard",  # five words
     "环保设备维护手册",  # eight characters are five words
@@ -91,7 +91,7 @@ CASES = (
     [(query, "decomposition") for query in COMPARISONS]
     + [(query, "hyde") for query in QUESTIONS]
     + [(query, "multi_query") for query in SHORT]
-    + [(query, "hybrid") for query in OTHERS]
+    + [(query, "hybrid") for query in OTHER_QUERIES]
 )
 
 
@@ -102,10 +102,10 @@ def test_the_rules_in_their_order(query: str, strategy: str) -> None:
 
 
 def test_the_seeds_example() -> None:
-    found = recommend("什么是环保设备?")
-    assert (found.strategy, found.confidence) == ("hyde", 0.85)
-    assert found.alternatives[:2] == (("hybrid", 0.75), ("multi_query", 0.7))
-    answer = json.loads(json.dumps(found.to_dict()))
+    recommendation = recommend("什么是环保设备?")
+    assert (recommendation.strategy, recommendation.confidence) == ("hyde", 0.85)
+    assert recommendation.alternatives[:2] == (("hybrid", 0.75), ("multi_query", 0.7))
+    answer = json.loads(json.dumps(recommendation.to_dict()))
     assert list(answer) == ["recommended_strategy", "confidence", "reason", "alternatives"]
     assert answer["alternatives"][0] == {"strategy": "hybrid", "confidence": 0.75}
     assert "问号结尾" in answer["reason"]
@@ -145,24 +145,24 @@ def test_the_reason_names_the_cue_in_the_language_of_the_query(query: str, cue: 
 def test_what_cannot_be_used_is_never_chosen_and_the_reason_says_so(
     query: str, available: set[str], strategy: str, passed_over: list[str]
 ) -> None:
-    found = recommend(query, available, why_not={"hyde": "no model"})
-    assert found.strategy == strategy
-    assert all(name in found.reason for name in [*passed_over, strategy])
-    assert ("no model" in found.reason) == ("hyde" in passed_over)
-    assert {name for name, _ in found.alternatives} <= set(available) - {strategy}
-    assert found.confidence < recommend(query).confidence
+    recommendation = recommend(query, available, why_not={"hyde": "no model"})
+    assert recommendation.strategy == strategy
+    assert all(name in recommendation.reason for name in [*passed_over, strategy])
+    assert ("no model" in recommendation.reason) == ("hyde" in passed_over)
+    assert {name for name, _ in recommendation.alternatives} <= set(available) - {strategy}
+    assert recommendation.confidence < recommend(query).confidence
 
 
 @given(st.text(max_size=60), st.sets(st.sampled_from(["hyde", "hybrid", "bm25", "multi_query", "mine"]), min_size=1))
 def test_any_text_gets_an_available_strategy_always_the_same(query: str, available: set[str]) -> None:
-    found = recommend(query, available)
-    assert found == recommend(query, sorted(available))
-    assert found.strategy in available
-    sure = [found.confidence, *(confidence for _, confidence in found.alternatives)]
+    recommendation = recommend(query, available)
+    assert recommendation == recommend(query, sorted(available))
+    assert recommendation.strategy in available
+    sure = [recommendation.confidence, *(confidence for _, confidence in recommendation.alternatives)]
     assert sure == sorted(sure, reverse=True)
-    assert all(0 <= one <= 1 for one in sure)
-    assert found.strategy not in dict(found.alternatives)
-    assert found.reason.isprintable()
+    assert all(0 <= confidence <= 1 for confidence in sure)
+    assert recommendation.strategy not in dict(recommendation.alternatives)
+    assert recommendation.reason.isprintable()
 
 
 @pytest.mark.parametrize(

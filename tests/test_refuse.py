@@ -69,7 +69,7 @@ UNANSWERABLE = {
     "ru": ["рецепт борща", "кто выиграл чемпионат мира в 1998 году", "как вырастить помидоры на балконе"],
     "zh": ["红烧肉的做法", "谁赢得了1998年世界杯", "光合作用是什么", "呜呜呜嘎嘎"],
 }
-ELSEWHERE = [
+UNRELATED_QUESTIONS = [
     ("en", "怎么重置密码"),
     ("en", "как сбросить пароль"),
     ("ru", "怎么重置密码"),
@@ -97,8 +97,8 @@ def hit(name: str = "a", score: float = 1.0, relevance: float | None = None) -> 
     return Hit(Document(name, "the pumps of the old harbour"), score, relevance=relevance)
 
 
-def ranked(*hits: Hit, scale: str = "calibrated", best: float | None = None, needed: float = 0.4) -> Ranked:
-    return Ranked(hits, scale, best=best, needed=needed)
+def ranking_of(*hits: Hit, scale: str = "calibrated", best: float | None = None, threshold: float = 0.4) -> Ranked:
+    return Ranked(hits, scale, best=best, needed=threshold)
 
 
 def refuse(refuser: Refuser, ranking: Ranked, text: str = "cat", top_k: int = 10) -> Ranked:
@@ -108,7 +108,9 @@ def refuse(refuser: Refuser, ranking: Ranked, text: str = "cat", top_k: int = 10
 # -- the shipped default, on real searches -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("language", "text"), [(one, text) for one, texts in ANSWERABLE.items() for text in texts])
+@pytest.mark.parametrize(
+    ("language", "text"), [(language, text) for language, texts in ANSWERABLE.items() for text in texts]
+)
 @pytest.mark.parametrize("strategy", ["auto", "vector"])
 def test_a_question_with_an_answer_is_not_refused(
     datasets: dict[str, Dataset], language: str, text: str, strategy: Any
@@ -120,21 +122,21 @@ def test_a_question_with_an_answer_is_not_refused(
 
 @pytest.mark.parametrize("language", list(UNANSWERABLE))
 def test_a_question_without_an_answer_is_refused(datasets: dict[str, Dataset], language: str) -> None:
-    passed = []
+    missed_refusals = []
     for text in UNANSWERABLE[language]:
         refusal = datasets[language].search(text).refused
         if refusal is None:
-            passed.append(text)
+            missed_refusals.append(text)
             continue
         assert refusal.reason.startswith("No relevant results: ")
         assert refusal.scale == PROBABILITY
         assert refusal.score is not None
         assert refusal.threshold is not None
         assert refusal.score < refusal.threshold
-    assert len(passed) <= 1, passed  # a cautious threshold; benchmarks/relevance.py has the rates
+    assert len(missed_refusals) <= 1, missed_refusals  # a cautious threshold; benchmarks/relevance.py has the rates
 
 
-@pytest.mark.parametrize(("language", "text"), ELSEWHERE)
+@pytest.mark.parametrize(("language", "text"), UNRELATED_QUESTIONS)
 def test_a_question_in_another_language_finds_its_answer(
     datasets: dict[str, Dataset], language: str, text: str
 ) -> None:
@@ -146,14 +148,14 @@ def test_a_question_in_another_language_finds_its_answer(
 @pytest.mark.parametrize("language", list(UNANSWERABLE))
 @pytest.mark.parametrize("strategy", ["auto", "vector"])
 def test_a_single_candidate_is_judged_too(datasets: dict[str, Dataset], language: str, strategy: Any) -> None:
-    def asked(text: str, number: int) -> bool:
+    def is_answered(text: str, number: int) -> bool:
         """Whether the only document that the filter leaves is an answer."""
         return bool(datasets[language].search(text, strategy=strategy, filters={"number": number}))
 
     first, right = ANSWERABLE[language][0], int(language == "en")  # how to reset a password
-    assert asked(first, right)
-    assert not asked(first, 3)
-    wrong = [(text, number) for text in UNANSWERABLE[language] for number in range(4) if asked(text, number)]
+    assert is_answered(first, right)
+    assert not is_answered(first, 3)
+    wrong = [(text, number) for text in UNANSWERABLE[language] for number in range(4) if is_answered(text, number)]
     assert len(wrong) <= len(UNANSWERABLE[language]), wrong  # of four times as many
 
 
@@ -161,7 +163,7 @@ def test_a_single_candidate_is_judged_too(datasets: dict[str, Dataset], language
 
 
 def test_an_answer_below_the_minimum_is_refused() -> None:
-    ranking = ranked(hit("a", relevance=0.3), hit("b", relevance=0.1), best=0.35)
+    ranking = ranking_of(hit("a", relevance=0.3), hit("b", relevance=0.1), best=0.35)
     answer = refuse(Refuser(), ranking, top_k=1)
     assert answer.hits == ()
     assert answer.refused is not None
@@ -174,28 +176,28 @@ def test_an_answer_below_the_minimum_is_refused() -> None:
 
 
 def test_minimum_zero_never_refuses() -> None:
-    assert refuse(Refuser(0), ranked(hit(relevance=0.0), best=0.0)).refused is None
+    assert refuse(Refuser(0), ranking_of(hit(relevance=0.0), best=0.0)).refused is None
 
 
-@pytest.mark.parametrize("place", range(LOOKED_AT + 1))
-def test_hits_without_relevance_keep_the_answer(place: int) -> None:
+@pytest.mark.parametrize("position", range(LOOKED_AT + 1))
+def test_hits_without_relevance_keep_the_answer(position: int) -> None:
     """A foreign hit among the first ones may be the answer; one further down is not looked at."""
-    hits = [hit(str(number), relevance=None if number == place else 0.1) for number in range(LOOKED_AT + 1)]
-    answer = refuse(Refuser(), ranked(*hits, best=0.1))
-    assert (answer.refused is None) == (place < LOOKED_AT)
-    if place < LOOKED_AT:
-        assert f"not judged: hit '{place}' has no relevance" in answer.detail
+    hits = [hit(str(number), relevance=None if number == position else 0.1) for number in range(LOOKED_AT + 1)]
+    answer = refuse(Refuser(), ranking_of(*hits, best=0.1))
+    assert (answer.refused is None) == (position < LOOKED_AT)
+    if position < LOOKED_AT:
+        assert f"not judged: hit '{position}' has no relevance" in answer.detail
 
 
 def test_results_without_a_calibration_are_not_refused() -> None:
-    answer = refuse(Refuser(), ranked(hit()))
+    answer = refuse(Refuser(), ranking_of(hit()))
     assert answer.hits == (hit(),)
     assert "not judged" in answer.detail
 
 
 @pytest.mark.parametrize("text", ["", " ", "???", "！？。", "— …"])
 def test_a_question_without_a_word_is_refused(text: str) -> None:
-    ranking = ranked(hit(relevance=0.9), best=0.9)
+    ranking = ranking_of(hit(relevance=0.9), best=0.9)
     answer = refuse(Refuser(), ranking, text)
     assert answer.refused == Refusal("the question has no words", ranking.hits[0], near_misses=ranking.hits)
     assert answer.dropped == {(None, "a"): "the question has no words"}
@@ -203,16 +205,16 @@ def test_a_question_without_a_word_is_refused(text: str) -> None:
 
 
 def test_no_results_are_a_refusal() -> None:
-    assert refuse(Refuser(), ranked()).refused == Refusal("No results")
+    assert refuse(Refuser(), ranking_of()).refused == Refusal("No results")
 
 
 def test_a_refusal_stands() -> None:
-    before = Ranked((), "bm25", refused=Refusal("because"))
-    assert refuse(Refuser(), before) is before
+    refusal = Ranked((), "bm25", refused=Refusal("because"))
+    assert refuse(Refuser(), refusal) is refusal
 
 
 def test_the_input_stays_as_it_is_and_the_relevance_is_noted() -> None:
-    ranking = replace(ranked(hit("a", relevance=0.9), hit("b"), best=0.9), dropped={(None, "z"): "gone"})
+    ranking = replace(ranking_of(hit("a", relevance=0.9), hit("b"), best=0.9), dropped={(None, "z"): "gone"})
     answer = refuse(Refuser(thresholds=Threshold(PROBABILITY, 0.5)), ranking)
     assert [hit.provenance for hit in ranking.hits] == [(), ()]
     assert answer.hits[0].provenance == (Provenance("refuse", 1, 0.9),)
@@ -221,7 +223,7 @@ def test_the_input_stays_as_it_is_and_the_relevance_is_noted() -> None:
 
 
 def test_awaited_it_is_the_same() -> None:
-    ranking = ranked(hit(relevance=0.1), best=0.1)
+    ranking = ranking_of(hit(relevance=0.1), best=0.1)
     refuser = Refuser()
     assert asyncio.run(refuser.arefine(Query("cat"), ranking, 3)) == refuse(refuser, ranking, top_k=3)
     assert (refuser.stage, refuser.depth(1, "calibrated"), refuser.depth(READ, "rrf")) == ("refuse", READ, READ)
@@ -234,7 +236,7 @@ def passages(*texts: str) -> list[Hit]:
     return [Hit(Document(str(number), text), 1.0, relevance=0.01) for number, text in enumerate(texts)]
 
 
-OTHERS = [f"Nothing of interest in note number {number}." for number in range(5)]
+OTHER_TEXTS = [f"Nothing of interest in note number {number}." for number in range(5)]
 
 
 @pytest.mark.parametrize(
@@ -250,10 +252,10 @@ OTHERS = [f"Nothing of interest in note number {number}." for number in range(5)
     ],
 )
 def test_hit_with_the_words_or_the_names_of_a_question_is_not_refused(question: str, text: str) -> None:
-    hits = passages(*OTHERS, text)
-    answer = refuse(Refuser(), ranked(*hits, best=0.01), question)
+    hits = passages(*OTHER_TEXTS, text)
+    answer = refuse(Refuser(), ranking_of(*hits, best=0.01), question)
     assert answer.refused is None
-    assert [one.id for one in answer.hits] == [one.id for one in hits]
+    assert [hit.id for hit in answer.hits] == [hit.id for hit in hits]
     assert "'5' holds the question's words" in answer.detail
 
 
@@ -268,7 +270,7 @@ def test_hit_with_the_words_or_the_names_of_a_question_is_not_refused(question: 
     ],
 )
 def test_common_words_do_not_keep_a_hit(question: str, texts: list[str]) -> None:
-    assert holds_words(question, passages(*texts, *OTHERS)) is None
+    assert holds_words(question, passages(*texts, *OTHER_TEXTS)) is None
 
 
 # -- thresholds --------------------------------------------------------------------------------------------------------
@@ -290,15 +292,15 @@ def test_a_threshold_that_is_none(scale: Any, minimum: Any) -> None:
 
 
 def test_a_threshold_drops_hits_of_its_scale() -> None:
-    ranking = ranked(hit("a", score=0.9), hit("b", score=0.3), hit("c", score=0.29), scale="rerank:bge")
+    ranking = ranking_of(hit("a", score=0.9), hit("b", score=0.3), hit("c", score=0.29), scale="rerank:bge")
     answer = refuse(Refuser(thresholds=Threshold("rerank:bge", 0.3)), ranking)
-    assert [one.id for one in answer.hits] == ["a", "b"]
+    assert [hit.id for hit in answer.hits] == ["a", "b"]
     assert dict(answer.dropped) == {(None, "c"): "0.29 is below 0.3 (rerank:bge)"}
     assert answer.refused is None
 
 
 def test_nothing_left_is_a_refusal() -> None:
-    ranking = ranked(hit("a", score=0.2), hit("b", score=0.1), scale="rerank:bge")
+    ranking = ranking_of(hit("a", score=0.2), hit("b", score=0.1), scale="rerank:bge")
     answer = refuse(Refuser(thresholds=[Threshold("rerank:bge", 0.3)]), ranking)
     assert answer.hits == ()
     assert answer.refused == Refusal(
@@ -308,14 +310,14 @@ def test_nothing_left_is_a_refusal() -> None:
 
 
 def test_a_threshold_for_another_scale_does_not_act_and_says_so() -> None:
-    ranking = ranked(hit("a", score=0.01), scale="rrf")
+    ranking = ranking_of(hit("a", score=0.01), scale="rrf")
     answer = refuse(Refuser(thresholds=Threshold("rerank:bge", 0.3)), ranking)
     assert answer.hits == ranking.hits
     assert "the threshold for 'rerank:bge' does not apply: these scores are 'rrf'" in answer.detail
 
 
 def test_a_threshold_on_the_rankings_scale_replaces_the_minimum() -> None:
-    ranking = ranked(hit(score=0.9, relevance=0.1), scale="rerank:bge", best=0.1)
+    ranking = ranking_of(hit(score=0.9, relevance=0.1), scale="rerank:bge", best=0.1)
     for thresholds, refused in (
         ((), True),
         ((Threshold("rerank:bge", 0.3),), False),
@@ -326,10 +328,10 @@ def test_a_threshold_on_the_rankings_scale_replaces_the_minimum() -> None:
 
 def test_a_threshold_on_probability_drops_hit_by_hit() -> None:
     refuser = Refuser(0, Threshold(PROBABILITY, 0.5))
-    answer = refuse(refuser, ranked(hit("a", relevance=0.9), hit("b", relevance=0.4), hit("c"), best=0.9))
+    answer = refuse(refuser, ranking_of(hit("a", relevance=0.9), hit("b", relevance=0.4), hit("c"), best=0.9))
     assert [hit.id for hit in answer.hits] == ["a", "c"]  # c cannot be judged
     assert answer.dropped.keys() == {(None, "b")}
-    low = refuse(refuser, ranked(hit("b", relevance=0.4), best=0.9)).refused
+    low = refuse(refuser, ranking_of(hit("b", relevance=0.4), best=0.9)).refused
     assert low is not None
     assert (low.scale, low.score) == (PROBABILITY, 0.4)
 
@@ -356,9 +358,9 @@ chances = st.none() | st.floats(0, 1)
 def test_every_hit_is_answered_or_dropped(question: str, relevance: list[float | None], best: float | None) -> None:
     hits = [hit(str(number), relevance=chance) for number, chance in enumerate(relevance)]
     refuser = Refuser(thresholds=Threshold(PROBABILITY, 0.3))
-    answer = refuse(refuser, ranked(*hits, best=best), question)
+    answer = refuse(refuser, ranking_of(*hits, best=best), question)
     assert (answer.refused is not None) == (not answer.hits)
-    assert {one.key for one in answer.hits} | answer.dropped.keys() == {one.key for one in hits}
+    assert {hit.key for hit in answer.hits} | answer.dropped.keys() == {hit.key for hit in hits}
 
 
 # ── beside collections without a relevance ───────────────────────────────────────────────────────────────────────────
@@ -382,8 +384,8 @@ def beside_orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspac
         faiss.write_index(index, str(folder / "orders.faiss"))
         lines = [json.dumps({"number": f"o{n}", "note": text}) for n, text in enumerate(orders)]
         (folder / "orders.jsonl").write_text("\n".join(lines), "utf-8")
-        place = {"table": "orders.jsonl", "id": "number", "text": "note", "vector": "vector"}
-        workspace.attach("orders", f"faiss:{folder / 'orders.faiss'}", **place)
+        columns = {"table": "orders.jsonl", "id": "number", "text": "note", "vector": "vector"}
+        workspace.attach("orders", f"faiss:{folder / 'orders.faiss'}", **columns)
         yield workspace
 
 
@@ -398,22 +400,24 @@ def test_exact_match_of_an_attached_collection_comes_before_improbable_fillers(b
 def test_probable_hit_keeps_its_place_beside_an_attached_collection(beside_orders: Workspace) -> None:
     question = "Passage 7: the committee discussed item 7"
     answer = beside_orders.search(question, 10)
-    ranked = beside_orders.search(question, 10, refuse=False)
-    assert [hit.key for hit in answer.hits] == [hit.key for hit in ranked.hits]
+    full_answer = beside_orders.search(question, 10, refuse=False)
+    assert [hit.key for hit in answer.hits] == [hit.key for hit in full_answer.hits]
     assert answer.hits[0].dataset == "minutes"
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=12), st.floats(0, 1))
-def test_hits_without_relevance_keep_their_order_and_no_hit_is_lost(values: list[float | None], needed: float) -> None:
+def test_hits_without_relevance_keep_their_order_and_no_hit_is_lost(
+    values: list[float | None], threshold: float
+) -> None:
     hits = [
         Hit(Document(str(n), "other words"), 1 / (n + 1), relevance=relevance) for n, relevance in enumerate(values)
     ]
     best = max((value for value in values if value is not None), default=None)
-    ranked = Refuser(needed).refine(Query("question"), Ranked(tuple(hits), "rrf", best=best), 3)
-    if ranked.refused is None:
-        assert {hit.id for hit in ranked.hits} == {hit.id for hit in hits}
-        for unjudged in (True, False):
-            kept = [hit.id for hit in ranked.hits if (hit.relevance is None) == unjudged]
-            assert kept == [hit.id for hit in hits if (hit.relevance is None) == unjudged]
-        if best is None or best >= needed:
-            assert [hit.id for hit in ranked.hits] == [hit.id for hit in hits]
+    outcome = Refuser(threshold).refine(Query("question"), Ranked(tuple(hits), "rrf", best=best), 3)
+    if outcome.refused is None:
+        assert {hit.id for hit in outcome.hits} == {hit.id for hit in hits}
+        for without_relevance in (True, False):
+            ids = [hit.id for hit in outcome.hits if (hit.relevance is None) == without_relevance]
+            assert ids == [hit.id for hit in hits if (hit.relevance is None) == without_relevance]
+        if best is None or best >= threshold:
+            assert [hit.id for hit in outcome.hits] == [hit.id for hit in hits]

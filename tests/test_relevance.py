@@ -26,7 +26,7 @@ from pointsman.retrieval.relevance import (
     unrelated_questions,
 )
 
-EMBEDDER = next(one.embedder for one in shipped() if one.form == "both") or ""
+EMBEDDER = next(calibration.embedder for calibration in shipped() if calibration.form == "both") or ""
 BACKGROUND = Background(
     EMBEDDER,
     mean=0.80,
@@ -46,11 +46,11 @@ def evidence(best: float = 0.9, words: float = 8.0, count: int = 100, **changes:
     return replace(Evidence("latin", 5, bm25, 14.0, cosine, 18.5, BACKGROUND), **changes)
 
 
-def judge(one: Evidence, places: list[int] | None = None) -> Any:
-    calibration = for_evidence(shipped(), one)
+def judge(seen_evidence: Evidence, indices: list[int] | None = None) -> Any:
+    calibration = for_evidence(shipped(), seen_evidence)
     assert calibration is not None
-    places = list(range(10)) if places is None else places
-    return calibration.judge(one, places)
+    indices = list(range(10)) if indices is None else indices
+    return calibration.judge(seen_evidence, indices)
 
 
 # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -66,18 +66,18 @@ def test_what_stands_out_is_relevant_and_what_does_not_is_not() -> None:
 @pytest.mark.parametrize("form", ["both", "vector", "words"])
 def test_a_hit_is_judged_the_same_whatever_else_is_in_the_list(form: str) -> None:
     changes: dict[str, Any] = {"vector": {"bm25": None, "idf": None}, "words": {"cosine": None}}.get(form, {})
-    one = evidence(**changes)
-    assert one.form == form
-    whole = judge(one, list(range(50)))
-    for places in ([0], [3, 0, 7], [49, 11]):
-        part = judge(one, places)
-        assert part.relevance == pytest.approx([whole.relevance[place] for place in places])
-        assert part.best == whole.best == max(whole.relevance)
+    all_evidence = evidence(**changes)
+    assert all_evidence.form == form
+    judgement = judge(all_evidence, list(range(50)))
+    for indices in ([0], [3, 0, 7], [49, 11]):
+        partial_judgement = judge(all_evidence, indices)
+        assert partial_judgement.relevance == pytest.approx([judgement.relevance[index] for index in indices])
+        assert partial_judgement.best == judgement.best == max(judgement.relevance)
 
 
 @given(st.floats(0.8, 1.0), st.floats(0, 0.1))
-def test_a_nearer_best_vector_makes_an_answer_likelier(best: float, more: float) -> None:
-    assert judge(evidence(min(best + more, 1.0))).best >= judge(evidence(best)).best - 1e-9
+def test_a_nearer_best_vector_makes_an_answer_likelier(best: float, increment: float) -> None:
+    assert judge(evidence(min(best + increment, 1.0))).best >= judge(evidence(best)).best - 1e-9
 
 
 def test_twenty_passages_that_answer_alike_are_each_as_relevant_as_one() -> None:
@@ -86,10 +86,10 @@ def test_twenty_passages_that_answer_alike_are_each_as_relevant_as_one() -> None
         bm25 = np.r_[np.full(count, 8.0), np.linspace(3.0, 0.0, 150 - count)]
         return evidence(cosine=cosine, bm25=bm25)
 
-    [alone] = judge(with_answers(1), [0]).relevance
-    together = judge(with_answers(20), list(range(20))).relevance
-    assert together == pytest.approx([together[0]] * 20)
-    assert together[0] > 0.8 * alone
+    [single] = judge(with_answers(1), [0]).relevance
+    relevances = judge(with_answers(20), list(range(20))).relevance
+    assert relevances == pytest.approx([relevances[0]] * 20)
+    assert relevances[0] > 0.8 * single
 
 
 @pytest.mark.parametrize(
@@ -106,16 +106,16 @@ def test_twenty_passages_that_answer_alike_are_each_as_relevant_as_one() -> None
     ],
 )
 def test_each_form_of_evidence_has_its_own_calibration(changes: dict[str, Any], form: str | None) -> None:
-    one = evidence(**changes)
-    assert one.form == form
-    calibration = for_evidence(shipped(), one)
+    case = evidence(**changes)
+    assert case.form == form
+    calibration = for_evidence(shipped(), case)
     assert (calibration.form if calibration else None) == form
 
 
 def test_other_embedders_and_no_candidates_have_no_probability() -> None:
     assert for_evidence(shipped(), evidence(background=replace(BACKGROUND, embedder="another"))) is None
-    nothing = np.empty(0)
-    assert for_evidence(shipped(), evidence(bm25=nothing, cosine=nothing)) is None
+    empty = np.empty(0)
+    assert for_evidence(shipped(), evidence(bm25=empty, cosine=empty)) is None
     assert shipped()[0].judge(evidence(background=replace(BACKGROUND, embedder="another")), [0]) is None
 
 
@@ -124,14 +124,14 @@ def test_documents_without_a_vector_count_as_the_furthest() -> None:
     assert with_nan.cosine is not None
     cosine = with_nan.cosine.copy()
     cosine[5] = np.nan
-    far = cosine.copy()
-    far[5] = np.nanmin(cosine)
-    assert judge(replace(with_nan, cosine=cosine)).relevance == judge(replace(with_nan, cosine=far)).relevance
+    furthest = cosine.copy()
+    furthest[5] = np.nanmin(cosine)
+    assert judge(replace(with_nan, cosine=cosine)).relevance == judge(replace(with_nan, cosine=furthest)).relevance
 
 
 def test_one_candidate_alone_is_judged() -> None:
-    one = judge(evidence(0.9, 5.0, count=1), [0])
-    assert 0 < one.relevance[0] < 1
+    judgement = judge(evidence(0.9, 5.0, count=1), [0])
+    assert 0 < judgement.relevance[0] < 1
 
 
 # ── what is measured ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -147,13 +147,13 @@ def test_unrelated_questions_are_in_three_scripts() -> None:
 
 def test_background() -> None:
     documents = np.array([[1, 0], [0, 1]], np.float32)
-    some = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
-    found = Background.measured(
-        "e", 0.02, documents, some[:1], dict.fromkeys(SCRIPTS, some), {"latin": [0.1, 0.3, 0.2]}, {"latin": 1.0}
+    vectors = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
+    background = Background.measured(
+        "e", 0.02, documents, vectors[:1], dict.fromkeys(SCRIPTS, vectors), {"latin": [0.1, 0.3, 0.2]}, {"latin": 1.0}
     )
-    assert found.best == {"latin": 0.2}
-    assert found.mean == pytest.approx(0.0), "a stand-in is not compared with its own passage"
-    assert Background.from_json(found.to_json()) == found
+    assert background.best == {"latin": 0.2}
+    assert background.mean == pytest.approx(0.0), "a stand-in is not compared with its own passage"
+    assert Background.from_json(background.to_json()) == background
 
 
 def test_a_language_has_no_say_in_where_a_dataset_lies() -> None:
@@ -166,13 +166,15 @@ def test_a_language_has_no_say_in_where_a_dataset_lies() -> None:
         )
 
     languages: dict[Script, float] = {"latin": 0.0, "cyrillic": 3.0, "han": -2.0}
-    unrelated: Any = {script: texts(0.0, language, 40) for script, language in languages.items()}
-    found = Background.measured("e", 0.02, texts(1.0, 3.0, 200), texts(1.0, 3.0, 30), unrelated, {}, {"cyrillic": 1.0})
-    assert found.subject == pytest.approx(10, rel=0.2)
+    vectors_by_script: Any = {script: texts(0.0, language, 40) for script, language in languages.items()}
+    background = Background.measured(
+        "e", 0.02, texts(1.0, 3.0, 200), texts(1.0, 3.0, 30), vectors_by_script, {}, {"cyrillic": 1.0}
+    )
+    assert background.subject == pytest.approx(10, rel=0.2)
     for script, language in languages.items():
         for subject in (0.0, 0.5, 1.0):
             [question] = texts(subject, language, 1)
-            assert found.nearness(question) - found.chance[script] == pytest.approx(10 * subject, abs=3.5)
+            assert background.nearness(question) - background.chance[script] == pytest.approx(10 * subject, abs=3.5)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"embedder": 1}', "null"])
@@ -184,9 +186,9 @@ def test_what_is_no_background_is_refused(text: str) -> None:
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("one", shipped(), ids=lambda one: one.form)
-def test_a_calibration_survives_being_written(one: Relevance) -> None:
-    assert Relevance.from_json(one.to_json()) == one
+@pytest.mark.parametrize("calibration", shipped(), ids=lambda calibration: calibration.form)
+def test_a_calibration_survives_being_written(calibration: Relevance) -> None:
+    assert Relevance.from_json(calibration.to_json()) == calibration
 
 
 @pytest.mark.parametrize(
@@ -219,28 +221,30 @@ def test_what_is_no_json_of_a_calibration_is_refused(text: str) -> None:
 # ── fitting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def labelled(chance: np.random.Generator, *, answered: bool) -> Labelled:
+def labelled_answer(chance: np.random.Generator, *, has_answer: bool) -> Labelled:
     """An answer stands out by how likely it is one; what is unanswered lies lower."""
-    cosine = chance.normal(0.80 if answered else 0.77, 0.01, 60)
+    cosine = chance.normal(0.80 if has_answer else 0.77, 0.01, 60)
     bm25 = np.maximum(chance.normal(3, 2, 60), 0)
-    if answered:
+    if has_answer:
         cosine[0] += 0.06
         bm25[0] += 5
-    one = Evidence("latin", 5, bm25, 16.0, cosine, 18.5 if answered else 15.0, BACKGROUND)
-    return Labelled(one, list(range(10)), [answered and place == 0 for place in range(10)], answered, complete=True)
+    case = Evidence("latin", 5, bm25, 16.0, cosine, 18.5 if has_answer else 15.0, BACKGROUND)
+    return Labelled(
+        case, list(range(10)), [has_answer and index == 0 for index in range(10)], has_answer, complete=True
+    )
 
 
 @pytest.mark.parametrize("form", ["both", "vector", "words"])
 def test_a_fit_tells_answers_from_others(form: Any) -> None:
     chance = np.random.default_rng(0)
-    rows = [labelled(chance, answered=bool(number % 2)) for number in range(200)]
-    fitted = fit_relevance(rows[:100], form, None if form == "words" else EMBEDDER)
+    rows = [labelled_answer(chance, has_answer=bool(number % 2)) for number in range(200)]
+    calibration = fit_relevance(rows[:100], form, None if form == "words" else EMBEDDER)
     view: dict[str, Any] = {"vector": {"bm25": None}, "words": {"cosine": None}}.get(form, {})
     right = 0
     for row in rows[100:]:
-        found = fitted.judge(replace(row.evidence, **view), row.places)
-        assert found is not None
-        right += bool(max(found.relevance) == found.relevance[0] > 0.5) == row.answered
+        judgement = calibration.judge(replace(row.evidence, **view), row.places)
+        assert judgement is not None
+        right += bool(max(judgement.relevance) == judgement.relevance[0] > 0.5) == row.answered
     assert right >= 70
 
 
@@ -248,33 +252,33 @@ def test_later_hits_without_a_label_are_unknown_not_wrong() -> None:
     """Three passages answer each question, and the first two are labelled in half of the questions, the third never."""
     chance = np.random.default_rng(1)
 
-    def asked(number: int, *, complete: bool) -> Labelled:
+    def labelled_question(number: int, *, complete: bool) -> Labelled:
         cosine, bm25 = chance.normal(0.78, 0.008, 60), np.maximum(chance.normal(2, 1, 60), 0)
         cosine[:3], bm25[:3] = cosine[:3] + 0.06, bm25[:3] + 6
-        one = Evidence("latin", 5, bm25, 16.0, cosine, 18.5, BACKGROUND)
-        labels = [place < 3 if complete else place < 1 + number % 2 for place in range(10)]
-        return Labelled(one, list(range(10)), labels, complete=complete)
+        case = Evidence("latin", 5, bm25, 16.0, cosine, 18.5, BACKGROUND)
+        labels = [index < 3 if complete else index < 1 + number % 2 for index in range(10)]
+        return Labelled(case, list(range(10)), labels, complete=complete)
 
-    unanswered = [labelled(chance, answered=False) for _ in range(40)]
-    sparse, complete = ([asked(number, complete=kind) for number in range(60)] for kind in (False, True))
+    without_answer = [labelled_answer(chance, has_answer=False) for _ in range(40)]
+    sparse, complete = ([labelled_question(number, complete=kind) for number in range(60)] for kind in (False, True))
     third = {}
     for name, rows in {
         "sparse": sparse,
         "complete": complete,
         "wrong": [replace(row, complete=True) for row in sparse],
     }.items():
-        judged = fit_relevance([*rows, *unanswered], "both", EMBEDDER).judge(complete[0].evidence, [2])
-        assert judged is not None
-        third[name] = judged.relevance[0]
+        judgement = fit_relevance([*rows, *without_answer], "both", EMBEDDER).judge(complete[0].evidence, [2])
+        assert judgement is not None
+        third[name] = judgement.relevance[0]
     assert third["wrong"] < 0.6 < third["sparse"]
     assert third["complete"] > 0.8
 
 
 def test_few_labels_are_refused() -> None:
     chance = np.random.default_rng(0)
-    answered = [labelled(chance, answered=True) for _ in range(30)]
+    rows = [labelled_answer(chance, has_answer=True) for _ in range(30)]
     with pytest.raises(InputError, match="20 unanswered"):
-        fit_relevance(answered, "both", EMBEDDER)
+        fit_relevance(rows, "both", EMBEDDER)
     with pytest.raises(InputError, match="20 answered"):
         fit_relevance([], "both", EMBEDDER)
 
@@ -284,16 +288,16 @@ def test_words_have_no_say_on_the_hits_of_a_question_in_another_language() -> No
     hits = {}
     for script in ("latin", "cyrillic"):
         for words in (7.0, 9.0):
-            judged = judge_by(shipped(), evidence(0.85, words, script=script), [3, 4])
-            assert judged is not None
-            assert judged[1].form == "both"
-            hits[script, words] = judged[0].relevance
+            judgement = judge_by(shipped(), evidence(0.85, words, script=script), [3, 4])
+            assert judgement is not None
+            assert judgement[1].form == "both"
+            hits[script, words] = judgement[0].relevance
     assert hits["latin", 7.0] != hits["latin", 9.0]
     assert hits["cyrillic", 7.0] == hits["cyrillic", 9.0]
 
 
 def test_without_a_calibration_of_vectors_words_are_better_than_nothing() -> None:
-    both = shipped()[0]
-    one = evidence(script="cyrillic")
-    assert judge_by([both], one, [0]) == (both.judge(one, [0]), both)
-    assert judge_by([], one, [0]) is None
+    calibration = shipped()[0]
+    case = evidence(script="cyrillic")
+    assert judge_by([calibration], case, [0]) == (calibration.judge(case, [0]), calibration)
+    assert judge_by([], case, [0]) is None

@@ -27,10 +27,10 @@ class Length(BaseReranker):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.asked: list[tuple[str, list[str]]] = []
+        self.calls: list[tuple[str, list[str]]] = []
 
     def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        self.asked.append((query, list(texts)))
+        self.calls.append((query, list(texts)))
         return [float(len(text)) for text in texts]
 
 
@@ -40,11 +40,11 @@ class AsyncLength(BaseReranker):
         return [len(text) for text in texts]
 
 
-class Shared(Length):
+class SharedLength(Length):
     """One that takes several queries in one batch."""
 
     def score_pairs(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
-        self.asked.append(("", [text for _, text in pairs]))
+        self.calls.append(("", [text for _, text in pairs]))
         return [float(len(query) * 100 + len(text)) for query, text in pairs]
 
     def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
@@ -68,14 +68,14 @@ class AsyncFaulty(Faulty):
 def ranking(texts: Sequence[str], scale: str = "rrf") -> Ranked:
     """Hits of these texts; their ids are their places."""
     hits = [
-        Hit(Document(f"d{place}", text), 1 / (place + 1), "set", (Provenance("bm25", place + 1, 2.0),))
-        for place, text in enumerate(texts)
+        Hit(Document(f"d{index}", text), 1 / (index + 1), "set", (Provenance("bm25", index + 1, 2.0),))
+        for index, text in enumerate(texts)
     ]
     return Ranked(tuple(hits), scale, "made here", degraded=("told already",))
 
 
-def ids(ranked: Ranked) -> list[str]:
-    return [hit.id for hit in ranked.hits]
+def ids(ranking: Ranked) -> list[str]:
+    return [hit.id for hit in ranking.hits]
 
 
 # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -83,11 +83,11 @@ def ids(ranked: Ranked) -> list[str]:
 
 def test_documents_come_back_best_first_with_their_score_and_the_input_is_left_alone() -> None:
     documents = [Document("a", "xx", {"title": "t", "score": "theirs"}), Document("b", "xxxxxxx"), Document("c", "x")]
-    before = copy.deepcopy(documents)
+    original = copy.deepcopy(documents)
     best = Length().rerank("query", documents, top_n=2)
     assert [(document.id, document.metadata["score"]) for document in best] == [("b", 7.0), ("a", 4.0)]
     assert best[1].metadata["title"] == "t"
-    assert documents == before
+    assert documents == original
     assert documents[0].metadata["score"] == "theirs"
     assert asyncio.run(Length().arerank(Query("query"), documents, 2)) == best
     assert AsyncLength().rerank("query", documents, 2) == best == asyncio.run(AsyncLength().arerank("q", documents, 2))
@@ -136,7 +136,7 @@ def test_a_subclass_implements_one_of_two() -> None:
 def test_a_subclass_need_not_call_the_constructor() -> None:
     class Bare(BaseReranker):
         def __init__(self) -> None:
-            self.own = 1
+            self.private = 1
 
         def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
             return np.arange(len(texts), dtype=np.float32)  # type: ignore[return-value]
@@ -154,21 +154,21 @@ def test_numbers_of_any_kind_are_scores(answer: Any) -> None:
 
 
 def test_a_ranking_is_reordered_and_what_was_done_is_told() -> None:
-    before = ranking(["xx", "x", "xxxx"])
-    kept = copy.deepcopy(before)
+    original = ranking(["xx", "x", "xxxx"])
+    untouched_copy = copy.deepcopy(original)
     reranker = Length()
-    after = reranker.refine(Query("q"), before, 2)
-    assert [(hit.id, hit.score) for hit in after.hits] == [("d2", 4.0), ("d0", 2.0), ("d1", 1.0)]
-    assert after.hits[0].provenance == (Provenance("bm25", 3, 2.0), Provenance("rerank", 1, 4.0))
-    assert after.hits[0].dataset == "set"
-    assert after.scale == "rerank:Length"
-    assert after.degraded == ()
-    assert "3 hits" in after.detail
-    assert before == kept
+    outcome = reranker.refine(Query("q"), original, 2)
+    assert [(hit.id, hit.score) for hit in outcome.hits] == [("d2", 4.0), ("d0", 2.0), ("d1", 1.0)]
+    assert outcome.hits[0].provenance == (Provenance("bm25", 3, 2.0), Provenance("rerank", 1, 4.0))
+    assert outcome.hits[0].dataset == "set"
+    assert outcome.scale == "rerank:Length"
+    assert outcome.degraded == ()
+    assert "3 hits" in outcome.detail
+    assert original == untouched_copy
     assert (
-        asyncio.run(Length().arefine(Query("q"), before, 2))
-        == after
-        == AsyncNamedLength().refine(Query("q"), before, 2)
+        asyncio.run(Length().arefine(Query("q"), original, 2))
+        == outcome
+        == AsyncNamedLength().refine(Query("q"), original, 2)
     )
 
 
@@ -180,18 +180,18 @@ def test_hits_beyond_the_budget_follow_with_the_lowest_score() -> None:
     reranker = Length(max_candidates=3)
     assert reranker.depth(2, "rrf") == 3
     assert reranker.depth(10, "rrf") == 10
-    after = reranker.refine(Query("q"), ranking(["xx", "x", "xxx", "xxxxxxxx", "xxxxxxx"]), 5)
-    assert [(hit.id, hit.score) for hit in after.hits] == [("d2", 3), ("d0", 2), ("d1", 1), ("d3", 1), ("d4", 1)]
-    assert [step.source for step in after.hits[3].provenance] == ["bm25"]
-    assert "2 beyond its budget of 3" in after.detail
-    assert len(reranker.asked[0][1]) == 3
+    outcome = reranker.refine(Query("q"), ranking(["xx", "x", "xxx", "xxxxxxxx", "xxxxxxx"]), 5)
+    assert [(hit.id, hit.score) for hit in outcome.hits] == [("d2", 3), ("d0", 2), ("d1", 1), ("d3", 1), ("d4", 1)]
+    assert [step.source for step in outcome.hits[3].provenance] == ["bm25"]
+    assert "2 beyond its budget of 3" in outcome.detail
+    assert len(reranker.calls[0][1]) == 3
 
 
 def test_an_empty_ranking_stays_empty_without_a_call() -> None:
     reranker = Faulty(lambda _: 1 / 0)
-    nothing = Ranked((), "rrf")
-    for after in (reranker.refine(Query("q"), nothing, 3), asyncio.run(reranker.arefine(Query("q"), nothing, 3))):
-        assert (after.hits, after.scale, after.degraded) == ((), "rrf", ())
+    empty = Ranked((), "rrf")
+    for outcome in (reranker.refine(Query("q"), empty, 3), asyncio.run(reranker.arefine(Query("q"), empty, 3))):
+        assert (outcome.hits, outcome.scale, outcome.degraded) == ((), "rrf", ())
 
 
 FAULTS: dict[str, tuple[Callable[[int], Any], str]] = {
@@ -228,20 +228,20 @@ def test_whatever_goes_wrong_the_order_before_stands(
 ) -> None:
     answer, cause = FAULTS[fault]
     reranker = kind(answer, timeout=0.2 if fault == "hangs" else 30)
-    before = ranking(["a", "b", "c"])
-    for after in (
-        reranker.refine(Query("q"), before, 3),
-        asyncio.run(reranker.arefine(Query("q"), before, 3)),
-        reranker.refine_many([Query("q")], [before], 3)[0],
-        asyncio.run(reranker.arefine_many([Query("q")], [before], 3))[0],
+    original = ranking(["a", "b", "c"])
+    for outcome in (
+        reranker.refine(Query("q"), original, 3),
+        asyncio.run(reranker.arefine(Query("q"), original, 3)),
+        reranker.refine_many([Query("q")], [original], 3)[0],
+        asyncio.run(reranker.arefine_many([Query("q")], [original], 3))[0],
     ):
-        assert after.hits == before.hits
-        assert after.scale == "rrf"
-        assert len(after.degraded) == 1
-        assert after.degraded[0].startswith(f"rerank by {kind.__name__} failed, the previous order is kept: ")
-        assert cause in after.degraded[0]
+        assert outcome.hits == original.hits
+        assert outcome.scale == "rrf"
+        assert len(outcome.degraded) == 1
+        assert outcome.degraded[0].startswith(f"rerank by {kind.__name__} failed, the previous order is kept: ")
+        assert cause in outcome.degraded[0]
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 4
-    documents = [hit.document for hit in before.hits]
+    documents = [hit.document for hit in original.hits]
     with pytest.raises(ModelError, match=cause.replace("(", r"\(")):
         reranker.rerank("q", documents)
     with pytest.raises(ModelError):
@@ -249,58 +249,58 @@ def test_whatever_goes_wrong_the_order_before_stands(
 
 
 def test_a_coroutine_that_waits_for_ever_is_left() -> None:
-    ended = []
+    answered_queries = []
 
     class Waits(BaseReranker):
         async def ascore(self, query: str, texts: Sequence[str]) -> Sequence[float]:
             await asyncio.sleep(60)
-            ended.append(query)
+            answered_queries.append(query)
             raise AssertionError
 
     reranker = Waits(timeout=0.1)
-    for after in (
+    for outcome in (
         reranker.refine(Query("q"), ranking("ab"), 2),
         asyncio.run(reranker.arefine(Query("q"), ranking("ab"), 2)),
     ):
-        assert "did not answer within 0.1 s" in after.degraded[0]
-    assert not ended
+        assert "did not answer within 0.1 s" in outcome.degraded[0]
+    assert not answered_queries
 
 
 def test_cancelling_is_no_fault() -> None:
-    entered = asyncio.Event()
+    entry = asyncio.Event()
 
     class Waits(BaseReranker):
         async def ascore(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-            entered.set()
+            entry.set()
             await asyncio.sleep(60)
             raise AssertionError
 
-    async def cancelled() -> None:
+    async def cancel_midway() -> None:
         task = asyncio.create_task(Waits().arefine(Query("q"), ranking("ab"), 2))
-        await entered.wait()
+        await entry.wait()
         task.cancel()
         await task
 
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(cancelled())
+        asyncio.run(cancel_midway())
 
 
 def test_no_limit_means_no_thread() -> None:
     threads: list[str] = []
 
-    class Where(BaseReranker):
+    class ThreadNoting(BaseReranker):
         def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
             threads.append(threading.current_thread().name)
             return [0.0] * len(texts)
 
-    Where(timeout=None).refine(Query("q"), ranking("ab"), 2)
-    Where(timeout=5).refine(Query("q"), ranking("ab"), 2)
+    ThreadNoting(timeout=None).refine(Query("q"), ranking("ab"), 2)
+    ThreadNoting(timeout=5).refine(Query("q"), ranking("ab"), 2)
     assert threads == [threading.current_thread().name, "rerank-Where"]
 
 
 def test_a_long_cause_is_cut() -> None:
-    after = Faulty(lambda _: _raise(ValueError("x" * 100_000))).refine(Query("q"), ranking("ab"), 2)
-    assert len(after.degraded[0]) < 500
+    outcome = Faulty(lambda _: _raise(ValueError("x" * 100_000))).refine(Query("q"), ranking("ab"), 2)
+    assert len(outcome.degraded[0]) < 500
 
 
 # ── scores that are not to be had ────────────────────────────────────────────────────────────────────────────────────
@@ -312,9 +312,9 @@ def partial(missing: dict[int, str]) -> Faulty:
 
 def test_a_document_without_a_score_stays_near_its_neighbours_and_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     reranker = partial({1: "it timed out", 4: "it timed out"})
-    after = reranker.refine(Query("q"), ranking("abcde"), 5)
-    assert [(hit.id, hit.score) for hit in after.hits] == [("d0", 10), ("d1", 7), ("d2", 4), ("d3", 1), ("d4", 1)]
-    assert after.degraded == (
+    outcome = reranker.refine(Query("q"), ranking("abcde"), 5)
+    assert [(hit.id, hit.score) for hit in outcome.hits] == [("d0", 10), ("d1", 7), ("d2", 4), ("d3", 1), ("d4", 1)]
+    assert outcome.degraded == (
         "rerank by Faulty is incomplete: 2 of 5 texts got no score (it timed out); each stays near its neighbours",
     )
     assert len(caplog.records) == 1
@@ -336,10 +336,10 @@ def test_what_is_lost_is_not_remembered() -> None:
 
 
 def test_more_than_half_lost_is_a_failure() -> None:
-    after = partial({0: "gone", 1: "gone", 2: "gone"}).refine(Query("q"), ranking("abcde"), 5)
-    assert ids(after) == ["d0", "d1", "d2", "d3", "d4"]
-    assert after.scale == "rrf"
-    assert "3 of 5 texts got no score (gone)" in after.degraded[0]
+    outcome = partial({0: "gone", 1: "gone", 2: "gone"}).refine(Query("q"), ranking("abcde"), 5)
+    assert ids(outcome) == ["d0", "d1", "d2", "d3", "d4"]
+    assert outcome.scale == "rrf"
+    assert "3 of 5 texts got no score (gone)" in outcome.degraded[0]
 
 
 # ── the cache, and several rankings at once ──────────────────────────────────────────────────────────────────────────
@@ -351,7 +351,7 @@ def test_only_what_is_missing_is_scored() -> None:
     reranker.refine(Query("q"), ranking(["ccc", "bb", "ccc"]), 3)
     reranker.refine(Query("other"), ranking(["a"]), 1)
     reranker.refine(Query("q"), ranking(["ccc", "a"]), 2)
-    assert reranker.asked == [("q", ["a", "bb"]), ("q", ["ccc"]), ("other", ["a"])]
+    assert reranker.calls == [("q", ["a", "bb"]), ("q", ["ccc"]), ("other", ["a"])]
 
 
 @pytest.mark.parametrize("cache", [False, 0])
@@ -359,30 +359,30 @@ def test_the_cache_can_be_switched_off(cache: Any) -> None:
     reranker = Length(cache=cache)
     for _ in range(2):
         reranker.refine(Query("q"), ranking(["a", "bb"]), 2)
-    assert len(reranker.asked) == 2
+    assert len(reranker.calls) == 2
 
 
 def test_the_cache_is_bounded_and_forgets_what_was_not_used() -> None:
     reranker = Length(cache=2)
     for text in ("a", "b", "a", "c", "a", "b"):
         reranker.rerank("q", [Document("x", text)])
-    assert [texts for _, texts in reranker.asked] == [["a"], ["b"], ["c"], ["b"]]
+    assert [texts for _, texts in reranker.calls] == [["a"], ["b"], ["c"], ["b"]]
     assert len(reranker._cache) == 2
 
 
 def test_settings_that_are_part_of_the_name_are_part_of_the_cache() -> None:
-    class Named(Length):
+    class NamedLength(Length):
         setting = "one"
 
         @property
         def name(self) -> str:
             return f"named-{self.setting}"
 
-    reranker = Named()
+    reranker = NamedLength()
     reranker.rerank("q", [Document("x", "a")])
     reranker.setting = "two"
     reranker.rerank("q", [Document("x", "a")])
-    assert len(reranker.asked) == 2
+    assert len(reranker.calls) == 2
     assert reranker.refine(Query("q"), ranking("a"), 1).scale == "rerank:named-two"
 
 
@@ -407,18 +407,18 @@ def test_threads_share_the_cache() -> None:
 
 
 def test_several_rankings_share_batches() -> None:
-    reranker = Shared()
+    reranker = SharedLength()
     queries = [Query("q"), Query("qqq"), Query("q"), Query("empty")]
     rankings = [ranking(["a", "bb"]), ranking(["a", "a"]), ranking(["bb", "ccc"]), Ranked((), "rrf")]
-    alone = [Shared().refine(*both, 2) for both in zip(queries, rankings, strict=True)]
-    together = reranker.refine_many(queries, rankings, 2)
-    assert len(reranker.asked) == 1
-    assert sorted(reranker.asked[0][1]) == ["a", "a", "bb", "ccc"]
-    assert [one.hits for one in together] == [one.hits for one in alone]
-    assert [one.scale for one in together] == [one.scale for one in alone]
-    again = asyncio.run(reranker.arefine_many(queries, rankings, 2))
-    assert [one.hits for one in again] == [one.hits for one in alone]
-    assert len(reranker.asked) == 1, "the second time all of them were known"
+    single_outcomes = [SharedLength().refine(*arguments, 2) for arguments in zip(queries, rankings, strict=True)]
+    outcomes = reranker.refine_many(queries, rankings, 2)
+    assert len(reranker.calls) == 1
+    assert sorted(reranker.calls[0][1]) == ["a", "a", "bb", "ccc"]
+    assert [outcome.hits for outcome in outcomes] == [outcome.hits for outcome in single_outcomes]
+    assert [outcome.scale for outcome in outcomes] == [outcome.scale for outcome in single_outcomes]
+    async_outcomes = asyncio.run(reranker.arefine_many(queries, rankings, 2))
+    assert [outcome.hits for outcome in async_outcomes] == [outcome.hits for outcome in single_outcomes]
+    assert len(reranker.calls) == 1, "the second time all of them were known"
     assert reranker.refine_many([], [], 2) == []
     with pytest.raises(InputError, match="2 queries for 1 rankings"):
         reranker.refine_many([Query("q")] * 2, rankings[:1], 2)
@@ -444,20 +444,20 @@ TEXTS = st.lists(st.text(alphabet="ab 中я\ud800", max_size=4), max_size=12)
 
 @given(TEXTS, st.integers(1, 6), st.integers(1, 14), st.sampled_from([True, False]))
 def test_reranking_is_a_permutation_up_to_the_cut(texts: list[str], budget: int, top_n: int, cache: bool) -> None:
-    before = ranking(texts)
+    original = ranking(texts)
     reranker = Length(max_candidates=budget, timeout=None, cache=cache)
-    after = reranker.refine(Query("q"), before, 3)
-    assert sorted(ids(after)) == sorted(ids(before))
-    assert sorted(ids(after)[:budget]) == sorted(ids(before)[:budget])
-    assert ids(after)[budget:] == ids(before)[budget:]
-    scores = [hit.score for hit in after.hits]
+    outcome = reranker.refine(Query("q"), original, 3)
+    assert sorted(ids(outcome)) == sorted(ids(original))
+    assert sorted(ids(outcome)[:budget]) == sorted(ids(original)[:budget])
+    assert ids(outcome)[budget:] == ids(original)[budget:]
+    scores = [hit.score for hit in outcome.hits]
     assert scores == sorted(scores, reverse=True)
-    places = [int(hit.id[1:]) for hit in after.hits[:budget]]
-    assert places == sorted(places, key=lambda place: (-len(texts[place]), place)), "ties keep their order"
-    documents = [hit.document for hit in before.hits]
+    indices = [int(hit.id[1:]) for hit in outcome.hits[:budget]]
+    assert indices == sorted(indices, key=lambda index: (-len(texts[index]), index)), "ties keep their order"
+    documents = [hit.document for hit in original.hits]
     best = reranker.rerank("q", documents, top_n)
     assert [d.id for d in best] == [
-        documents[place].id for place in sorted(range(len(texts)), key=lambda place: (-len(texts[place]), place))
+        documents[index].id for index in sorted(range(len(texts)), key=lambda index: (-len(texts[index]), index))
     ][:top_n]
 
 
@@ -465,14 +465,14 @@ def test_reranking_is_a_permutation_up_to_the_cut(texts: list[str], budget: int,
 def test_the_cache_changes_nothing(rankings: list[list[str]]) -> None:
     remembers, forgets = Length(timeout=None, cache=3), Length(timeout=None, cache=False)
     for texts in rankings:
-        one, other = (each.refine(Query("q"), ranking(texts), 5) for each in (remembers, forgets))
-        assert (one.hits, one.scale, one.degraded) == (other.hits, other.scale, other.degraded)
+        first, second = (reranker.refine(Query("q"), ranking(texts), 5) for reranker in (remembers, forgets))
+        assert (first.hits, first.scale, first.degraded) == (second.hits, second.scale, second.degraded)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["q", "qq"]), st.text(max_size=3)), max_size=10))
 def test_pairs_are_scored_like_texts(pairs: list[tuple[str, str]]) -> None:
-    class Both(BaseReranker):
+    class PairReranker(BaseReranker):
         def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
             return [len(query) * 1000 + sum(map(ord, text)) for text in texts]
 
-    assert Both().score_pairs(pairs) == [Both().score(query, [text])[0] for query, text in pairs]
+    assert PairReranker().score_pairs(pairs) == [PairReranker().score(query, [text])[0] for query, text in pairs]

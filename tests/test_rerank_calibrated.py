@@ -25,32 +25,32 @@ Scores = Sequence[tuple[float | None, float | None]]
 def ranking(scores: Scores, scale: str = "rrf") -> Ranked:
     """Hits with raw scores of words and vectors, in the order given."""
     hits = []
-    for place, (bm25, cosine) in enumerate(scores):
-        ways = [Provenance("bm25", None, bm25)] if bm25 is not None else []
-        ways += [Provenance("vector", place + 1, cosine)] if cosine is not None else []
-        hits.append(Hit(Document(f"d{place}", f"text {place}"), 1 / (60 + place), "set", tuple(ways)))
+    for index, (bm25, cosine) in enumerate(scores):
+        steps = [Provenance("bm25", None, bm25)] if bm25 is not None else []
+        steps += [Provenance("vector", index + 1, cosine)] if cosine is not None else []
+        hits.append(Hit(Document(f"d{index}", f"text {index}"), 1 / (60 + index), "set", tuple(steps)))
     return Ranked(tuple(hits), scale)
 
 
-def ids(ranked: Ranked) -> list[str]:
-    return [hit.id for hit in ranked.hits]
+def ids(ranking: Ranked) -> list[str]:
+    return [hit.id for hit in ranking.hits]
 
 
 def test_both_raw_scores_are_added_on_one_scale() -> None:
-    before = ranking([(0.0, 0.72), (9.0, 0.74), (4.0, 0.80)])
+    original = ranking([(0.0, 0.72), (9.0, 0.74), (4.0, 0.80)])
     reranker = CalibratedReranker(spread=SPREAD)
-    after = reranker.refine(Query("q"), before, 3)
-    assert ids(after) == ["d2", "d1", "d0"]
-    assert [hit.score for hit in after.hits] == pytest.approx([4 + 165 * 0.1, 9 + 165 * 0.04, 165 * 0.02])
-    assert after.scale == "calibrated"
-    assert after.hits[0].provenance[-1] == Provenance("rerank", 1, after.hits[0].score)
-    assert after.degraded == ()
-    assert "calibrated sum" in after.detail
-    assert asyncio.run(reranker.arefine(Query("q"), before, 3)) == after
-    assert reranker.refine_many([Query("q")] * 2, [before] * 2, 3) == [after, after]
+    outcome = reranker.refine(Query("q"), original, 3)
+    assert ids(outcome) == ["d2", "d1", "d0"]
+    assert [hit.score for hit in outcome.hits] == pytest.approx([4 + 165 * 0.1, 9 + 165 * 0.04, 165 * 0.02])
+    assert outcome.scale == "calibrated"
+    assert outcome.hits[0].provenance[-1] == Provenance("rerank", 1, outcome.hits[0].score)
+    assert outcome.degraded == ()
+    assert "calibrated sum" in outcome.detail
+    assert asyncio.run(reranker.arefine(Query("q"), original, 3)) == outcome
+    assert reranker.refine_many([Query("q")] * 2, [original] * 2, 3) == [outcome, outcome]
     by_sigma = CalibratedReranker(sigma=0.02, mean=0.7)
     by_function = CalibratedReranker(spread=lambda: SPREAD)
-    assert by_sigma.refine(Query("q"), before, 3) == after == by_function.refine(Query("q"), before, 3)
+    assert by_sigma.refine(Query("q"), original, 3) == outcome == by_function.refine(Query("q"), original, 3)
 
 
 @given(
@@ -59,16 +59,16 @@ def test_both_raw_scores_are_added_on_one_scale() -> None:
     ).filter(lambda scores: any(cosine is not None for _, cosine in scores))
 )
 def test_it_is_the_calibrated_sum_of_everything_that_came_in(scores: Scores) -> None:
-    after = CalibratedReranker(spread=SPREAD, max_candidates=1).refine(Query("q"), ranking(scores), 3)
+    outcome = CalibratedReranker(spread=SPREAD, max_candidates=1).refine(Query("q"), ranking(scores), 3)
     cosines = [math.nan if cosine is None else cosine - SPREAD.mean for _, cosine in scores]
     expected = calibrated_sum(range(len(scores)), [bm25 or 0.0 for bm25, _ in scores], cosines, sigma=SPREAD.sigma)
-    assert [(hit.id, hit.score) for hit in after.hits] == [(f"d{place}", score) for place, score in expected]
+    assert [(hit.id, hit.score) for hit in outcome.hits] == [(f"d{index}", score) for index, score in expected]
 
 
 def test_a_kappa_of_your_own_is_a_scale_of_its_own() -> None:
-    after = CalibratedReranker(spread=SPREAD, kappa=1.0).refine(Query("q"), ranking([(1.0, 0.7), (0.5, 0.8)]), 2)
-    assert after.scale == "rerank:calibrated|kappa=1"
-    assert [hit.score for hit in after.hits] == pytest.approx([0.5 + 0.1 / 0.02, 1.0])
+    outcome = CalibratedReranker(spread=SPREAD, kappa=1.0).refine(Query("q"), ranking([(1.0, 0.7), (0.5, 0.8)]), 2)
+    assert outcome.scale == "rerank:calibrated|kappa=1"
+    assert [hit.score for hit in outcome.hits] == pytest.approx([0.5 + 0.1 / 0.02, 1.0])
 
 
 @pytest.mark.parametrize(
@@ -84,19 +84,19 @@ def test_a_kappa_of_your_own_is_a_scale_of_its_own() -> None:
     ],
 )
 def test_where_nothing_can_be_added_the_order_stands_and_it_is_said(scores: Scores, scale: str, detail: str) -> None:
-    before = ranking(scores, scale)
+    original = ranking(scores, scale)
     reranker = CalibratedReranker(spread=SPREAD)
-    for after in (reranker.refine(Query("q"), before, 2), asyncio.run(reranker.arefine(Query("q"), before, 2))):
-        assert (after.hits, after.scale, after.degraded) == (before.hits, scale, ())
-        assert detail in after.detail
+    for outcome in (reranker.refine(Query("q"), original, 2), asyncio.run(reranker.arefine(Query("q"), original, 2))):
+        assert (outcome.hits, outcome.scale, outcome.degraded) == (original.hits, scale, ())
+        assert detail in outcome.detail
 
 
 def test_scores_of_several_queries_are_not_compared() -> None:
-    twice = (Provenance("bm25", 1, 3.0), Provenance("bm25", 2, 1.0), Provenance("vector", 1, 0.8))
-    before = Ranked((Hit(Document("a", "x"), 1.0, None, twice),), "rrf")
-    after = CalibratedReranker(spread=SPREAD).refine(Query("q"), before, 1)
-    assert after.hits == before.hits
-    assert after.degraded == ()
+    provenance = (Provenance("bm25", 1, 3.0), Provenance("bm25", 2, 1.0), Provenance("vector", 1, 0.8))
+    original = Ranked((Hit(Document("a", "x"), 1.0, None, provenance),), "rrf")
+    outcome = CalibratedReranker(spread=SPREAD).refine(Query("q"), original, 1)
+    assert outcome.hits == original.hits
+    assert outcome.degraded == ()
 
 
 def _fail() -> CosineSpread:
@@ -113,18 +113,18 @@ def _fail() -> CosineSpread:
     ],
 )
 def test_without_a_spread_it_degrades(settings: dict[str, Any], cause: str) -> None:
-    before = ranking([(3.0, 0.7), (9.0, 0.8)])
+    original = ranking([(3.0, 0.7), (9.0, 0.8)])
     reranker = CalibratedReranker(**settings)
-    for after in (reranker.refine(Query("q"), before, 2), asyncio.run(reranker.arefine(Query("q"), before, 2))):
-        assert (after.hits, after.scale) == (before.hits, "rrf")
-        assert after.degraded[0].startswith("rerank by calibrated failed, the previous order is kept: ")
-        assert cause in after.degraded[0]
+    for outcome in (reranker.refine(Query("q"), original, 2), asyncio.run(reranker.arefine(Query("q"), original, 2))):
+        assert (outcome.hits, outcome.scale) == (original.hits, "rrf")
+        assert outcome.degraded[0].startswith("rerank by calibrated failed, the previous order is kept: ")
+        assert cause in outcome.degraded[0]
 
 
 def test_a_score_that_is_no_number_degrades() -> None:
-    after = CalibratedReranker(spread=SPREAD).refine(Query("q"), ranking([(math.inf, 0.7), (9.0, 0.8)]), 2)
-    assert ids(after) == ["d0", "d1"]
-    assert "inf" in after.degraded[0]
+    outcome = CalibratedReranker(spread=SPREAD).refine(Query("q"), ranking([(math.inf, 0.7), (9.0, 0.8)]), 2)
+    assert ids(outcome) == ["d0", "d1"]
+    assert "inf" in outcome.degraded[0]
 
 
 def test_it_asks_for_more_only_where_it_can_order_more() -> None:
@@ -138,13 +138,13 @@ def test_it_asks_for_more_only_where_it_can_order_more() -> None:
     ]
     assert reranker.depth(80, "rrf") == 80
     assert reranker.in_place
-    assert not CalibratedReranker(Counted(), sigma=0.1).in_place
+    assert not CalibratedReranker(CountingEmbedder(), sigma=0.1).in_place
 
 
 # ── texts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Counted(HashingEmbedder):
+class CountingEmbedder(HashingEmbedder):
     """Keeps what it is asked to embed."""
 
     def __init__(self) -> None:
@@ -164,16 +164,16 @@ def foreign() -> Ranked:
 
 
 def test_foreign_hits_are_scored_by_their_texts() -> None:
-    embedder = Counted()
+    embedder = CountingEmbedder()
     reranker = CalibratedReranker(embedder, sigma=0.1, max_texts=4)
-    after = reranker.refine(Query("railway lamp"), foreign(), 3)
-    assert ids(after)[0] == "d3"
-    assert ids(after)[-1] == "d4", "beyond what it embeds"
-    assert after.scale == f"rerank:calibrated|{embedder.name}"
+    outcome = reranker.refine(Query("railway lamp"), foreign(), 3)
+    assert ids(outcome)[0] == "d3"
+    assert ids(outcome)[-1] == "d4", "beyond what it embeds"
+    assert outcome.scale == f"rerank:calibrated|{embedder.name}"
     assert embedder.texts == FOREIGN[:4]
     reranker.refine(Query("black cat"), foreign(), 3)
     assert embedder.texts == FOREIGN[:4], "vectors are kept"
-    assert asyncio.run(reranker.arefine(Query("railway lamp"), foreign(), 3)).hits == after.hits
+    assert asyncio.run(reranker.arefine(Query("railway lamp"), foreign(), 3)).hits == outcome.hits
 
 
 @pytest.mark.parametrize(
@@ -185,28 +185,28 @@ def test_foreign_hits_are_scored_by_their_texts() -> None:
     ],
 )
 def test_words_are_enough_without_an_embedder(query: str, texts: list[str], best: int) -> None:
-    documents = [Document(str(place), text) for place, text in enumerate(texts)]
-    first, *others = CalibratedReranker().rerank(query, documents, None)
+    documents = [Document(str(index), text) for index, text in enumerate(texts)]
+    first, *remaining = CalibratedReranker().rerank(query, documents, None)
     assert first.id == str(best)
-    assert first.metadata["score"] > others[0].metadata["score"]
+    assert first.metadata["score"] > remaining[0].metadata["score"]
 
 
 def test_the_sum_of_texts_is_words_and_cosine() -> None:
     embedder = HashingEmbedder()
     words = np.array(CalibratedReranker().score("railway lamps", FOREIGN))
-    both = np.array(CalibratedReranker(embedder, sigma=0.1, mean=0.2).score("railway lamps", FOREIGN))
+    sums = np.array(CalibratedReranker(embedder, sigma=0.1, mean=0.2).score("railway lamps", FOREIGN))
     cosines = embedder.embed_documents(FOREIGN) @ embedder.embed_queries(["railway lamps"])[0]
-    assert both == pytest.approx(words + KAPPA / 0.1 * (cosines - 0.2), abs=1e-4)
+    assert sums == pytest.approx(words + KAPPA / 0.1 * (cosines - 0.2), abs=1e-4)
 
 
 def test_an_embedder_that_fails_degrades() -> None:
-    class Broken(HashingEmbedder):
+    class FailingEmbedder(HashingEmbedder):
         def embed_documents(self, texts: Sequence[str], **options: Any) -> Any:
             raise ModelError("no memory")
 
-    after = CalibratedReranker(Broken(), sigma=0.1).refine(Query("q"), foreign(), 3)
-    assert after.hits == foreign().hits
-    assert "no memory" in after.degraded[0]
+    outcome = CalibratedReranker(FailingEmbedder(), sigma=0.1).refine(Query("q"), foreign(), 3)
+    assert outcome.hits == foreign().hits
+    assert "no memory" in outcome.degraded[0]
 
 
 @pytest.mark.parametrize(
@@ -229,5 +229,5 @@ def test_an_embedder_may_know_its_spread() -> None:
     class Knows(HashingEmbedder):
         cosine_spread = 0.05
 
-    after = CalibratedReranker(Knows()).refine(Query("q"), ranking([(1.0, 0.7), (0.0, 0.8)]), 2)
-    assert [hit.score for hit in after.hits] == pytest.approx([0.8 * 66, 1 + 0.7 * 66])
+    outcome = CalibratedReranker(Knows()).refine(Query("q"), ranking([(1.0, 0.7), (0.0, 0.8)]), 2)
+    assert [hit.score for hit in outcome.hits] == pytest.approx([0.8 * 66, 1 + 0.7 * 66])

@@ -123,8 +123,8 @@ def reranker(folder: Path) -> CrossEncoderReranker:
 
 def overlap(query: str, text: str) -> float:
     def words(text: str) -> set[str]:
-        spaced = "".join(f" {c} " if c in "铁路信号灯月亮" else c for c in text.lower())
-        return set(spaced.split()) & set(WORDS)
+        spaced_text = "".join(f" {c} " if c in "铁路信号灯月亮" else c for c in text.lower())
+        return set(spaced_text.split()) & set(WORDS)
 
     return float(len(words(query) & words(text)))
 
@@ -140,11 +140,11 @@ def overlap(query: str, text: str) -> float:
 def test_documents_by_what_the_model_says(
     reranker: CrossEncoderReranker, query: str, texts: list[str], best: int
 ) -> None:
-    documents = [Document(str(place), text) for place, text in enumerate(texts)]
-    found = reranker.rerank(query, documents, None)
-    assert found[0].id == str(best)
-    assert [d.metadata["score"] for d in found] == sorted((overlap(query, text) for text in texts), reverse=True)
-    assert asyncio.run(reranker.arerank(query, documents, None)) == found
+    documents = [Document(str(index), text) for index, text in enumerate(texts)]
+    ranking = reranker.rerank(query, documents, None)
+    assert ranking[0].id == str(best)
+    assert [d.metadata["score"] for d in ranking] == sorted((overlap(query, text) for text in texts), reverse=True)
+    assert asyncio.run(reranker.arerank(query, documents, None)) == ranking
 
 
 TEXT = st.lists(st.sampled_from([*WORDS, "unheard", "\ud800", "of"]), max_size=12).map(" ".join)
@@ -152,9 +152,9 @@ TEXT = st.lists(st.sampled_from([*WORDS, "unheard", "\ud800", "of"]), max_size=1
 
 @given(st.lists(st.tuples(TEXT, TEXT), max_size=12))
 def test_a_score_does_not_depend_on_its_batch(reranker: CrossEncoderReranker, pairs: list[tuple[str, str]]) -> None:
-    together = reranker.score_pairs(pairs)
-    assert together == [reranker.score(query, [text])[0] for query, text in pairs]
-    assert together == [overlap(query, text) for query, text in pairs]
+    scores = reranker.score_pairs(pairs)
+    assert scores == [reranker.score(query, [text])[0] for query, text in pairs]
+    assert scores == [overlap(query, text) for query, text in pairs]
 
 
 def test_batches_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,12 +162,12 @@ def test_batches_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     runs: list[int] = []
     run = reranker._model.run
 
-    def counted(output: str, ids: list[list[int]], types: list[list[int]]) -> Any:
+    def count_run(output: str, ids: list[list[int]], types: list[list[int]]) -> Any:
         assert len({len(row) for row in ids}) == 1, "nothing is padded"
         runs.append(len(ids))
         return run(output, ids, types)
 
-    monkeypatch.setattr(reranker._model, "run", counted)
+    monkeypatch.setattr(reranker._model, "run", count_run)
     texts = ["rails"] * 7 + ["rails trains"] * 2
     assert reranker.score("rails", texts) == [1.0] * 9
     assert sorted(runs) == [1, 2, 3, 3]
@@ -178,24 +178,28 @@ def test_several_rankings_share_runs(folder: Path, monkeypatch: pytest.MonkeyPat
     runs: list[int] = []
     run = reranker._model.run
 
-    def counted(output: str, ids: list[list[int]], types: list[list[int]]) -> Any:
+    def count_run(output: str, ids: list[list[int]], types: list[list[int]]) -> Any:
         runs.append(len(ids))
         return run(output, ids, types)
 
-    monkeypatch.setattr(reranker._model, "run", counted)
+    monkeypatch.setattr(reranker._model, "run", count_run)
     rankings = [
         Ranked(tuple(Hit(Document(text, text), 1.0) for text in texts), "rrf")
         for texts in (["moon", "rails"], ["cheese", "moon"])
     ]
-    after = reranker.refine_many([Query("rails"), Query("moon")], rankings, 2)
-    assert [[hit.id for hit in one.hits] for one in after] == [["rails", "moon"], ["moon", "cheese"]]
+    outcomes = reranker.refine_many([Query("rails"), Query("moon")], rankings, 2)
+    assert [[hit.id for hit in outcome.hits] for outcome in outcomes] == [["rails", "moon"], ["moon", "cheese"]]
     assert runs == [4]
 
 
 # ── what is too long ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 # 16 tokens: 3 marks, the query's one or two, and some eleven of the document
-PLACES = {"start": "lamps " + "of " * 30, "middle": "of " * 15 + "lamps " + "of " * 15, "end": "of " * 30 + "lamps"}
+TEXTS_BY_POSITION = {
+    "start": "lamps " + "of " * 30,
+    "middle": "of " * 15 + "lamps " + "of " * 15,
+    "end": "of " * 30 + "lamps",
+}
 SEES = {
     "end": {"start"},
     "start": {"end"},
@@ -208,36 +212,38 @@ SEES = {
 @pytest.mark.parametrize("query", ["lamps", "night lamps"])
 def test_what_is_left_out_is_of_the_document(folder: Path, truncation: Any, query: str) -> None:
     reranker = CrossEncoderReranker(folder, max_length=16, truncation=truncation)
-    scores = reranker.score(query, list(PLACES.values()))
-    assert {place for place, score in zip(PLACES, scores, strict=True) if score} == SEES[truncation]
+    scores = reranker.score(query, list(TEXTS_BY_POSITION.values()))
+    assert {position for position, score in zip(TEXTS_BY_POSITION, scores, strict=True) if score} == SEES[truncation]
 
 
 @pytest.mark.parametrize("truncation", SEES)
 def test_chinese_is_cut_by_tokens_as_well(folder: Path, truncation: Any) -> None:
     texts = ["灯" + "的" * 40, "的" * 20 + "灯" + "的" * 20, "的" * 40 + "灯"]
     scores = CrossEncoderReranker(folder, max_length=16, truncation=truncation).score("灯", texts)
-    assert {place for place, score in zip(PLACES, scores, strict=True) if score} == SEES[truncation]
+    assert {position for position, score in zip(TEXTS_BY_POSITION, scores, strict=True) if score} == SEES[truncation]
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
-def test_windows_miss_no_word_and_keep_neighbours_together(folder: Path, before: int, behind: int) -> None:
+def test_windows_miss_no_word_and_keep_neighbours_together(folder: Path, words_before: int, words_after: int) -> None:
     reranker = _windows(folder)
-    text = "of " * before + "night lamps " + "of " * behind
+    text = "of " * words_before + "night lamps " + "of " * words_after
     assert reranker.score("night lamps", [text]) == [2.0]
 
 
-_made: dict[Path, CrossEncoderReranker] = {}
+_rerankers: dict[Path, CrossEncoderReranker] = {}
 
 
 def _windows(folder: Path) -> CrossEncoderReranker:
-    if folder not in _made:
-        _made[folder] = CrossEncoderReranker(folder, max_length=16, truncation="windows", max_windows=50)
-    return _made[folder]
+    if folder not in _rerankers:
+        _rerankers[folder] = CrossEncoderReranker(folder, max_length=16, truncation="windows", max_windows=50)
+    return _rerankers[folder]
 
 
 def test_windows_are_bounded(folder: Path) -> None:
-    few = CrossEncoderReranker(folder, max_length=16, truncation="windows", max_windows=2)
-    assert few.score("lamps", [PLACES["start"], PLACES["middle"], PLACES["end"]]) == [1.0, 1.0, 0.0]
+    two_windows = CrossEncoderReranker(folder, max_length=16, truncation="windows", max_windows=2)
+    assert two_windows.score(
+        "lamps", [TEXTS_BY_POSITION["start"], TEXTS_BY_POSITION["middle"], TEXTS_BY_POSITION["end"]]
+    ) == [1.0, 1.0, 0.0]
 
 
 def test_no_run_is_longer_than_the_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,11 +252,11 @@ def test_no_run_is_longer_than_the_limit(folder: Path, monkeypatch: pytest.Monke
         lengths: list[int] = []
         run = reranker._model.run
 
-        def counted(output: str, ids: Any, types: Any, run: Any = run, lengths: list[int] = lengths) -> Any:
+        def count_run(output: str, ids: Any, types: Any, run: Any = run, lengths: list[int] = lengths) -> Any:
             lengths.extend(len(row) for row in ids)
             return run(output, ids, types)
 
-        monkeypatch.setattr(reranker._model, "run", counted)
+        monkeypatch.setattr(reranker._model, "run", count_run)
         for query in ("rails", "night lamps moon", "rails " * 40):
             reranker.score(query, ["lamps " * n for n in range(40)])
         assert max(lengths) == 16
@@ -364,7 +370,7 @@ def test_a_model_that_fails_leaves_the_order(folder: Path, monkeypatch: pytest.M
         raise ModelError("out of memory")
 
     monkeypatch.setattr(reranker._model, "run", fail)
-    before = Ranked((Hit(Document("a", "x"), 1.0), Hit(Document("b", "rails"), 0.5)), "rrf")
-    after = reranker.refine(Query("rails"), before, 2)
-    assert (after.hits, after.scale) == (before.hits, "rrf")
-    assert "out of memory" in after.degraded[0]
+    original = Ranked((Hit(Document("a", "x"), 1.0), Hit(Document("b", "rails"), 0.5)), "rrf")
+    outcome = reranker.refine(Query("rails"), original, 2)
+    assert (outcome.hits, outcome.scale) == (original.hits, "rrf")
+    assert "out of memory" in outcome.degraded[0]

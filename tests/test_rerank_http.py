@@ -38,28 +38,28 @@ def words(query: str, text: str) -> float:
 
 
 def ranked_by(query: str, texts: list[str]) -> list[tuple[int, float]]:
-    return sorted(((place, words(query, text)) for place, text in enumerate(texts)), key=lambda item: -item[1])
+    return sorted(((index, words(query, text)) for index, text in enumerate(texts)), key=lambda item: -item[1])
 
 
 def cohere(request: dict[str, Any]) -> Answer:
-    found = ranked_by(request["query"], request["documents"])
-    results = [{"index": place, "relevance_score": score} for place, score in found]
+    ranking = ranked_by(request["query"], request["documents"])
+    results = [{"index": index, "relevance_score": score} for index, score in ranking]
     return ok({"id": "07734bd2", "results": results, "meta": {"api_version": {"version": "2"}}})
 
 
 def jina(request: dict[str, Any]) -> Answer:
-    found = ranked_by(request["query"], request["documents"])
+    ranking = ranked_by(request["query"], request["documents"])
     results = [
-        {"index": place, "relevance_score": score, "document": {"text": request["documents"][place]}}
-        for place, score in found
+        {"index": index, "relevance_score": score, "document": {"text": request["documents"][index]}}
+        for index, score in ranking
     ]
     return ok({"model": request.get("model"), "usage": {"total_tokens": 9}, "results": results})
 
 
 def infinity(request: dict[str, Any]) -> Answer:
-    found = ranked_by(request["query"], request["documents"])
+    ranking = ranked_by(request["query"], request["documents"])
     results = [
-        {"index": place, "relevance_score": score, "document": request["documents"][place]} for place, score in found
+        {"index": index, "relevance_score": score, "document": request["documents"][index]} for index, score in ranking
     ]
     return ok({"object": "rerank", "results": results, "id": "x", "created": 1})
 
@@ -67,14 +67,14 @@ def infinity(request: dict[str, Any]) -> Answer:
 def tei(request: dict[str, Any]) -> Answer:
     if "texts" not in request:
         return 422, "Failed to deserialize the JSON body: missing field `texts`", {}
-    return ok([{"index": place, "score": score} for place, score in ranked_by(request["query"], request["texts"])])
+    return ok([{"index": index, "score": score} for index, score in ranked_by(request["query"], request["texts"])])
 
 
 class Server:
     """Answers each path as told, and keeps what it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+        self.requests: list[tuple[str, dict[str, Any], dict[str, str]]] = []
         self.paths: dict[str, Callable[[dict[str, Any]], Answer]] = {}
         outer = self
 
@@ -85,9 +85,9 @@ class Server:
             def do_POST(self) -> None:
                 content = self.rfile.read(int(self.headers["Content-Length"]))
                 request = json.loads(content)
-                outer.asked.append((self.path, request, dict(self.headers)))
-                known = outer.paths.get(self.path) or outer.paths.get("*")
-                status, body, headers = known(request) if known else (404, "page not found", {})
+                outer.requests.append((self.path, request, dict(self.headers)))
+                respond = outer.paths.get(self.path) or outer.paths.get("*")
+                status, body, headers = respond(request) if respond else (404, "page not found", {})
                 if status == 0:  # hang up
                     self.close_connection = True
                     return
@@ -122,21 +122,21 @@ def _json(body: Any) -> bytes:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
+    server = Server()
+    yield server
+    server.close()
 
 
 @pytest.fixture
 def client(server: Server) -> Iterator[Callable[..., HTTPReranker]]:
-    made: list[HTTPReranker] = []
+    rerankers: list[HTTPReranker] = []
 
     def make(path: str = "", **settings: Any) -> HTTPReranker:
-        made.append(HTTPReranker(server.url + path, **settings))
-        return made[-1]
+        rerankers.append(HTTPReranker(server.url + path, **settings))
+        return rerankers[-1]
 
     yield make
-    for reranker in made:
+    for reranker in rerankers:
         reranker.close()
 
 
@@ -146,7 +146,7 @@ SCORES = [0.0, 2.0, 1.0, 1.0, 3.0]
 
 
 @pytest.mark.parametrize(
-    ("path", "api", "served", "speaks"),
+    ("path", "api", "served_path", "speaks"),
     [
         ("", "cohere", "/v2/rerank", cohere),
         ("/v2/rerank", "auto", "/v2/rerank", cohere),
@@ -166,28 +166,28 @@ SCORES = [0.0, 2.0, 1.0, 1.0, 3.0]
     ],
 )
 def test_every_shape(
-    server: Server, client: Callable[..., HTTPReranker], path: str, api: str, served: str, speaks: Any
+    server: Server, client: Callable[..., HTTPReranker], path: str, api: str, served_path: str, speaks: Any
 ) -> None:
     def strict(request: dict[str, Any]) -> Answer:
         if speaks is not tei and "documents" not in request:
             return 422, {"detail": [{"msg": "Field required"}]}, {}
         return speaks(request)  # type: ignore[no-any-return]
 
-    server.paths[served] = strict
+    server.paths[served_path] = strict
     reranker = client(path, api=api, model="tiny", api_key=KEY)
     assert reranker.score(QUERY, TEXTS) == SCORES
-    documents = [Document(str(place), text) for place, text in enumerate(TEXTS)]
+    documents = [Document(str(index), text) for index, text in enumerate(TEXTS)]
     best = reranker.rerank(QUERY, documents, 2)
     assert [(d.id, d.metadata["score"]) for d in best] == [("4", 3.0), ("1", 2.0)]
     assert asyncio.run(client(path, api=api, model="tiny").arerank(QUERY, documents, 2)) == best
-    asked = len(server.asked)
+    requests_before = len(server.requests)
     assert reranker.score("rails", TEXTS[:2]) == [0.0, 1.0]
-    assert len(server.asked) == asked + 1, "what was understood is remembered"
-    path, request, headers = server.asked[0]
+    assert len(server.requests) == requests_before + 1, "what was understood is remembered"
+    path, request, headers = server.requests[0]
     assert headers["Authorization"] == f"Bearer {KEY}"
     assert request["query"] == QUERY
     assert KEY not in json.dumps(request)
-    last = server.asked[asked][1]
+    last = server.requests[requests_before][1]
     assert last == (
         {"query": "rails", "texts": TEXTS[:2], "truncate": True}
         if speaks is tei
@@ -199,14 +199,14 @@ def test_every_shape(
 def test_no_key_no_header(server: Server, client: Callable[..., HTTPReranker]) -> None:
     server.paths["*"] = jina
     client("/v1").score(QUERY, TEXTS)
-    assert "Authorization" not in server.asked[0][2]
-    assert "model" not in server.asked[0][1]
+    assert "Authorization" not in server.requests[0][2]
+    assert "model" not in server.requests[0][1]
 
 
 def test_no_documents_need_no_call(server: Server, client: Callable[..., HTTPReranker]) -> None:
     assert client("/v1").rerank(QUERY, []) == []
     assert client("/v1").score(QUERY, []) == []
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_batches(server: Server, client: Callable[..., HTTPReranker]) -> None:
@@ -214,10 +214,10 @@ def test_batches(server: Server, client: Callable[..., HTTPReranker]) -> None:
     texts = [f"rails {n}" if n % 7 == 0 else f"moon {n}" for n in range(70)]
     expected = [words("rails", text) for text in texts]
     assert client(api="tei").score("rails", texts) == expected
-    assert [len(request["texts"]) for _, request, _ in server.asked] == [32, 32, 6]
-    server.asked.clear()
+    assert [len(request["texts"]) for _, request, _ in server.requests] == [32, 32, 6]
+    server.requests.clear()
     assert client(api="tei", batch_size=50).score("rails", texts) == expected
-    assert [len(request["texts"]) for _, request, _ in server.asked] == [50, 20]
+    assert [len(request["texts"]) for _, request, _ in server.requests] == [50, 20]
 
 
 def test_what_is_sent_is_cut_and_clean(server: Server, client: Callable[..., HTTPReranker]) -> None:
@@ -226,12 +226,12 @@ def test_what_is_sent_is_cut_and_clean(server: Server, client: Callable[..., HTT
     reranker.score(
         "a \ud800 query\0", ["", "nul\0 and \ud83d", "A sentence of moderate length. Another one", "月" * 40]
     )
-    request = server.asked[0][1]
+    request = server.requests[0][1]
     assert request["query"] == "a � query "
     assert request["documents"] == [" ", "nul  and �", "A sentence of moderate length.", "月" * 10]
     assert request["max_tokens_per_doc"] == 64
     client("/v2", max_chars=None).score("q", ["x" * 20_000])
-    assert server.asked[1][1]["documents"] == ["x" * 20_000]
+    assert server.requests[1][1]["documents"] == ["x" * 20_000]
     names = {client("/v2", **settings).name for settings in ({}, {"max_chars": 3}, {"model": "m"}, {"max_chars": None})}
     assert len(names) == 4
 
@@ -278,20 +278,20 @@ def test_an_answer_that_cannot_be_used_is_not_used(
     body, cause = BAD_ANSWERS[fault]
     server.paths["*"] = lambda _: ok(body)
     reranker = client("/v1/rerank", api_key=KEY)
-    with pytest.raises(ModelError, match="returned no usable answer") as raised:
+    with pytest.raises(ModelError, match="returned no usable answer") as error_info:
         reranker.score("q", ["a", "b"])
-    assert cause in str(raised.value)
-    assert len(str(raised.value)) < 400
-    assert len(server.asked) == 1, "it would answer the same again"
+    assert cause in str(error_info.value)
+    assert len(str(error_info.value)) < 400
+    assert len(server.requests) == 1, "it would answer the same again"
     degrades(reranker, cause)
 
 
 def degrades(reranker: HTTPReranker, cause: str) -> None:
-    before = Ranked((Hit(Document("a", "x"), 1.0), Hit(Document("b", "y"), 0.5)), "rrf")
-    for after in (reranker.refine(Query("q"), before, 2), asyncio.run(reranker.arefine(Query("q"), before, 2))):
-        assert (after.hits, after.scale) == (before.hits, "rrf")
-        assert cause in after.degraded[0]
-        assert KEY not in after.degraded[0]
+    original = Ranked((Hit(Document("a", "x"), 1.0), Hit(Document("b", "y"), 0.5)), "rrf")
+    for outcome in (reranker.refine(Query("q"), original, 2), asyncio.run(reranker.arefine(Query("q"), original, 2))):
+        assert (outcome.hits, outcome.scale) == (original.hits, "rrf")
+        assert cause in outcome.degraded[0]
+        assert KEY not in outcome.degraded[0]
 
 
 FAULTS: dict[str, tuple[Answer, str, int]] = {
@@ -321,31 +321,31 @@ def test_a_server_that_fails(
     answer, cause, attempts = FAULTS[fault]
     server.paths["*"] = lambda _: answer
     reranker = client("/v1/rerank", api_key=KEY, timeout=20)
-    with pytest.raises(ModelError) as raised:
+    with pytest.raises(ModelError) as error_info:
         reranker.score("q", ["a", "b"])
-    assert cause in str(raised.value)
-    assert len(server.asked) == attempts
-    assert {path for path, _, _ in server.asked} == {"/v1/rerank"}
-    for told in (str(raised.value), repr(reranker), reranker.name, repr(raised.value.__cause__), caplog.text):
-        assert KEY not in told
+    assert cause in str(error_info.value)
+    assert len(server.requests) == attempts
+    assert {path for path, _, _ in server.requests} == {"/v1/rerank"}
+    for text in (str(error_info.value), repr(reranker), reranker.name, repr(error_info.value.__cause__), caplog.text):
+        assert KEY not in text
     fast = client("/v1/rerank", api_key=KEY, retries=0)
     degrades(fast, cause.replace("attempt 3", "attempt 1"))
 
 
 def test_what_may_succeed_later_is_sent_again(server: Server, client: Callable[..., HTTPReranker]) -> None:
-    soon = email.utils.formatdate(time.time() - 5, usegmt=True)
-    replies: list[Answer] = [(503, "", {"Retry-After": soon}), (429, "", {"Retry-After": "nonsense"})]
+    date = email.utils.formatdate(time.time() - 5, usegmt=True)
+    replies: list[Answer] = [(503, "", {"Retry-After": date}), (429, "", {"Retry-After": "nonsense"})]
     server.paths["*"] = lambda request: replies.pop(0) if replies else jina(request)
     assert client("/v1").score(QUERY, TEXTS) == SCORES
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
 
 
 def test_retry_after_is_kept_to(server: Server, client: Callable[..., HTTPReranker]) -> None:
     replies: list[Answer] = [(503, "", {"Retry-After": "1"})]
     server.paths["*"] = lambda request: replies.pop(0) if replies else jina(request)
-    began = time.monotonic()
+    start = time.monotonic()
     assert client("/v1").score(QUERY, TEXTS) == SCORES
-    assert time.monotonic() - began >= 1
+    assert time.monotonic() - start >= 1
 
 
 def test_the_time_is_bounded_whatever_the_server_does(server: Server, client: Callable[..., HTTPReranker]) -> None:
@@ -355,11 +355,11 @@ def test_the_time_is_bounded_whatever_the_server_does(server: Server, client: Ca
 
     server.paths["*"] = slow
     reranker = client("/v1", timeout=0.3)
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(ModelError, match="no answer in time"):
         reranker.score("q", ["a"])
     degrades(reranker, "in")  # "in time" by the client, or "within" by the stage: whichever sees it first
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - start < 30
     server.paths["*"] = lambda _: (503, "", {"Retry-After": "5"})
     with pytest.raises(ModelError, match="asks to wait 5 s"):
         reranker.score("q", ["a"])
@@ -406,12 +406,12 @@ def test_nobody_there(client: Callable[..., HTTPReranker]) -> None:
 
 
 def test_the_key_stays_with_the_server(server: Server, client: Callable[..., HTTPReranker]) -> None:
-    other = Server()
-    server.paths["*"] = lambda _: (307, "", {"Location": f"{other.url}/v1/rerank"})
+    other_server = Server()
+    server.paths["*"] = lambda _: (307, "", {"Location": f"{other_server.url}/v1/rerank"})
     with pytest.raises(ModelError, match="redirects"):
         client("/v1", api_key=KEY).score("q", ["a"])
-    assert other.asked == []
-    other.close()
+    assert other_server.requests == []
+    other_server.close()
 
 
 @pytest.mark.parametrize(
@@ -435,10 +435,10 @@ def test_the_key_stays_with_the_server(server: Server, client: Callable[..., HTT
     ],
 )
 def test_settings_are_checked(url: str, settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message) as raised:
+    with pytest.raises(InputError, match=message) as error_info:
         HTTPReranker(url, **settings)
-    assert "hunter2" not in str(raised.value)
-    assert KEY not in str(raised.value)
+    assert "hunter2" not in str(error_info.value)
+    assert KEY not in str(error_info.value)
 
 
 @pytest.mark.parametrize(

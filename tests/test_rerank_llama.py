@@ -71,9 +71,9 @@ def write_reranker(path: Path) -> None:
     for name in ("token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"):
         tensors[f"{name}.weight"] = np.ones(WIDTH)
         tensors[f"{name}.bias"] = np.zeros(WIDTH)
-    for name in ("cls", "blk.0.ffn_down", *(f"blk.0.attn_{part}" for part in ("q", "k", "v", "output"))):
+    for name in ("cls", "blk.0.ffn_down", *(f"blk.0.attn_{matrix}" for matrix in ("q", "k", "v", "output"))):
         tensors[f"{name}.bias"] = np.zeros(WIDTH)
-    about = {
+    metadata = {
         "general.architecture": "bert",
         "bert.context_length": CONTEXT,
         "bert.embedding_length": WIDTH,
@@ -93,21 +93,21 @@ def write_reranker(path: Path) -> None:
         "tokenizer.ggml.eos_token_id": 3,
         "tokenizer.ggml.seperator_token_id": 3,  # as the format spells it
     }
-    path.write_bytes(_gguf(about, tensors))
+    path.write_bytes(_gguf(metadata, tensors))
 
 
-def _gguf(about: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(about))
-    head += b"".join(_text(name) + _value(value) for name, value in about.items())
+def _gguf(metadata: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
+    head += b"".join(_text(name) + _value(value) for name, value in metadata.items())
     data = b""
     for name, tensor in tensors.items():
         shape = [struct.pack("<Q", size) for size in reversed(tensor.shape)]
         head += _text(name) + struct.pack("<I", tensor.ndim) + b"".join(shape) + struct.pack("<IQ", 0, len(data))
-        data += _aligned(tensor.astype("<f4").tobytes())
-    return _aligned(head) + data
+        data += _align(tensor.astype("<f4").tobytes())
+    return _align(head) + data
 
 
-def _aligned(content: bytes) -> bytes:
+def _align(content: bytes) -> bytes:
     return content + b"\0" * (-len(content) % 32)
 
 
@@ -140,34 +140,34 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stdout is not None
-        found = next((line.split()[1] for line in process.stdout if line.startswith("LISTENING")), None)
-        assert found is not None, "the model server ended before it listened"
-        yield found
+        address = next((line.split()[1] for line in process.stdout if line.startswith("LISTENING")), None)
+        assert address is not None, "the model server ended before it listened"
+        yield address
         process.kill()
 
 
 @pytest.fixture
 def reranker(address: str) -> Iterator[HTTPReranker]:
-    made = HTTPReranker(address, model="tiny", max_chars=300, timeout=60, cache=False)
-    yield made
-    made.close()
+    reranker = HTTPReranker(address, model="tiny", max_chars=300, timeout=60, cache=False)
+    yield reranker
+    reranker.close()
 
 
 TEXTS = ["moon cheese", "rails and trains", "рельсы", "铁路", "trains"]
 
 
-@pytest.mark.parametrize("way", ["", "/v1/rerank", "/rerank"])
-def test_it_speaks_with_a_real_server(address: str, reranker: HTTPReranker, way: str) -> None:
+@pytest.mark.parametrize("path", ["", "/v1/rerank", "/rerank"])
+def test_it_speaks_with_a_real_server(address: str, reranker: HTTPReranker, path: str) -> None:
     scores = list(reranker.score("rails", TEXTS))
     assert len(set(scores)) == len(TEXTS)
-    other = HTTPReranker(address + way, model="tiny", timeout=60)
-    assert list(other.score("rails", TEXTS)) == pytest.approx(scores)
+    second_reranker = HTTPReranker(address + path, model="tiny", timeout=60)
+    assert list(second_reranker.score("rails", TEXTS)) == pytest.approx(scores)
     documents = [Document(text, text) for text in TEXTS]
-    best = other.rerank("rails", documents, None)
+    best = second_reranker.rerank("rails", documents, None)
     expected = sorted(zip(scores, TEXTS, strict=True), reverse=True)
     assert [document.id for document in best] == [text for _, text in expected]
-    assert asyncio.run(other.arerank("rails", documents, None)) == best
-    other.close()
+    assert asyncio.run(second_reranker.arerank("rails", documents, None)) == best
+    second_reranker.close()
 
 
 def test_a_score_does_not_depend_on_its_batch(address: str, reranker: HTTPReranker) -> None:
@@ -184,11 +184,11 @@ def test_empty_lists_and_texts(reranker: HTTPReranker) -> None:
 def test_what_is_longer_than_the_model_reads(address: str, reranker: HTTPReranker) -> None:
     long = "moon cheese " * 100
     assert len(reranker.score("rails", [long, "rails"])) == 2, "cut to what fits"
-    whole = HTTPReranker(address, max_chars=None, retries=0, timeout=60)
+    full_reranker = HTTPReranker(address, max_chars=None, retries=0, timeout=60)
     with pytest.raises(ModelError, match=r"larger than|too large"):
-        whole.score("rails", [long, "rails"])
-    before = Ranked((Hit(Document("a", long), 1.0), Hit(Document("b", "rails"), 0.5)), "rrf")
-    after = whole.refine(Query("rails"), before, 2)
-    assert after.hits == before.hits
-    assert "the previous order is kept" in after.degraded[0]
-    whole.close()
+        full_reranker.score("rails", [long, "rails"])
+    original = Ranked((Hit(Document("a", long), 1.0), Hit(Document("b", "rails"), 0.5)), "rrf")
+    outcome = full_reranker.refine(Query("rails"), original, 2)
+    assert outcome.hits == original.hits
+    assert "the previous order is kept" in outcome.degraded[0]
+    full_reranker.close()

@@ -24,15 +24,15 @@ TEXTS = ["moon and cheese", "rails and trains", "trains", "night lamps"]
 
 
 def documents(texts: list[str] = TEXTS) -> list[Document]:
-    return [Document(f"d{place}", text) for place, text in enumerate(texts)]
+    return [Document(f"d{index}", text) for index, text in enumerate(texts)]
 
 
 def ranking(texts: list[str] = TEXTS) -> Ranked:
     return Ranked(tuple(Hit(document, 1.0) for document in documents(texts)), "rrf")
 
 
-def ids(ranked: Ranked) -> list[str]:
-    return [hit.id for hit in ranked.hits]
+def ids(ranking: Ranked) -> list[str]:
+    return [hit.id for hit in ranking.hits]
 
 
 def passages(prompt: str) -> list[str]:
@@ -116,23 +116,23 @@ def test_long_documents_are_cut() -> None:
 def test_calls_are_concurrent_and_bounded() -> None:
     class Counting:
         def __init__(self) -> None:
-            self.lock, self.now, self.most = threading.Lock(), 0, 0
+            self.lock, self.running, self.peak = threading.Lock(), 0, 0
 
         def complete(self, prompt: str) -> str:
             with self.lock:
-                self.now += 1
-                self.most = max(self.most, self.now)
+                self.running += 1
+                self.peak = max(self.peak, self.running)
             time.sleep(0.05)
             with self.lock:
-                self.now -= 1
+                self.running -= 1
             return "4"
 
     texts = list("abcdefghi")
     llm = Counting()
     assert list(LLMReranker(llm, concurrency=3).score("q", texts)) == [4.0] * 9
-    assert llm.most == 3
+    assert llm.peak == 3
     assert list(asyncio.run(LLMReranker(llm, concurrency=3).ascore("q", texts))) == [4.0] * 9
-    assert llm.most == 3
+    assert llm.peak == 3
 
 
 def test_a_model_that_is_only_asynchronous() -> None:
@@ -160,12 +160,12 @@ def test_an_unusable_answer_is_asked_for_once_more() -> None:
 def test_a_document_without_a_grade_stays_near_its_place_and_is_told_of() -> None:
     llm = ScriptedLLM({**GRADES, "rails and trains": "I cannot say"})  # type: ignore[dict-item]
     reranker = LLMReranker(llm)
-    after = reranker.refine(Query("q"), ranking(), 4)
-    assert [(hit.id, hit.score) for hit in after.hits] == [("d2", 5.0), ("d1", 2.5), ("d3", 2.0), ("d0", 0.0)]
+    outcome = reranker.refine(Query("q"), ranking(), 4)
+    assert [(hit.id, hit.score) for hit in outcome.hits] == [("d2", 5.0), ("d1", 2.5), ("d3", 2.0), ("d0", 0.0)]
     assert (
-        "1 of 4 texts got no score (pointwise:ScriptedLLM: the answer cannot be used (no_grade))" in after.degraded[0]
+        "1 of 4 texts got no score (pointwise:ScriptedLLM: the answer cannot be used (no_grade))" in outcome.degraded[0]
     )
-    assert asyncio.run(LLMReranker(llm).arefine(Query("q"), ranking(), 4)) == after
+    assert asyncio.run(LLMReranker(llm).arefine(Query("q"), ranking(), 4)) == outcome
 
 
 FAULTS: dict[str, tuple[Any, str]] = {
@@ -186,18 +186,18 @@ FAULTS: dict[str, tuple[Any, str]] = {
 def test_whatever_the_model_does_the_order_before_stands(mode: Any, fault: str) -> None:
     reply, cause = FAULTS[fault]
     reranker = LLMReranker(ScriptedLLM(lambda _: reply), mode, timeout=0.2 if fault == "hangs" else 20)
-    before = ranking()
-    for after in (reranker.refine(Query("q"), before, 2), asyncio.run(reranker.arefine(Query("q"), before, 2))):
-        assert (after.hits, after.scale) == (before.hits, "rrf")
-        assert cause in after.degraded[0]
-        assert len(after.degraded) == 1
+    original = ranking()
+    for outcome in (reranker.refine(Query("q"), original, 2), asyncio.run(reranker.arefine(Query("q"), original, 2))):
+        assert (outcome.hits, outcome.scale) == (original.hits, "rrf")
+        assert cause in outcome.degraded[0]
+        assert len(outcome.degraded) == 1
 
 
 def test_one_slow_call_does_not_cost_the_others() -> None:
     llm = ScriptedLLM({"trains": Delay(3, "5"), "": "7"})
-    after = LLMReranker(llm, call_timeout=0.1).refine(Query("q"), ranking(["a", "trains", "b"]), 3)
-    assert [hit.score for hit in after.hits] == [7.0] * 3
-    assert "1 of 3 texts got no score" in after.degraded[0]
+    outcome = LLMReranker(llm, call_timeout=0.1).refine(Query("q"), ranking(["a", "trains", "b"]), 3)
+    assert [hit.score for hit in outcome.hits] == [7.0] * 3
+    assert "1 of 3 texts got no score" in outcome.degraded[0]
 
 
 # ── listwise ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -219,15 +219,15 @@ def test_one_document_needs_no_order() -> None:
 def test_the_best_rise_through_the_windows() -> None:
     def by_number(prompt: str) -> Any:
         numbers = [int(text) for text in passages(prompt)]
-        return {"ranking": sorted(range(1, len(numbers) + 1), key=lambda place: -numbers[place - 1])}
+        return {"ranking": sorted(range(1, len(numbers) + 1), key=lambda position: -numbers[position - 1])}
 
     llm = ScriptedLLM(by_number)
     texts = [str(n) for n in range(50)]
     reranker = LLMReranker(llm, "listwise", max_candidates=50)
-    after = reranker.refine(Query("q"), ranking(texts), 10)
-    assert [int(hit.document.text) for hit in after.hits[:10]] == list(range(49, 39, -1))
+    outcome = reranker.refine(Query("q"), ranking(texts), 10)
+    assert [int(hit.document.text) for hit in outcome.hits[:10]] == list(range(49, 39, -1))
     assert [len(passages(call.prompt)) for call in llm.calls] == [20, 20, 20, 20]
-    assert sorted(ids(after)) == sorted(ids(ranking(texts)))
+    assert sorted(ids(outcome)) == sorted(ids(ranking(texts)))
 
 
 def test_an_order_is_remembered_for_the_whole_list_only() -> None:
@@ -248,13 +248,13 @@ def test_an_order_is_remembered_for_the_whole_list_only() -> None:
 def test_whatever_is_named_the_answer_is_a_permutation(numbers: list[int], count: int, form: str, window: int) -> None:
     answer = form.format(", ".join(map(str, numbers)))
     reranker = LLMReranker(ScriptedLLM(lambda _: answer), "listwise", window=window, cache=False, timeout=None)
-    before = ranking([str(n) for n in range(count)])
-    after = reranker.refine(Query("q"), before, 3)
-    assert sorted(ids(after)) == sorted(ids(before))
-    if after.degraded:
-        assert after.hits == before.hits
+    original = ranking([str(n) for n in range(count)])
+    outcome = reranker.refine(Query("q"), original, 3)
+    assert sorted(ids(outcome)) == sorted(ids(original))
+    if outcome.degraded:
+        assert outcome.hits == original.hits
     else:
-        assert sorted((hit.score for hit in after.hits), reverse=True) == [hit.score for hit in after.hits]
+        assert sorted((hit.score for hit in outcome.hits), reverse=True) == [hit.score for hit in outcome.hits]
 
 
 # ── reading answers ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -335,7 +335,7 @@ def test_orders_are_read(answer: str, order: list[int] | str) -> None:
         with pytest.raises(OrderDefectError, match=f"^{order}$"):
             read_order(answer, 5)
     else:
-        assert [place + 1 for place in read_order(answer, 5)] == order
+        assert [index + 1 for index in read_order(answer, 5)] == order
 
 
 @given(st.text(alphabet="[]{}\"',:>0123456789 grade分из/", max_size=60))
@@ -354,13 +354,13 @@ def test_any_text_is_a_value_or_a_defect(answer: str) -> None:
 
 @pytest.mark.parametrize("hostile", ["1" * 500_000, "1 > " * 200_000, "[" * 500_000, '{"a":' * 100_000, "7/" * 300_000])
 def test_hostile_answers_are_read_in_bounded_time(hostile: str) -> None:
-    began = time.process_time()  # not hurt by other programs
+    start = time.process_time()  # not hurt by other programs
     for read in (read_grade, lambda text: read_order(text, 20)):
         try:
             read(hostile)
         except OrderDefectError:
             continue
-    assert time.process_time() - began < 30  # in quadratic time these would take minutes
+    assert time.process_time() - start < 30  # in quadratic time these would take minutes
 
 
 # ── settings ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -383,23 +383,23 @@ def test_settings_are_checked(settings: dict[str, Any], message: str) -> None:
 
 
 def test_the_name_tells_models_apart() -> None:
-    class Named:
+    class NamedModel:
         model = "qwen"
 
         def complete(self, prompt: str) -> str:
             return "1"
 
-    assert LLMReranker(Named()).name == "pointwise:qwen"
-    assert LLMReranker(Named(), "listwise").name == "listwise:qwen"
-    assert LLMReranker(Named(), name="mine").name == "pointwise:mine"
+    assert LLMReranker(NamedModel()).name == "pointwise:qwen"
+    assert LLMReranker(NamedModel(), "listwise").name == "listwise:qwen"
+    assert LLMReranker(NamedModel(), name="mine").name == "pointwise:mine"
 
 
 def test_prompts_of_your_own() -> None:
-    own = RerankPrompts("$query\n$passage", "$query $passages $count", "again: $problem")
+    prompts = RerankPrompts("$query\n$passage", "$query $passages $count", "again: $problem")
     llm = ScriptedLLM(lambda _: "5")
-    LLMReranker(llm, prompts=own).score("вопрос", ["текст"])
+    LLMReranker(llm, prompts=prompts).score("вопрос", ["текст"])
     assert llm.calls[0].prompt == '~~~\n"вопрос"\n~~~\n~~~\n"текст"\n~~~'
-    LLMReranker(llm, prompts={"ru": own}).score("question in English", ["text"])
+    LLMReranker(llm, prompts={"ru": prompts}).score("question in English", ["text"])
     assert llm.calls[1].prompt.startswith("Grade how well")
     right = {"pointwise": "$query $passage", "listwise": "$query $passages", "retry": "$problem"}
     assert RerankPrompts(right["pointwise"], right["listwise"], right["retry"])
@@ -409,6 +409,6 @@ def test_prompts_of_your_own() -> None:
         ("retry", "no"),
         ("retry", "$"),
     ):
-        changed = {**right, key: wrong}
+        templates = {**right, key: wrong}
         with pytest.raises(InputError, match=key):
-            RerankPrompts(changed["pointwise"], changed["listwise"], changed["retry"])
+            RerankPrompts(templates["pointwise"], templates["listwise"], templates["retry"])

@@ -68,77 +68,77 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def opened(folder: Path, reranker: str, **settings: Any) -> Workspace:
+def open_workspace(folder: Path, reranker: str, **settings: Any) -> Workspace:
     return Workspace(folder, embedder=HashingEmbedder(), settings=Settings(reranker=reranker, **settings))
 
 
 @pytest.fixture
 def workspace(folder: Path, model: Path) -> Iterator[Workspace]:
-    with opened(folder, f"onnx:{model}") as made:
-        yield made
-        for name in made.stored_calibrations():
-            made.keep_calibration(name, None)
+    with open_workspace(folder, f"onnx:{model}") as workspace:
+        yield workspace
+        for name in workspace.stored_calibrations():
+            workspace.keep_calibration(name, None)
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A server; the rerankers that were opened for it are closed with it."""
-    made, rerankers = Server(), []
+    server, rerankers = Server(), []
     original = HTTPReranker.__init__
 
-    def noted(self: HTTPReranker, *args: Any, **options: Any) -> None:
+    def note_reranker(self: HTTPReranker, *args: Any, **options: Any) -> None:
         rerankers.append(self)
         original(self, *args, **options)
 
-    monkeypatch.setattr(HTTPReranker, "__init__", noted)
-    yield made
+    monkeypatch.setattr(HTTPReranker, "__init__", note_reranker)
+    yield server
     for reranker in rerankers:
         reranker.close()
-    made.close()
+    server.close()
 
 
-def searched(workspace: Workspace, **options: Any) -> RetrievalContext:
+def search_yard(workspace: Workspace, **options: Any) -> RetrievalContext:
     return workspace.search(QUESTION, **{"datasets": ["yard"], "refuse": False, **options})
 
 
 def decision(answer: RetrievalContext) -> Decision:
-    return next(one for one in answer.plan.decisions if one.what == "rerank")
+    return next(decision for decision in answer.plan.decisions if decision.what == "rerank")
 
 
-ADOPTED = Reranking("x", True, "40 labelled questions", 0.5, 0.6, 0.05, 12.0)
+ADOPTED_RERANKING = Reranking("x", True, "40 labelled questions", 0.5, 0.6, 0.05, 12.0)
 
 
 # ── what is measured ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_one_that_helps_is_adopted(workspace: Workspace) -> None:
-    before = searched(workspace)
-    assert not before.reranked
-    assert "was not measured here; run pointsman tune or pointsman calibrate" in decision(before).reason
-    done = workspace.calibrate("yard", *labels("long"))
-    assert done.reranking is not None
-    assert done.reranking.adopted
-    assert done.reranking.before < 0.5
-    assert done.reranking.after > 0.8, "two texts have both words of a question, and one of them is meant"
-    assert done.reranking.lower > 0
-    assert done.reranking.milliseconds > 0
-    assert done.reranking.reason in done.reason
-    answer = searched(workspace)
+    answer_before = search_yard(workspace)
+    assert not answer_before.reranked
+    assert "was not measured here; run pointsman tune or pointsman calibrate" in decision(answer_before).reason
+    report = workspace.calibrate("yard", *labels("long"))
+    assert report.reranking is not None
+    assert report.reranking.adopted
+    assert report.reranking.before < 0.5
+    assert report.reranking.after > 0.8, "two texts have both words of a question, and one of them is meant"
+    assert report.reranking.lower > 0
+    assert report.reranking.milliseconds > 0
+    assert report.reranking.reason in report.reason
+    answer = search_yard(workspace)
     assert answer.hits[0].id in {"long-rails-trains", "long-trains-rails"}
     assert answer.reranked
     assert decision(answer).by == "calibration"
     assert "42 labelled questions" in decision(answer).reason
-    assert f"{done.reranking.milliseconds:.0f} ms a search" in decision(answer).reason
-    with opened(workspace.path, workspace.settings.reranker) as again:
-        assert searched(again).reranked, "it is kept"
+    assert f"{report.reranking.milliseconds:.0f} ms a search" in decision(answer).reason
+    with open_workspace(workspace.path, workspace.settings.reranker) as second_workspace:
+        assert search_yard(second_workspace).reranked, "it is kept"
 
 
 def test_one_that_harms_is_not_adopted(workspace: Workspace) -> None:
-    done = workspace.calibrate("yard", *labels("short"))
-    assert done.reranking is not None
-    assert not done.reranking.adopted
-    assert done.reranking.after < done.reranking.before
-    answer = searched(workspace)
+    report = workspace.calibrate("yard", *labels("short"))
+    assert report.reranking is not None
+    assert not report.reranking.adopted
+    assert report.reranking.after < report.reranking.before
+    answer = search_yard(workspace)
     assert not answer.reranked
     assert answer.hits[0].id == "short-rails-trains"
     assert "not adopted, no significant gain" in decision(answer).reason
@@ -150,31 +150,31 @@ def test_one_that_is_too_slow_is_not_adopted(folder: Path, server: Server) -> No
         return jina(request)
 
     server.paths["*"] = slow
-    with opened(folder, f"jina:{server.url}", reranker_timeout=0.05) as workspace:
-        done = workspace.calibrate("yard", *labels("long"))
-        assert done.reranking is not None
-        assert not done.reranking.adopted
-        assert "failed on 3 of 3 questions" in done.reranking.reason
+    with open_workspace(folder, f"jina:{server.url}", reranker_timeout=0.05) as workspace:
+        report = workspace.calibrate("yard", *labels("long"))
+        assert report.reranking is not None
+        assert not report.reranking.adopted
+        assert "failed on 3 of 3 questions" in report.reranking.reason
         assert any(
-            limit in done.reranking.reason for limit in ("0.05 s", "no answer in time")
+            limit in report.reranking.reason for limit in ("0.05 s", "no answer in time")
         )  # ours, or the connection's
-        assert len(server.asked) == 3, "it is left alone then"
-        assert done.reranking.reason in decision(searched(workspace)).reason
+        assert len(server.requests) == 3, "it is left alone then"
+        assert report.reranking.reason in decision(search_yard(workspace)).reason
         workspace.keep_calibration("yard", None)
 
 
 def test_a_server_that_helps_is_adopted(folder: Path, server: Server) -> None:
     def longest(request: dict[str, Any]) -> Any:
-        scores = [(place, float(len(text))) for place, text in enumerate(request["documents"])]
-        return ok({"results": [{"index": place, "relevance_score": score} for place, score in scores]})
+        scores = [(index, float(len(text))) for index, text in enumerate(request["documents"])]
+        return ok({"results": [{"index": index, "relevance_score": score} for index, score in scores]})
 
     server.paths["/v1/rerank"] = longest
-    with opened(folder, f"jina:bge@{server.url}") as workspace:
-        done = workspace.calibrate("yard", *labels("long"))
-        assert done.reranking is not None
-        assert done.reranking.adopted
-        assert searched(workspace).reranked
-        assert {one["model"] for _, one, _ in server.asked} == {"bge"}
+    with open_workspace(folder, f"jina:bge@{server.url}") as workspace:
+        report = workspace.calibrate("yard", *labels("long"))
+        assert report.reranking is not None
+        assert report.reranking.adopted
+        assert search_yard(workspace).reranked
+        assert {request["model"] for _, request, _ in server.requests} == {"bge"}
         workspace.keep_calibration("yard", None)
 
 
@@ -184,44 +184,44 @@ def test_tune_measures_it_over_what_it_decides(workspace: Workspace) -> None:
     assert tuning.reranking.adopted
     workspace.keep_calibration("yard", Calibration("of before"))
     workspace.keep_reranking("yard", tuning.reranking)
-    kept = workspace.stored_calibrations()["yard"]
-    assert (kept.origin, kept.reranking) == ("of before", tuning.reranking)
-    assert searched(workspace).reranked
+    calibration = workspace.stored_calibrations()["yard"]
+    assert (calibration.origin, calibration.reranking) == ("of before", tuning.reranking)
+    assert search_yard(workspace).reranked
 
 
 def test_questions_made_from_the_documents(tmp_path: Path, model: Path, server: Server) -> None:
     def reversing(request: dict[str, Any]) -> Any:
         count = len(request["documents"])
-        return ok({"results": [{"index": place, "score": float(place)} for place in range(count)]})
+        return ok({"results": [{"index": index, "score": float(index)} for index in range(count)]})
 
-    with opened(tmp_path, f"onnx:{model}") as workspace:
+    with open_workspace(tmp_path, f"onnx:{model}") as workspace:
         workspace.dataset("essays").add(essays())
-        done = workspace.calibrate("essays")
-        assert done.reranking is not None
-        assert "questions made from the documents" in done.reranking.questions
-        assert done.reranking.milliseconds > 0
+        report = workspace.calibrate("essays")
+        assert report.reranking is not None
+        assert "questions made from the documents" in report.reranking.questions
+        assert report.reranking.milliseconds > 0
     server.paths["*"] = reversing
-    with opened(tmp_path, f"jina:{server.url}") as workspace:
+    with open_workspace(tmp_path, f"jina:{server.url}") as workspace:
         worse = workspace.calibrate("essays").reranking
         assert worse is not None
         assert not worse.adopted
-        assert worse.after < worse.before == done.reranking.before
-        told = [one["query"] in text for _, one, _ in server.asked for text in one["documents"]]
-        assert told
-        assert not any(told), "the question is taken out of its document"
+        assert worse.after < worse.before == report.reranking.before
+        are_verbatim = [request["query"] in text for _, request, _ in server.requests for text in request["documents"]]
+        assert are_verbatim
+        assert not any(are_verbatim), "the question is taken out of its document"
 
 
 def test_few_labels_adopt_nothing(workspace: Workspace) -> None:
     queries, qrels = labels("long")
-    few = dict(list(queries.items())[:12])
-    reranking = tune(workspace.dataset("yard"), few, qrels).reranking
+    few_queries = dict(list(queries.items())[:12])
+    reranking = tune(workspace.dataset("yard"), few_queries, qrels).reranking
     assert reranking is not None
     assert not reranking.adopted
     assert "at least 20 are needed" in reranking.reason
 
 
 def test_one_that_cannot_be_opened_is_not_adopted(folder: Path, tmp_path: Path) -> None:
-    with opened(folder, f"onnx:{tmp_path / 'nowhere'}") as workspace:
+    with open_workspace(folder, f"onnx:{tmp_path / 'nowhere'}") as workspace:
         reranking = tune(workspace.dataset("yard"), *labels("long")).reranking
         assert reranking is not None
         assert not reranking.adopted
@@ -239,87 +239,87 @@ def test_the_price_is_of_scores_that_nobody_remembers(workspace: Workspace) -> N
 # ── what obeys ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def adopted(workspace: Workspace, **changes: Any) -> None:
+def adopt(workspace: Workspace, **changes: Any) -> None:
     name = load_reranker(workspace.settings.reranker).name
-    values = {one: getattr(ADOPTED, one) for one in Reranking.__slots__} | {"name": name, **changes}
+    values = {slot: getattr(ADOPTED_RERANKING, slot) for slot in Reranking.__slots__} | {"name": name, **changes}
     workspace.keep_reranking("yard", Reranking(**values))
 
 
 def test_a_request_always_wins(workspace: Workspace) -> None:
-    assert searched(workspace, rerank=True).reranked, "not measured, but asked for"
-    assert decision(searched(workspace, rerank=True)).by == "request"
-    adopted(workspace)
-    assert searched(workspace).reranked
-    assert not searched(workspace, rerank=False).reranked
+    assert search_yard(workspace, rerank=True).reranked, "not measured, but asked for"
+    assert decision(search_yard(workspace, rerank=True)).by == "request"
+    adopt(workspace)
+    assert search_yard(workspace).reranked
+    assert not search_yard(workspace, rerank=False).reranked
 
-    class Reversed(BaseReranker):
+    class ReversingReranker(BaseReranker):
         def score(self, query: str, texts: Any) -> Any:
-            return [float(place) for place in range(len(texts))]
+            return [float(index) for index in range(len(texts))]
 
-    assert decision(searched(workspace, rerank=Reversed())).value == "Reversed"
+    assert decision(search_yard(workspace, rerank=ReversingReranker())).value == "ReversingReranker"
     for strategy in ("hybrid", "bm25", "rrf"):
-        assert not searched(workspace, strategy=strategy).reranked
-        assert searched(workspace, strategy=strategy, rerank=True).reranked
+        assert not search_yard(workspace, strategy=strategy).reranked
+        assert search_yard(workspace, strategy=strategy, rerank=True).reranked
 
 
 def test_reranking_that_is_off_stays_off(folder: Path, model: Path) -> None:
-    with opened(folder, f"onnx:{model}", enable_reranker_by_default=False) as workspace:
-        adopted(workspace)
-        assert not searched(workspace).reranked
+    with open_workspace(folder, f"onnx:{model}", enable_reranker_by_default=False) as workspace:
+        adopt(workspace)
+        assert not search_yard(workspace).reranked
         workspace.keep_calibration("yard", None)
 
 
 def test_every_dataset_must_have_gained(workspace: Workspace) -> None:
-    adopted(workspace)
-    answer = searched(workspace, datasets=["yard", "other"])
+    adopt(workspace)
+    answer = search_yard(workspace, datasets=["yard", "other"])
     assert not answer.reranked
     assert "other: the reranker of the settings was not measured here" in decision(answer).reason
 
 
-@pytest.mark.parametrize(("effort", "reranked"), [
+@pytest.mark.parametrize(("effort", "expected"), [
     ("fast", False), ("balanced", True), ("thorough", True),
     (EffortLimits(), True), (EffortLimits(milliseconds=5), False), (EffortLimits(milliseconds=500), True),
 ])  # fmt: skip
-def test_effort(workspace: Workspace, effort: Any, reranked: bool) -> None:
-    adopted(workspace)
-    answer = searched(workspace, effort=effort)
-    assert answer.reranked is reranked
-    assert reranked or "12 ms are beyond the effort" in decision(answer).reason
+def test_effort(workspace: Workspace, effort: Any, expected: bool) -> None:
+    adopt(workspace)
+    answer = search_yard(workspace, effort=effort)
+    assert answer.reranked is expected
+    assert expected or "12 ms are beyond the effort" in decision(answer).reason
 
 
 def test_another_model_than_the_measured_one_is_not_used(workspace: Workspace) -> None:
-    adopted(workspace, name="onnx:model|of before")
-    answer = searched(workspace)
+    adopt(workspace, name="onnx:model|of before")
+    answer = search_yard(workspace)
     assert not answer.reranked
     assert "another reranker was measured" in decision(answer).reason
 
 
 def test_an_adopted_one_that_is_gone_degrades(folder: Path, tmp_path: Path) -> None:
-    with opened(folder, f"onnx:{tmp_path / 'gone'}") as workspace:
-        workspace.keep_reranking("yard", ADOPTED)
-        answer = searched(workspace)
+    with open_workspace(folder, f"onnx:{tmp_path / 'gone'}") as workspace:
+        workspace.keep_reranking("yard", ADOPTED_RERANKING)
+        answer = search_yard(workspace)
         assert len(answer.hits) == 5
         assert any("cannot be used" in note for note in answer.degraded)
         with pytest.raises(InputError, match="gone"):
-            searched(workspace, rerank=True)
+            search_yard(workspace, rerank=True)
         workspace.keep_calibration("yard", None)
 
 
 def test_every_door_obeys(workspace: Workspace, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that know of the workspace; a service is handed what was kept there."""
     monkeypatch.setitem(doors_kit.SETTINGS, "a reranker", {"reranker": f"onnx:{model}"})
-    adopted(workspace)
+    adopt(workspace)
     orders = {}
     for rerank in (None, False):
-        orders[rerank] = wanted = [hit.id for hit in searched(workspace, rerank=rerank)]
-        asked = Asked(QUESTION, 5, ("yard",), "auto", None, rerank, False, "balanced")
+        orders[rerank] = expected_ids = [hit.id for hit in search_yard(workspace, rerank=rerank)]
+        request = Asked(QUESTION, 5, ("yard",), "auto", None, rerank, False, "balanced")
         with world(workspace.path, "a reranker") as doors:
-            answers = {name: [id_ for _, id_, _, _ in answer.hits] for name, answer in doors.answers(asked).items()}
+            answers = {name: [id_ for _, id_, _, _ in answer.hits] for name, answer in doors.answers(request).items()}
             del answers["EnhancedRetrievalService.search"]
             assert len(answers) == 7
             service = EnhancedRetrievalService(doors.settings, workspace.dataset("yard"), workflow=workspace.workflow)
             answers["service"] = [hit.id for hit in service.search_sync(QUESTION, use_rerank=rerank, refuse=False)]
-        assert answers == dict.fromkeys(answers, wanted)
+        assert answers == dict.fromkeys(answers, expected_ids)
     assert orders[None] != orders[False]
 
 
@@ -327,23 +327,23 @@ def test_the_commands_keep_and_print_it(folder: Path, model: Path, tmp_path: Pat
     queries, qrels = labels("long")
     lines = (json.dumps({"_id": id_, "text": text}) + "\n" for id_, text in queries.items())
     (tmp_path / "queries.jsonl").write_text("".join(lines))
-    rows = (f"{id_}\t{name}\t{grade}\n" for id_, some in qrels.items() for name, grade in some.items())
+    rows = (f"{id_}\t{name}\t{grade}\n" for id_, grades in qrels.items() for name, grade in grades.items())
     (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
     monkeypatch.setattr("pointsman.models.chosen.embedder_for", lambda *_, **__: HashingEmbedder())
     monkeypatch.setenv("POINTSMAN_RERANKER", f"onnx:{model}")
-    run, place = CliRunner(), ["--workspace", str(folder)]
-    said = run.invoke(app, ["tune", str(tmp_path), "-d", "yard", "--dry-run", *place]).stdout
-    assert "ms a search" in " ".join(said.split())
-    with opened(folder, f"onnx:{model}") as workspace:
+    run, workspace_options = CliRunner(), ["--workspace", str(folder)]
+    process = run.invoke(app, ["tune", str(tmp_path), "-d", "yard", "--dry-run", *workspace_options]).stdout
+    assert "ms a search" in " ".join(process.split())
+    with open_workspace(folder, f"onnx:{model}") as workspace:
         assert workspace.stored_calibrations() == {}
     for command in ("tune", "calibrate"):
-        told = json.loads(run.invoke(app, [command, str(tmp_path), "-d", "yard", "--json", *place]).stdout)
+        told = json.loads(run.invoke(app, [command, str(tmp_path), "-d", "yard", "--json", *workspace_options]).stdout)
         assert told["reranking"]["adopted"] is True
         assert told["reranking"]["milliseconds"] > 0
-        search = ["search", QUESTION, "-d", "yard", "--no-refuse", "--json", *place]
+        search = ["search", QUESTION, "-d", "yard", "--no-refuse", "--json", *workspace_options]
         assert json.loads(run.invoke(app, search).stdout)["reranked"] is True
-        run.invoke(app, ["calibrate", "--reset", *place])
-    with opened(folder, f"onnx:{model}") as workspace:
+        run.invoke(app, ["calibrate", "--reset", *workspace_options])
+    with open_workspace(folder, f"onnx:{model}") as workspace:
         workspace.keep(None)
 
 
@@ -351,8 +351,8 @@ def test_the_commands_keep_and_print_it(folder: Path, model: Path, tmp_path: Pat
 
 
 def test_the_record_is_read_as_it_was_written() -> None:
-    kept = {"yard": Calibration("x", reranking=ADOPTED)}
-    assert read_calibrations(to_json(kept), "here") == kept
+    calibrations = {"yard": Calibration("x", reranking=ADOPTED_RERANKING)}
+    assert read_calibrations(to_json(calibrations), "here") == calibrations
     earlier = '{"yard": {"origin": "x", "relevance": [], "coverage": null}}'
     assert read_calibrations(earlier, "here") == {"yard": Calibration("x")}
 
@@ -361,7 +361,7 @@ def test_the_record_is_read_as_it_was_written() -> None:
     {"adopted": 1}, {"milliseconds": "12"}, {"lower": float("nan")}, {"name": None}, {"more": 1}, {"problem": 3},
 ])  # fmt: skip
 def test_a_damaged_record_is_named(change: dict[str, Any]) -> None:
-    record = json.loads(to_json({"yard": Calibration("x", reranking=ADOPTED)}))
+    record = json.loads(to_json({"yard": Calibration("x", reranking=ADOPTED_RERANKING)}))
     record["yard"]["reranking"].update(change)
     with pytest.raises(InputError, match=r"here: .*reranking.* calibrate"):
         read_calibrations(json.dumps(record), "here")
@@ -390,6 +390,6 @@ def test_what_names_none(spec: Any) -> None:
 
 
 def test_a_key_that_is_not_there_is_named(folder: Path) -> None:
-    place = opened(folder, "http://127.0.0.1:9", reranker_api_key_env="NO_SUCH_KEY")
-    with place as workspace, pytest.raises(InputError, match="set the variable NO_SUCH_KEY"):
-        searched(workspace, rerank=True)
+    opening = open_workspace(folder, "http://127.0.0.1:9", reranker_api_key_env="NO_SUCH_KEY")
+    with opening as workspace, pytest.raises(InputError, match="set the variable NO_SUCH_KEY"):
+        search_yard(workspace, rerank=True)

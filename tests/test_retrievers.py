@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SPREAD = CosineSpread(0.0, 0.1)
 
 
-class Given:
+class GivenVectors:
     """An embedder that gives each text the vector of its name."""
 
     name, dimensions = "test", DIMENSIONS
@@ -37,9 +37,9 @@ class Given:
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dataset]:
     documents = corpus(150)
-    with Dataset("rails", path=tmp_path_factory.mktemp("retrievers") / "rails", embedder=Given()) as made:
-        made.add(documents, vectors=np.stack([unit(document.id) for document in documents]))
-        yield made
+    with Dataset("rails", path=tmp_path_factory.mktemp("retrievers") / "rails", embedder=GivenVectors()) as dataset:
+        dataset.add(documents, vectors=np.stack([unit(document.id) for document in documents]))
+        yield dataset
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def retrievers(dataset: Dataset) -> dict[str, BaseRetriever]:
     assert collection.vectors is not None
     return {
         "keyword": KeywordRetriever(collection.keyword, collection.truth),
-        "near": VectorRetriever(collection.vectors, collection.truth, Given()),
+        "near": VectorRetriever(collection.vectors, collection.truth, GivenVectors()),
         **{method: dataset.retriever(method) for method in LISTS},
     }
 
@@ -75,17 +75,19 @@ def test_every_retriever(retrievers: dict[str, BaseRetriever], name: str) -> Non
 
 def test_ranks_and_raw_scores_are_kept(retrievers: dict[str, BaseRetriever], dataset: Dataset) -> None:
     words = {hit.id: (rank, hit.score) for rank, hit in enumerate(retrievers["bm25"].retrieve("rail lamp", 40), 1)}
-    near = {hit.id: (rank, hit.score) for rank, hit in enumerate(retrievers["vector"].retrieve("rail lamp", 40), 1)}
+    by_vector = {
+        hit.id: (rank, hit.score) for rank, hit in enumerate(retrievers["vector"].retrieve("rail lamp", 40), 1)
+    }
     collection, spread = dataset._local.collection, dataset.cosine_spread
     assert collection.vectors is not None
     assert spread is not None
     for hit in retrievers["hybrid"].retrieve("rail lamp", 40):
-        by_source = {way.source: way for way in hit.provenance}
+        by_source = {step.source: step for step in hit.provenance}
         assert list(by_source) == ["bm25", "vector", "fuse"]
         if hit.id in words:
             assert by_source["bm25"].rank == words[hit.id][0]
-        if hit.id in near:
-            assert by_source["vector"].rank == near[hit.id][0]
+        if hit.id in by_vector:
+            assert by_source["vector"].rank == by_vector[hit.id][0]
         key = dataset.store.keys([hit.id])[hit.id]
         bm25 = collection.keyword.score("rail lamp", [key])[0]
         cosine = collection.vectors.score(unit("rail lamp"), [key])[0]
@@ -102,16 +104,16 @@ def test_pools(dataset: Dataset) -> None:
     only_words, only_near = gather(dataset, "bm25"), gather(dataset, "vector")
     assert only_words.lists.keys() == only_words.scores.keys() == {"bm25"}
     assert only_near.lists.keys() == {"vector"}
-    everyone = merge({0: pool, 1: only_words, 2: only_near})
-    assert everyone.scores["bm25"].keys() == everyone.scores["vector"].keys()
-    assert len(everyone) == len(pool) + len(only_words) + len(only_near)
-    assert all(math.isnan(everyone.scores["vector"][key]) for key in everyone.scores["vector"] if key[0] == 1)
-    assert all(everyone.scores["bm25"][key] == 0 for key in everyone.scores["bm25"] if key[0] == 2)
-    for ranking in everyone.lists.values():
+    union = merge({0: pool, 1: only_words, 2: only_near})
+    assert union.scores["bm25"].keys() == union.scores["vector"].keys()
+    assert len(union) == len(pool) + len(only_words) + len(only_near)
+    assert all(math.isnan(union.scores["vector"][key]) for key in union.scores["vector"] if key[0] == 1)
+    assert all(union.scores["bm25"][key] == 0 for key in union.scores["bm25"] if key[0] == 2)
+    for ranking in union.lists.values():
         assert [score for _, score in ranking] == sorted((score for _, score in ranking), reverse=True)
-    fused = everyone.fused("hybrid", SPREAD)
-    assert fused.scale == "calibrated"
-    assert {key for key, _ in fused.ranking} == everyone.scores["bm25"].keys()
+    fusion = union.fused("hybrid", SPREAD)
+    assert fusion.scale == "calibrated"
+    assert {key for key, _ in fusion.ranking} == union.scores["bm25"].keys()
     with pytest.raises(UnknownNameError):
         pool.fused("best", SPREAD)
 
@@ -144,17 +146,17 @@ class Words(BaseStore):
 
 def test_keys_of_a_store_may_be_of_any_kind() -> None:
     """Stores whose keys are strings are found beside others, and beside retrievers, like all others."""
-    one = Dataset("one", indexing_technique="keyword", store=Words("a", "b"))
+    first = Dataset("one", indexing_technique="keyword", store=Words("a", "b"))
     two = Dataset("two", indexing_technique="keyword", store=Words("b", "c"))
-    answer = RetrievalWorkflow().search("q", [one, two], 10, refuse=False)
+    answer = RetrievalWorkflow().search("q", [first, two], 10, refuse=False)
     assert {(hit.dataset, hit.id) for hit in answer} == {("one", "a"), ("one", "b"), ("two", "b"), ("two", "c")}
-    assert {way.source for hit in answer for way in hit.provenance} == {"one bm25", "two bm25", "fuse"}
+    assert {step.source for hit in answer for step in hit.provenance} == {"one bm25", "two bm25", "fuse"}
 
-    class Beside(BaseRetriever):
+    class OtherRetriever(BaseRetriever):
         def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
             return [Hit(Document("b", "text b"), 3.0, "one"), Hit(Document("z", "text z"), 2.0)]
 
-    answer = RetrievalWorkflow().search("q", [one, Beside()], 10, refuse=False)
+    answer = RetrievalWorkflow().search("q", [first, OtherRetriever()], 10, refuse=False)
     assert next((hit.dataset, hit.id) for hit in answer) == ("one", "b")  # one document, found by both
     assert {hit.id for hit in answer} == {"a", "b", "z"}
 
@@ -163,12 +165,12 @@ def test_keys_of_a_store_may_be_of_any_kind() -> None:
 def test_what_lists_add_is_the_fused_score(dataset: Dataset, method: str) -> None:
     pool = gather(dataset, "hybrid")
     weights = {"bm25": 2.0, "vector": 0.5}
-    fused = pool.fused(method, SPREAD, weights)
+    fusion = pool.fused(method, SPREAD, weights)
     ranks = {name: {key: rank for rank, (key, _) in enumerate(ranking, 1)} for name, ranking in pool.lists.items()}
-    together = max if method == "round_robin" else sum
-    for key, score in fused.ranking:
-        added = [fused.share(name, [key], [ranks[name].get(key)])[0] for name in pool.lists]
-        assert together(share for share in added if share is not None) == pytest.approx(score)
+    combine = max if method == "round_robin" else sum
+    for key, score in fusion.ranking:
+        shares = [fusion.share(name, [key], [ranks[name].get(key)])[0] for name in pool.lists]
+        assert combine(share for share in shares if share is not None) == pytest.approx(score)
 
 
 def test_a_document_deleted_meanwhile_is_left_out(dataset: Dataset) -> None:
@@ -191,19 +193,19 @@ def test_spreads() -> None:
     queries, documents = chance.standard_normal((2, 50, 64)).astype(np.float32)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     documents /= np.linalg.norm(documents, axis=1, keepdims=True)
-    measured = CosineSpread.measured(queries, documents)
-    assert measured.mean == pytest.approx(0, abs=0.02)
-    assert measured.sigma == pytest.approx(1 / 8, abs=0.02)
-    shared = CosineSpread.shared([CosineSpread(0.1, 0.2), None, CosineSpread(0.3, 0.4)])
-    assert shared is not None  # and a source without vectors has no say in it
-    assert (shared.mean, shared.sigma) == pytest.approx((0.2, 0.3))
+    spread = CosineSpread.measured(queries, documents)
+    assert spread.mean == pytest.approx(0, abs=0.02)
+    assert spread.sigma == pytest.approx(1 / 8, abs=0.02)
+    common_spread = CosineSpread.shared([CosineSpread(0.1, 0.2), None, CosineSpread(0.3, 0.4)])
+    assert common_spread is not None  # and a source without vectors has no say in it
+    assert (common_spread.mean, common_spread.sigma) == pytest.approx((0.2, 0.3))
     assert CosineSpread.shared([None]) is None
 
 
 def test_a_store_that_has_no_search_is_refused_at_once(dataset: Dataset) -> None:
-    whole: Any = dataset
+    complete: Any = dataset
     store: Any = dataset.store
-    for index, documents in ((whole, whole), (whole, store), (store, whole)):
+    for index, documents in ((complete, complete), (complete, store), (store, complete)):
         with pytest.raises(InputError, match=r"is a dataset, not a store; give its \.store"):
             VectorRetriever(vector_store=index, doc_store=documents, embedder=dataset.embedder)
         with pytest.raises(InputError, match=r"is a dataset, not a store; give its \.store"):

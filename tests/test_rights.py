@@ -18,49 +18,49 @@ from rights_kit import rights_hold, with_rights
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def workspace_folder(tmp_path: Path) -> Path:
     with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
         for name in ("day", "night"):
             workspace.dataset(name).add([Document(name, f"the rail by {name}")])
     return tmp_path / "w"
 
 
-def opened(path: Path) -> Workspace:
+def open_workspace(path: Path) -> Workspace:
     return Workspace(path, embedder=HashingEmbedder())
 
 
-def _answers(made: Path) -> tuple[list[str], list[str], tuple[str, ...], str]:
-    with opened(made) as workspace:
+def _answers(workspace_folder: Path) -> tuple[list[str], list[str], tuple[str, ...], str]:
+    with open_workspace(workspace_folder) as workspace:
         answer = workspace.search("rail", refuse=False)
-        with pytest.raises(RetrievalError) as caught:
+        with pytest.raises(RetrievalError) as error_info:
             workspace.search("rail", datasets=["night"])
-        return workspace.names(), [hit.id for hit in answer.hits], answer.degraded, str(caught.value)
+        return workspace.names(), [hit.id for hit in answer.hits], answer.degraded, str(error_info.value)
 
 
-@pytest.mark.parametrize("what", ["datasets/night", "datasets/night/manifest.json"])
-def test_a_dataset_that_must_not_be_read_is_not_taken_for_gone(made: Path, what: str) -> None:
-    (made / what).chmod(0)
-    names, hits, degraded, refusal = with_rights(_answers, made)
+@pytest.mark.parametrize("file", ["datasets/night", "datasets/night/manifest.json"])
+def test_a_dataset_that_must_not_be_read_is_not_taken_for_gone(workspace_folder: Path, file: str) -> None:
+    (workspace_folder / file).chmod(0)
+    names, hits, degraded, refusal = with_rights(_answers, workspace_folder)
     assert (names, hits) == (["day", "night"], ["day"])
     for line in (*degraded, refusal):
         assert "night" in line
         assert "Permission denied; check its owner" in line
     assert len(degraded) == 1
     with rights_hold(), pytest.raises(StoreError, match="Permission denied"):
-        backup(made, made.parent / "copy")
-    assert not (made.parent / "copy").exists()
-    (made / what).chmod(0o700)
+        backup(workspace_folder, workspace_folder.parent / "copy")
+    assert not (workspace_folder.parent / "copy").exists()
+    (workspace_folder / file).chmod(0o700)
 
 
-def test_what_is_backed_up_is_whole(made: Path) -> None:
-    (made / "evaluations").mkdir(mode=0)
+def test_what_is_backed_up_is_whole(workspace_folder: Path) -> None:
+    (workspace_folder / "evaluations").mkdir(mode=0)
     with rights_hold(), pytest.raises(StoreError, match=r"evaluations cannot be read"):
-        backup(made, made.parent / "copy")
-    assert not (made.parent / "copy").exists()
+        backup(workspace_folder, workspace_folder.parent / "copy")
+    assert not (workspace_folder.parent / "copy").exists()
 
 
-@pytest.mark.parametrize("what", [".", "datasets", "datasets/night", "workspace.json", "policy.json"])
-def test_every_operation_says_so(made: Path, what: str) -> None:
+@pytest.mark.parametrize("file", [".", "datasets", "datasets/night", "workspace.json", "policy.json"])
+def test_every_operation_says_so(workspace_folder: Path, file: str) -> None:
     operations: list[Callable[[Workspace], object]] = [
         Workspace.names,
         Workspace.stored_policy,
@@ -69,25 +69,25 @@ def test_every_operation_says_so(made: Path, what: str) -> None:
         lambda workspace: workspace.dataset("night").add([Document("new", "rail")]),
         lambda workspace: workspace.repair("night"),
         lambda workspace: workspace.drop("night"),
-        lambda workspace: backup(made, made.parent / "copy"),
+        lambda workspace: backup(workspace_folder, workspace_folder.parent / "copy"),
     ]
-    opened(made).keep(measured())
-    (made / what).chmod(0)
-    told = []
+    open_workspace(workspace_folder).keep(measured())
+    (workspace_folder / file).chmod(0)
+    reports = []
     with rights_hold():
         for operation in operations:
             try:
-                operation(opened(made))
+                operation(open_workspace(workspace_folder))
             except StoreError as error:
-                told.append("Permission denied; check its owner" in str(error))
-    assert told
-    assert all(told)
+                reports.append("Permission denied; check its owner" in str(error))
+    assert reports
+    assert all(reports)
 
 
-def test_nothing_is_written_where_that_is_forbidden(made: Path) -> None:
-    for path in [made, *made.rglob("*")]:
+def test_nothing_is_written_where_that_is_forbidden(workspace_folder: Path) -> None:
+    for path in [workspace_folder, *workspace_folder.rglob("*")]:
         path.chmod(0o500 if path.is_dir() else 0o400)
-    with rights_hold(), opened(made) as workspace:
+    with rights_hold(), open_workspace(workspace_folder) as workspace:
         assert len(workspace.search("rail", refuse=False).hits) == 2
         with pytest.raises(StoreError, match="cannot be read or written to: Permission denied"):
             workspace.dataset("day").add([Document("new", "rail")])
@@ -103,30 +103,32 @@ class TestIndexing:
             path.write_text(f"# {name}\n\nThe rail of {path.stem}.\n")
         return tmp_path / "files"
 
-    @pytest.mark.parametrize(("rights", "reported"), [(0, ["inner"]), (0o400, ["inner/b.md", "inner/deep"])])
-    def test_the_rest_is_indexed_and_what_is_stored_stays(self, folder: Path, rights: int, reported: list[str]) -> None:
+    @pytest.mark.parametrize(("rights", "problem_paths"), [(0, ["inner"]), (0o400, ["inner/b.md", "inner/deep"])])
+    def test_the_rest_is_indexed_and_what_is_stored_stays(
+        self, folder: Path, rights: int, problem_paths: list[str]
+    ) -> None:
         (folder / "inner").chmod(rights)
-        with rights_hold(), opened(folder.parent / "w") as workspace:
+        with rights_hold(), open_workspace(folder.parent / "w") as workspace:
             report = workspace.index(folder, "fresh")
-            assert (report.files, [problem.path for problem in report.problems]) == (2, reported)
+            assert (report.files, [problem.path for problem in report.problems]) == (2, problem_paths)
             (folder / "inner").chmod(0o700)
             assert workspace.index(folder, "files").passages.added == 4
             (folder / "inner").chmod(rights)
-            again = workspace.index(folder, "files")
-            assert (again.files, again.deleted, len(workspace.dataset("files"))) == (2, 0, 4)
-            assert {problem.reason for problem in again.problems} == {"cannot be read: Permission denied"}
+            second_report = workspace.index(folder, "files")
+            assert (second_report.files, second_report.deleted, len(workspace.dataset("files"))) == (2, 0, 4)
+            assert {problem.reason for problem in second_report.problems} == {"cannot be read: Permission denied"}
         (folder / "inner").chmod(0o700)
 
     def test_a_folder_that_is_given_must_be_readable(self, folder: Path) -> None:
         folder.chmod(0)
-        with rights_hold(), opened(folder.parent / "w") as workspace:
+        with rights_hold(), open_workspace(folder.parent / "w") as workspace:
             for path in (folder, folder / "inner"):
                 with pytest.raises(InputError, match=r"cannot be read: permission denied|no file or folder"):
                     workspace.index(path)
         folder.chmod(0o700)
 
     def test_a_disk_that_fails_deletes_nothing(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        with opened(folder.parent / "w") as workspace:
+        with open_workspace(folder.parent / "w") as workspace:
             workspace.index(folder, "files")
 
             def fail(path: str) -> object:
@@ -141,7 +143,7 @@ class TestIndexing:
 
     def test_while_it_is_watched(self, folder: Path) -> None:
         pytest.importorskip("watchfiles")
-        with rights_hold(), opened(folder.parent / "w") as workspace:
+        with rights_hold(), open_workspace(folder.parent / "w") as workspace:
             dataset = workspace.dataset("files")
             stop = threading.Event()
             rounds = watch_paths(dataset, [folder], stop=stop)

@@ -104,38 +104,38 @@ def test_a_router_cannot_invent_datasets(kind: type[BaseRouter], plain: list[Dat
             Inventive().decide(query, plain)
 
 
-class Chosen(BaseSelector):
-    def __init__(self, *indices: int, **about: Any) -> None:
-        self.indices, self.about, self.allow_abstain, self.asked = indices, about, not indices, list[Any]()
+class FixedSelector(BaseSelector):
+    def __init__(self, *indices: int, **fields: Any) -> None:
+        self.indices, self.fields, self.allow_abstain, self.calls = indices, fields, not indices, list[Any]()
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:
-        self.asked.append(choices)
-        return SelectorResult([SingleSelection(i, f"why {i}", i / 10) for i in self.indices], **self.about)
+        self.calls.append(choices)
+        return SelectorResult([SingleSelection(i, f"why {i}", i / 10) for i in self.indices], **self.fields)
 
 
 def test_any_selector_routes(plain: list[Dataset]) -> None:
     fallback = Fallback("could not read", "first")
-    selector = Chosen(2, 0, confidence=0.7)
+    selector = FixedSelector(2, 0, confidence=0.7)
     decision = everyway(SelectorRouter(selector), "q", plain)
     assert names(decision.datasets) == ["law", "docs"]
     assert decision.reason == "law: why 2; docs: why 0"
     assert decision.scores == {"law": 0.2, "docs": 0.0}
     assert (decision.confidence, decision.fallback) == (0.7, None)
-    fallen = SelectorRouter(Chosen(0, fallback=fallback)).decide("q", plain)
+    fallen = SelectorRouter(FixedSelector(0, fallback=fallback)).decide("q", plain)
     assert (fallen.fallback, fallen.reason) == (fallback, "fell back to 'first': could not read")
-    assert selector.asked[0][0] == ToolMetadata("docs", "Engineering and bug fixes.")
+    assert selector.calls[0][0] == ToolMetadata("docs", "Engineering and bug fixes.")
 
 
 def test_a_selector_that_abstains_means_all(plain: list[Dataset]) -> None:
-    decision = everyway(SelectorRouter(Chosen()), "q", plain)
+    decision = everyway(SelectorRouter(FixedSelector()), "q", plain)
     assert names(decision.datasets) == ["docs", "hr", "law"]
     assert decision.fallback == Fallback("the selector found none that fits", "all")
 
 
 def test_one_dataset_asks_no_selector(plain: list[Dataset]) -> None:
-    selector = Chosen(0)
+    selector = FixedSelector(0)
     assert everyway(SelectorRouter(selector), "q", plain[:1]).reason == "the only dataset"
-    assert not selector.asked
+    assert not selector.calls
 
 
 class Reply:
@@ -143,7 +143,7 @@ class Reply:
         self.text = text
 
 
-class Scripted:
+class ScriptedModel:
     def __init__(self, *replies: str) -> None:
         self.replies, self.prompts = replies, list[str]()
 
@@ -171,7 +171,7 @@ class Scripted:
     ],
 )
 def test_a_models_answer(reply: str, expected: list[str], plain: list[Dataset]) -> None:
-    decision = everyway(LLMRouter(Scripted(reply)), "Holidays?", plain)
+    decision = everyway(LLMRouter(ScriptedModel(reply)), "Holidays?", plain)
     assert sorted(names(decision.datasets)) == expected
     if len(expected) == 3 and reply != "[1, 2, 3]":
         assert decision.fallback is not None
@@ -179,7 +179,7 @@ def test_a_models_answer(reply: str, expected: list[str], plain: list[Dataset]) 
 
 
 def test_the_model_sees_names_and_descriptions_numbered(plain: list[Dataset]) -> None:
-    llm = Scripted("[1]")
+    llm = ScriptedModel("[1]")
     LLMRouter(llm).route("Holidays?", plain)
     assert len(llm.prompts) == 1
     assert "Engineering and bug fixes." in llm.prompts[0]
@@ -226,7 +226,7 @@ QUERIES = {
 }
 
 
-def filled(name: str, texts: Sequence[str], **options: Any) -> Dataset:
+def fill_dataset(name: str, texts: Sequence[str], **options: Any) -> Dataset:
     dataset = Dataset(name, embedder=HashingEmbedder(), **options)
     dataset.add([{"id": str(number), "text": text} for number, text in enumerate(texts)])
     return dataset
@@ -234,7 +234,7 @@ def filled(name: str, texts: Sequence[str], **options: Any) -> Dataset:
 
 @pytest.fixture(scope="module")
 def library() -> Iterator[list[Dataset]]:
-    datasets = [filled(name, texts) for name, texts in CONTENT.items()]
+    datasets = [fill_dataset(name, texts) for name, texts in CONTENT.items()]
     yield datasets
     for dataset in datasets:
         dataset.close()
@@ -254,10 +254,10 @@ def test_content_decides_in_three_languages_and_no_description(
 
 def test_the_order_of_the_datasets_does_not_matter(library: list[Dataset]) -> None:
     router = ContentRouter()
-    forward = router.decide("bread and orbit", library)
+    decision = router.decide("bread and orbit", library)
     backward = router.decide("bread and orbit", library[::-1])
-    assert forward.scores == pytest.approx(backward.scores)
-    assert forward.datasets == backward.datasets
+    assert decision.scores == pytest.approx(backward.scores)
+    assert decision.datasets == backward.datasets
 
 
 def test_the_margin_widens_the_choice(library: list[Dataset]) -> None:
@@ -275,7 +275,10 @@ def test_without_evidence_all_are_chosen(query: str, library: list[Dataset]) -> 
 
 
 def test_what_is_added_and_deleted_is_seen_at_once() -> None:
-    datasets = [filled("ships", ["harbour and sails", "anchors"]), filled("air", ["gliders and kites", "parachutes"])]
+    datasets = [
+        fill_dataset("ships", ["harbour and sails", "anchors"]),
+        fill_dataset("air", ["gliders and kites", "parachutes"]),
+    ]
     router = ContentRouter(margin=0)
     for _ in range(2):
         datasets[0].add([{"id": "z", "text": "zeppelin airships"}])
@@ -287,7 +290,10 @@ def test_what_is_added_and_deleted_is_seen_at_once() -> None:
 
 
 def test_a_dataset_closed_and_opened_again_is_routed_to() -> None:
-    datasets = [filled("ships", ["harbour and sails", "anchors"]), filled("air", ["gliders and kites", "parachutes"])]
+    datasets = [
+        fill_dataset("ships", ["harbour and sails", "anchors"]),
+        fill_dataset("air", ["gliders and kites", "parachutes"]),
+    ]
     router = ContentRouter(margin=0)
     assert names(router.route("kites", datasets)) == ["air"]
     for dataset in datasets:
@@ -296,23 +302,25 @@ def test_a_dataset_closed_and_opened_again_is_routed_to() -> None:
 
 
 def test_an_empty_dataset_is_never_the_best(library: list[Dataset]) -> None:
-    decision = ContentRouter(margin=1e9).decide("bread dough", [filled("empty", []), *library])
+    decision = ContentRouter(margin=1e9).decide("bread dough", [fill_dataset("empty", []), *library])
     assert set(names(decision.datasets)) == set(CONTENT)
     assert "empty" not in decision.scores
 
 
 def test_all_empty_is_undecidable() -> None:
-    datasets = [filled("a", []), filled("b", [])]
+    datasets = [fill_dataset("a", []), fill_dataset("b", [])]
     assert ContentRouter().decide("bread", datasets).fallback is not None
     assert ContentRouter().route("bread", datasets) == datasets
 
 
 @pytest.mark.parametrize("technique", ["keyword", "vector"])
 def test_datasets_of_every_technique_compete(technique: Any, library: list[Dataset]) -> None:
-    other = filled("trains", ["locomotive and carriages", "railway switches"], indexing_technique=technique)
+    other_dataset = fill_dataset(
+        "trains", ["locomotive and carriages", "railway switches"], indexing_technique=technique
+    )
     router = ContentRouter(margin=0)
-    assert names(router.route("locomotive carriages", [*library, other])) == ["trains"]
-    assert names(router.route("bread dough", [*library, other])) == ["cooking"]
+    assert names(router.route("locomotive carriages", [*library, other_dataset])) == ["trains"]
+    assert names(router.route("bread dough", [*library, other_dataset])) == ["cooking"]
 
 
 def test_keyword_datasets_alone_need_no_embedder() -> None:
@@ -352,14 +360,14 @@ def test_a_query_is_embedded_once_however_many_datasets() -> None:
 def test_a_small_sketch_stays_small_and_still_decides() -> None:
     texts = [f"railway switch number {number}" for number in range(300)]
     router = ContentRouter(margin=0, sketch_size=16)
-    datasets = [filled("rail", texts), filled("food", [f"soup recipe {number}" for number in range(300)])]
+    datasets = [fill_dataset("rail", texts), fill_dataset("food", [f"soup recipe {number}" for number in range(300)])]
     assert names(router.route("which switch on the railway", datasets)) == ["rail"]
     assert [len(router._sketch(dataset).vectors) for dataset in datasets] == [16, 16]
 
 
 def test_a_small_dataset_beats_a_large_one_that_knows_less() -> None:
-    large = filled("large", [f"report {number} on trade and weather" for number in range(500)])
-    small = filled("small", ["the ostrich farm", "ostrich eggs"])
+    large = fill_dataset("large", [f"report {number} on trade and weather" for number in range(500)])
+    small = fill_dataset("small", ["the ostrich farm", "ostrich eggs"])
     assert names(ContentRouter(margin=0).route("ostrich report", [large, small])) == ["small"]
 
 

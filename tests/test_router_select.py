@@ -19,14 +19,14 @@ from pointsman.selector.heuristic import ROUTER_SELECT_TOOL, Route, router_selec
 SHORT = ("bm25", "short_or_entity_numeric")
 TALK = ("dense", "conversational_or_long")
 PLAIN = ("dense", "default_dense")
-MIXED = ("hybrid", "filters_or_mixed_signals")
+MIXED_SIGNALS = ("hybrid", "filters_or_mixed_signals")
 EXACT = ("hybrid", "mixed_signals")
 
 CASES = {
     "seed": [
         ("дата создания", SHORT),
         ("почему небо голубое", TALK),
-        ("новости channel:tech после:2024-01-01", MIXED),
+        ("новости channel:tech после:2024-01-01", MIXED_SIGNALS),
         ("кот в шляпе", PLAIN),
     ],
     "en": [
@@ -47,19 +47,19 @@ CASES = {
         ("@alice quarterly report", SHORT),
         ("#release notes for the whole team", SHORT),
         ("https://example.org/docs", SHORT),
-        ("why did error 404 appear", MIXED),
-        ("what changed since 2024-01-01", MIXED),
-        ("who is @alice", MIXED),
-        ("news channel:tech", MIXED),
-        ("budget after:2023", MIXED),
-        ("Date: 2024-05-01 invoices", MIXED),
+        ("why did error 404 appear", MIXED_SIGNALS),
+        ("what changed since 2024-01-01", MIXED_SIGNALS),
+        ("who is @alice", MIXED_SIGNALS),
+        ("news channel:tech", MIXED_SIGNALS),
+        ("budget after:2023", MIXED_SIGNALS),
+        ("Date: 2024-05-01 invoices", MIXED_SIGNALS),
         ("update: the roadmap", PLAIN),  # not date:
         ("python3 decorators", PLAIN),
         ("garbage collection in modern virtual machines", PLAIN),
         ("revenue of the northern subsidiaries in the year 2019", EXACT),
         ("garbage collection in modern virtual machines " * 3, TALK),
         ("garbage collection in modern virtual machines " * 3 + "1995", TALK),
-        ("garbage collection in modern virtual machines " * 30 + "1995, but how", MIXED),
+        ("garbage collection in modern virtual machines " * 30 + "1995, but how", MIXED_SIGNALS),
     ],
     "ru": [
         ("котики", SHORT),
@@ -78,11 +78,11 @@ CASES = {
         ("@иван отчёт за квартал", SHORT),
         ("#релиз заметки для команды", SHORT),
         ("https://пример.рф/статья", SHORT),
-        ("почему упал сервер 42", MIXED),
-        ("кто такой @иван", MIXED),
-        ("новости канал:техника", MIXED),
-        ("отчёты до:2023", MIXED),
-        ("Дата：2024", MIXED),
+        ("почему упал сервер 42", MIXED_SIGNALS),
+        ("кто такой @иван", MIXED_SIGNALS),
+        ("новости канал:техника", MIXED_SIGNALS),
+        ("отчёты до:2023", MIXED_SIGNALS),
+        ("Дата：2024", MIXED_SIGNALS),
         ("обход: северная дорога", PLAIN),  # not до:
         ("устройство современных виртуальных машин", PLAIN),
         ("выручка северных дочерних предприятий за 2019 год", EXACT),
@@ -109,12 +109,12 @@ CASES = {
         ("@小明 的报告", SHORT),
         ("＃发布 说明", SHORT),
         ("见https://example.org", SHORT),
-        ("为什么2024年下降", MIXED),
-        ("新闻 频道:科技", MIXED),
-        ("新闻频道：科技", MIXED),
-        ("报告 日期：2024", MIXED),
-        ("预算 之后:2023", MIXED),
-        ("新闻channel:tech", MIXED),
+        ("为什么2024年下降", MIXED_SIGNALS),
+        ("新闻 频道:科技", MIXED_SIGNALS),
+        ("新闻频道：科技", MIXED_SIGNALS),
+        ("报告 日期：2024", MIXED_SIGNALS),
+        ("预算 之后:2023", MIXED_SIGNALS),
+        ("新闻channel:tech", MIXED_SIGNALS),
         ("现代虚拟机中的垃圾回收机制", PLAIN),
         ("公司北部子公司二十年来的营业收入以及2019年的净利润", EXACT),
         ("现代虚拟机中的垃圾回收机制" * 3, TALK),
@@ -132,7 +132,7 @@ def test_route_and_reason(query: str, expected: tuple[str, str]) -> None:
 def test_every_language_has_a_table() -> None:
     assert all(len(CASES[language]) >= 20 for language in ("en", "ru", "zh"))
     for language in ("en", "ru", "zh"):
-        assert {expected for _, expected in CASES[language]} == {SHORT, TALK, PLAIN, MIXED, EXACT}
+        assert {expected for _, expected in CASES[language]} == {SHORT, TALK, PLAIN, MIXED_SIGNALS, EXACT}
 
 
 # The seed's patterns, word for word.
@@ -144,9 +144,9 @@ DIGITS = st.text("0123456789-:./ aяé_٣²@#\n", max_size=12)
 
 @given(DIGITS)
 def test_numbers_and_dates_are_the_seeds(text: str) -> None:
-    mine = heuristic._NUMBER.search(text) is not None
-    assert mine == (SEED_NUMBER.search(text) is not None)
-    assert mine or SEED_DATE.search(text) is None
+    is_number = heuristic._NUMBER.search(text) is not None
+    assert is_number == (SEED_NUMBER.search(text) is not None)
+    assert is_number or SEED_DATE.search(text) is None
 
 
 @given(
@@ -165,8 +165,8 @@ def test_any_text_has_a_route_and_always_the_same(text: str) -> None:
 
 
 @given(st.text(), st.text("\x00\x07\x1b\u200b \t\n", min_size=1, max_size=5))
-def test_what_cannot_be_seen_around_a_query_changes_nothing(text: str, unseen: str) -> None:
-    assert router_select(f"{unseen}{text}{unseen}") == router_select(text)
+def test_what_cannot_be_seen_around_a_query_changes_nothing(text: str, invisible: str) -> None:
+    assert router_select(f"{invisible}{text}{invisible}") == router_select(text)
 
 
 HOSTILE = [
@@ -190,11 +190,11 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("piece", HOSTILE, ids=ascii)
-def test_a_megabyte_is_routed(piece: str) -> None:
+@pytest.mark.parametrize("unit", HOSTILE, ids=ascii)
+def test_a_megabyte_is_routed(unit: str) -> None:
     # No clock is asked: with the seed's own patterns several of these would not come to an end today.
-    text = (piece * 1_000_000)[:1_000_000] + "x"
-    assert router_select(text)["route"] == ("bm25" if not piece.strip(" \x00\x01") else "dense")
+    text = (unit * 1_000_000)[:1_000_000] + "x"
+    assert router_select(text)["route"] == ("bm25" if not unit.strip(" \x00\x01") else "dense")
 
 
 def test_only_text_is_taken() -> None:
@@ -214,10 +214,10 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
         "import sys; from pointsman.selector.heuristic import router_select; router_select('почему 什么 why');"
         "print(sorted({m.split('.')[0] for m in sys.modules} - sys.stdlib_module_names))"
     )
-    loaded = subprocess.check_output(
+    modules = subprocess.check_output(
         [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str_of_src()!r}); {code}"]
     )
-    assert set(eval(loaded)) <= {"pointsman", "__main__"}
+    assert set(eval(modules)) <= {"pointsman", "__main__"}
 
 
 def str_of_src() -> str:

@@ -79,14 +79,14 @@ def test_the_lines_of_the_document_run(retriever: SimpleHybridRetriever, query: 
 
 def test_nodes_reach_every_retriever_as_their_own_kind(retriever: SimpleHybridRetriever) -> None:
     assert retriever.add_nodes([node("new", "a new lamp")])
-    assert all(isinstance(held, TextNode) for inner in retriever.retrievers for held in inner.retriever.nodes)  # type: ignore[attr-defined]
+    assert all(isinstance(node, TextNode) for inner in retriever.retrievers for node in inner.retriever.nodes)  # type: ignore[attr-defined]
     assert "new" in {hit.node.node_id for hit in retriever.retrieve("lamp")}
 
 
 def test_every_retriever_is_saved_in_its_own_folder(retriever: SimpleHybridRetriever, tmp_path: Path) -> None:
     retriever.persist(str(tmp_path / "saved"))
     folders = [inner.retriever.folders for inner in retriever.retrievers]  # type: ignore[attr-defined]
-    assert all(len(saved) == 1 for saved in folders)
+    assert all(len(files) == 1 for files in folders)
     assert folders[0] != folders[1]
 
 
@@ -99,13 +99,13 @@ def test_one_failing_retriever_is_named_and_the_others_answer() -> None:
 
 
 def test_nodes_that_no_retriever_holds_are_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(RetrievalError, match=r"no retriever holds the documents.*the disk is full") as raised:
+    with pytest.raises(RetrievalError, match=r"no retriever holds the documents.*the disk is full") as error_info:
         SimpleHybridRetriever(BrokenRetriever(), BrokenRetriever()).add_nodes([node("a")])
-    assert list(raised.value.causes) == ["broken", "broken_2"]
+    assert list(error_info.value.causes) == ["broken", "broken_2"]
     with caplog.at_level(logging.WARNING):
-        added = SimpleHybridRetriever(RAGRetriever(), BrokenRetriever()).add_nodes([node("a")])
-    assert isinstance(added, NodesAdded)
-    assert (added.holding, list(added.failed), bool(added)) == (("rag",), ["broken"], False)
+        outcome = SimpleHybridRetriever(RAGRetriever(), BrokenRetriever()).add_nodes([node("a")])
+    assert isinstance(outcome, NodesAdded)
+    assert (outcome.holding, list(outcome.failed), bool(outcome)) == (("rag",), ["broken"], False)
     assert "broken does not hold the 1 documents added: OSError: the disk is full" in caplog.text
 
 

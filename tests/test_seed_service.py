@@ -110,31 +110,31 @@ class Available(BaseReranker):
 
     def rerank(self, query: str, documents: list[Document], top_n: int = 4) -> list[Document]:  # type: ignore[override]
         type(self).calls += 1
-        scored = [
+        documents_with_score = [
             Document(document.id, document.text, {**document.metadata, "score": 1 / rank})
             for rank, document in enumerate(reversed(documents), 1)
         ]
-        return scored[:top_n]
+        return documents_with_score[:top_n]
 
 
 def test_the_service_reranks_by_default_and_not_where_it_is_told_not_to(vector_store: Dataset) -> None:
     Available.calls = 0
     service = EnhancedRetrievalService(CONFIG, vector_store, HashingEmbedder(), Available())
 
-    async def both() -> None:
+    async def search_twice() -> None:
         assert await service.search("环保设备", k=5, strategy="hybrid")
         assert Available.calls == 1
         assert await service.search("环保设备", k=5, strategy="hybrid", use_rerank=False)
         assert Available.calls == 1
 
-    asyncio.run(both())
+    asyncio.run(search_twice())
 
 
 def test_every_setting_of_the_document_is_taken_with_its_name_and_value() -> None:
     settings = pointsman.Settings.load(None, {}, **CONFIG)
     for name, value in CONFIG.items():
-        stored = getattr(settings, name)
-        assert (list(stored) if isinstance(stored, tuple) else stored) == value, name
+        setting = getattr(settings, name)
+        assert (list(setting) if isinstance(setting, tuple) else setting) == value, name
     assert settings == pointsman.Settings.load(None, {}), "they are the defaults"
     assert settings.bm25_index_path == "./data/bm25_index"
 

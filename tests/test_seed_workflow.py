@@ -42,20 +42,20 @@ class FirstRouter(BaseRouter):
 
 class LongestFirst(BaseReranker):
     def rerank(self, query: str, documents: list[Document], top_n: int = 4) -> list[Document]:  # type: ignore[override]
-        ordered = sorted(documents, key=lambda document: -len(document.text))[:top_n]
+        longest = sorted(documents, key=lambda document: -len(document.text))[:top_n]
         return [
             Document(document.id, document.text, {**document.metadata, "score": float(len(document.text))})
-            for document in ordered
+            for document in longest
         ]
 
 
-def retrieved(workflow: RetrievalWorkflow, datasets: list[Dataset], **options: Any) -> RetrievalContext:
+def retrieve(workflow: RetrievalWorkflow, datasets: list[Dataset], **options: Any) -> RetrievalContext:
     (context,) = workflow.retrieve(QUESTION, datasets, refuse=False, **options)
     return context
 
 
 def test_without_stages_all_datasets_are_searched_each_by_its_technique(datasets: list[Dataset]) -> None:
-    context = retrieved(RetrievalWorkflow(router=None, reranker=None), datasets)
+    context = retrieve(RetrievalWorkflow(router=None, reranker=None), datasets)
     assert context.plan.datasets == ("Technical_Docs", "HR_Policies", "Manuals")
     assert {hit.dataset for hit in context.hits} == {"Technical_Docs", "HR_Policies", "Manuals"}
     lists = {hit.dataset: {entry.source for entry in hit.provenance} for hit in context.hits}
@@ -64,23 +64,23 @@ def test_without_stages_all_datasets_are_searched_each_by_its_technique(datasets
 
 
 def test_a_router_with_the_signature_of_the_document_chooses_the_datasets(datasets: list[Dataset]) -> None:
-    context = retrieved(RetrievalWorkflow(router=FirstRouter()), datasets)
+    context = retrieve(RetrievalWorkflow(router=FirstRouter()), datasets)
     assert {hit.dataset for hit in context.hits} == {"Technical_Docs"}
 
 
 def test_a_router_is_not_asked_about_a_single_dataset(datasets: list[Dataset]) -> None:
-    class Untouched(BaseRouter):
+    class UnaskedRouter(BaseRouter):
         def route(self, query: str, datasets: list[Dataset]) -> list[Dataset]:  # type: ignore[override]
             raise AssertionError("one dataset needs no router")
 
-    context = retrieved(RetrievalWorkflow(router=Untouched()), datasets[:1])
+    context = retrieve(RetrievalWorkflow(router=UnaskedRouter()), datasets[:1])
     assert [hit.dataset for hit in context.hits] == ["Technical_Docs"] * len(context.hits)
     assert context.degraded == ()
 
 
 def test_the_language_model_sees_datasets_as_numbered_tools_and_answers_with_ids(datasets: list[Dataset]) -> None:
     llm = ScriptedLLM(["[1]"])
-    context = retrieved(RetrievalWorkflow(router=LLMRouter(llm)), datasets)
+    context = retrieve(RetrievalWorkflow(router=LLMRouter(llm)), datasets)
     assert {hit.dataset for hit in context.hits} == {"Technical_Docs"}
     ((prompt, _),) = llm.calls
     for number, dataset in enumerate(datasets, 1):
@@ -89,13 +89,13 @@ def test_the_language_model_sees_datasets_as_numbered_tools_and_answers_with_ids
 
 
 def test_if_the_model_cannot_decide_all_datasets_are_searched_and_the_answer_says_so(datasets: list[Dataset]) -> None:
-    context = retrieved(RetrievalWorkflow(router=LLMRouter(ScriptedLLM(["I do not know."] * 2))), datasets)
+    context = retrieve(RetrievalWorkflow(router=LLMRouter(ScriptedLLM(["I do not know."] * 2))), datasets)
     assert {hit.dataset for hit in context.hits} == {"Technical_Docs", "HR_Policies", "Manuals"}
     assert any("all datasets are searched" in cause for cause in context.degraded)
 
 
 def test_a_reranker_with_the_signature_of_the_document_orders_the_hits(datasets: list[Dataset]) -> None:
-    context = retrieved(RetrievalWorkflow(reranker=LongestFirst()), datasets)
+    context = retrieve(RetrievalWorkflow(reranker=LongestFirst()), datasets)
     assert context.reranked
     lengths = [len(hit.text) for hit in context.hits]
     assert lengths == sorted(lengths, reverse=True)
@@ -104,6 +104,6 @@ def test_a_reranker_with_the_signature_of_the_document_orders_the_hits(datasets:
 
 def test_reranked_documents_have_their_score_and_the_input_stays_as_it_was() -> None:
     documents = [Document("a", "short"), Document("b", "a longer text")]
-    ranked = LongestFirst().rerank(QUESTION, documents, top_n=4)
-    assert [(document.id, document.metadata["score"]) for document in ranked] == [("b", 13.0), ("a", 5.0)]
+    reranking = LongestFirst().rerank(QUESTION, documents, top_n=4)
+    assert [(document.id, document.metadata["score"]) for document in reranking] == [("b", 13.0), ("a", 5.0)]
     assert [document.metadata for document in documents] == [{}, {}]

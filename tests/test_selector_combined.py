@@ -28,24 +28,24 @@ CHOICES = ["a", "b", "c"]
 SCORES = st.lists(st.floats(-100, 100) | st.sampled_from([0.0, 1.0]), min_size=3, max_size=3)
 
 
-class Fixed:
+class FixedScores:
     """Scores as they are wanted."""
 
     def __init__(self, *scores: float) -> None:
-        self.fixed = scores
+        self.fixed_scores = scores
 
     def scores(self, choices: Choices, query: Query | str) -> Sequence[float]:
-        return self.fixed
+        return self.fixed_scores
 
 
 class Votes(BaseSelector):
     def __init__(self, *indices: int, score: float | None = None, fallback: Fallback | None = None) -> None:
         self.result = SelectorResult([SingleSelection(index, "vote", score) for index in indices], None, fallback)
         self.allow_abstain = not indices
-        self.asked = 0
+        self.calls = 0
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:
-        self.asked += 1
+        self.calls += 1
         return self.result
 
 
@@ -70,7 +70,7 @@ class Fails(BaseSelector):
 
 
 def test_scores_of_all_choices_are_stretched_weighed_and_added() -> None:
-    hybrid = HybridSelector(Fixed(0.9, 0.8, 0.5), Fixed(0, 10, 0))
+    hybrid = HybridSelector(FixedScores(0.9, 0.8, 0.5), FixedScores(0, 10, 0))
     assert hybrid.scores(CHOICES, "q") == pytest.approx([0.7, 0.7 * 0.75 + 0.3, 0.0])
     result = hybrid.select(CHOICES, "q")
     assert result.ind == 1  # neither the weights nor the agreement of the two bests would say so
@@ -79,26 +79,32 @@ def test_scores_of_all_choices_are_stretched_weighed_and_added() -> None:
 
 
 def test_a_part_that_finds_all_equal_has_no_opinion() -> None:
-    assert HybridSelector(Fixed(0.1, 0.2, 0.3), Fixed(0, 0, 0)).select(CHOICES, "q").ind == 2
-    assert HybridSelector(Fixed(1, 1, 1), Fixed(0, 0, 5)).select(CHOICES, "q").ind == 2
-    assert HybridSelector(Fixed(1, 1, 1), Fixed(0, 0, 0)).select(CHOICES, "q").ind == 0
+    assert HybridSelector(FixedScores(0.1, 0.2, 0.3), FixedScores(0, 0, 0)).select(CHOICES, "q").ind == 2
+    assert HybridSelector(FixedScores(1, 1, 1), FixedScores(0, 0, 5)).select(CHOICES, "q").ind == 2
+    assert HybridSelector(FixedScores(1, 1, 1), FixedScores(0, 0, 0)).select(CHOICES, "q").ind == 0
 
 
 @settings(deadline=None)
 @given(SCORES, SCORES, st.floats(0.01, 10), st.floats(0.01, 10))
-def test_when_both_agree_their_choice_wins(one: list[float], other: list[float], weight: float, rest: float) -> None:
-    best = one.index(max(one))
-    result = HybridSelector(Fixed(*one), Fixed(*other), weight, rest).select(CHOICES, "q")
-    if other.index(max(other)) == best:
+def test_when_both_agree_their_choice_wins(
+    first: list[float], second: list[float], weight: float, second_weight: float
+) -> None:
+    best = first.index(max(first))
+    result = HybridSelector(FixedScores(*first), FixedScores(*second), weight, second_weight).select(CHOICES, "q")
+    if second.index(max(second)) == best:
         assert result.ind == best
     assert 0 <= (result.confidence or 0) <= 1
 
 
 @settings(deadline=None)
 @given(SCORES, SCORES)
-def test_a_weight_of_zero_removes_a_part(one: list[float], other: list[float]) -> None:
-    assert HybridSelector(Fixed(*one), Fixed(*other), 1, 0).select(CHOICES, "q").ind == one.index(max(one))
-    assert HybridSelector(Fixed(*one), Fixed(*other), 0, 1).select(CHOICES, "q").ind == other.index(max(other))
+def test_a_weight_of_zero_removes_a_part(first: list[float], second: list[float]) -> None:
+    assert HybridSelector(FixedScores(*first), FixedScores(*second), 1, 0).select(CHOICES, "q").ind == first.index(
+        max(first)
+    )
+    assert HybridSelector(FixedScores(*first), FixedScores(*second), 0, 1).select(CHOICES, "q").ind == second.index(
+        max(second)
+    )
 
 
 def test_the_real_parts_work_together() -> None:
@@ -118,21 +124,21 @@ def test_the_real_parts_work_together() -> None:
 @pytest.mark.parametrize("weights", [(0, 0), (-1, 1), (math.nan, 1), (math.inf, 1), (True, 1)])
 def test_weights_that_cannot_be_are_refused(weights: tuple[float, float]) -> None:
     with pytest.raises(InputError, match="weight"):
-        HybridSelector(Fixed(1), Fixed(1), *weights)
+        HybridSelector(FixedScores(1), FixedScores(1), *weights)
 
 
 def test_parts_without_scores_or_with_wrong_ones_are_refused() -> None:
     with pytest.raises(InputError, match=r"Votes has no scores.*EnsembleSelector"):
-        HybridSelector(Votes(0), Fixed(1, 2, 3))  # type: ignore[arg-type]
+        HybridSelector(Votes(0), FixedScores(1, 2, 3))  # type: ignore[arg-type]
     for scores in ((1, 2), (1, 2, math.nan)):
         with pytest.raises(InputError, match=r"Fixed\.scores gave"):
-            HybridSelector(Fixed(*scores), Fixed(1, 2, 3)).select(CHOICES, "q")
+            HybridSelector(FixedScores(*scores), FixedScores(1, 2, 3)).select(CHOICES, "q")
 
 
 # -- EnsembleSelector --------------------------------------------------------------------------------------------------
 
 
-def both(ensemble: EnsembleSelector) -> SelectorResult:
+def select_both_ways(ensemble: EnsembleSelector) -> SelectorResult:
     """The result, after seeing that both twins give it."""
     result = ensemble.select(CHOICES, "q")
     assert asyncio.run(ensemble.aselect(CHOICES, "q")) == result
@@ -140,13 +146,13 @@ def both(ensemble: EnsembleSelector) -> SelectorResult:
 
 
 def test_the_most_votes_win() -> None:
-    result = both(EnsembleSelector([Votes(1), AsyncVotes(2), Votes(2)]))
+    result = select_both_ways(EnsembleSelector([Votes(1), AsyncVotes(2), Votes(2)]))
     assert (result.ind, result.reason, result.fallback) == (2, "Voted by 2/3 selectors", None)
     assert result.confidence == pytest.approx(2 / 3)
 
 
 def test_weights_count() -> None:
-    result = both(EnsembleSelector([Votes(1), Votes(2), Votes(2)], weights=[3, 1, 1]))
+    result = select_both_ways(EnsembleSelector([Votes(1), Votes(2), Votes(2)], weights=[3, 1, 1]))
     assert (result.ind, result.reason) == (1, "Voted by 1/3 selectors")
     assert result.confidence == pytest.approx(0.6)
 
@@ -154,30 +160,30 @@ def test_weights_count() -> None:
 def test_who_has_no_weight_is_not_asked() -> None:
     silent = Votes(1)
     assert EnsembleSelector([silent, Votes(2)], weights=[0, 1]).select(CHOICES, "q").ind == 2
-    assert silent.asked == 0
+    assert silent.calls == 0
 
 
 def test_ties_go_to_the_higher_sum_of_scores_then_to_the_first() -> None:
-    assert both(EnsembleSelector([Votes(0, score=0.2), Votes(2, score=0.9)])).ind == 2
-    assert both(EnsembleSelector([Votes(2), Votes(0)])).ind == 0
+    assert select_both_ways(EnsembleSelector([Votes(0, score=0.2), Votes(2, score=0.9)])).ind == 2
+    assert select_both_ways(EnsembleSelector([Votes(2), Votes(0)])).ind == 0
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
 def test_a_score_that_is_not_finite_wins_no_tie(score: float) -> None:
     """S8: it counts as no score, whoever comes first."""
-    assert both(EnsembleSelector([Votes(0, score=0.1), Votes(1, score=score)])).ind == 0
-    assert both(EnsembleSelector([Votes(0, score=score), Votes(1, score=0.1)])).ind == 1
-    assert both(EnsembleSelector([Votes(1, score=score), Votes(0, score=-score)])).ind == 0
+    assert select_both_ways(EnsembleSelector([Votes(0, score=0.1), Votes(1, score=score)])).ind == 0
+    assert select_both_ways(EnsembleSelector([Votes(0, score=score), Votes(1, score=0.1)])).ind == 1
+    assert select_both_ways(EnsembleSelector([Votes(1, score=score), Votes(0, score=-score)])).ind == 0
 
 
 def test_several_selections_are_several_votes() -> None:
-    result = both(EnsembleSelector([Votes(0, 2), Votes(1, 2), Votes(1, 0), Votes(2)]))
+    result = select_both_ways(EnsembleSelector([Votes(0, 2), Votes(1, 2), Votes(1, 0), Votes(2)]))
     assert (result.ind, result.reason) == (2, "Voted by 3/4 selectors")
 
 
 def test_one_failing_selector_does_not_fail_the_vote(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        result = both(EnsembleSelector([Fails("no network"), Votes(1), Votes(1)]))
+        result = select_both_ways(EnsembleSelector([Fails("no network"), Votes(1), Votes(1)]))
     assert (result.ind, result.reason, result.confidence) == (1, "Voted by 2/3 selectors", 1.0)
     assert result.fallback is not None
     assert "Fails: RuntimeError: no network" in result.fallback.why
@@ -186,33 +192,33 @@ def test_one_failing_selector_does_not_fail_the_vote(caplog: pytest.LogCaptureFi
 
 def test_all_failing_raises_one_error_with_every_cause() -> None:
     ensemble = EnsembleSelector([Fails("one"), Fails("two")])
-    with pytest.raises(ModelError, match=r"all 2 selectors failed: Fails: RuntimeError: one; .*two") as caught:
+    with pytest.raises(ModelError, match=r"all 2 selectors failed: Fails: RuntimeError: one; .*two") as error_info:
         ensemble.select(CHOICES, "q")
-    assert isinstance(caught.value.__cause__, ExceptionGroup)
-    assert [str(error) for error in caught.value.__cause__.exceptions] == ["one", "two"]
+    assert isinstance(error_info.value.__cause__, ExceptionGroup)
+    assert [str(error) for error in error_info.value.__cause__.exceptions] == ["one", "two"]
     with pytest.raises(ModelError, match="all 2 selectors failed"):
         asyncio.run(ensemble.aselect(CHOICES, "q"))
 
 
 def test_a_selector_that_names_a_choice_which_does_not_exist_has_failed() -> None:
-    result = both(EnsembleSelector([Votes(7), Votes(1)]))
+    result = select_both_ways(EnsembleSelector([Votes(7), Votes(1)]))
     assert result.ind == 1
     assert result.fallback is not None
 
 
 def test_who_did_not_decide_itself_counts_only_when_nobody_did() -> None:
     guess = Fallback("could not read the answer", "first")
-    result = both(EnsembleSelector([Votes(0, fallback=guess), Votes(0, fallback=guess), Votes(2)]))
+    result = select_both_ways(EnsembleSelector([Votes(0, fallback=guess), Votes(0, fallback=guess), Votes(2)]))
     assert result.ind == 2
     assert result.fallback is not None
     assert "could not read" in result.fallback.why
-    assert both(EnsembleSelector([Votes(0, fallback=guess), Fails("x")])).ind == 0
+    assert select_both_ways(EnsembleSelector([Votes(0, fallback=guess), Fails("x")])).ind == 0
 
 
 def test_abstaining_is_a_vote_for_none() -> None:
-    assert both(EnsembleSelector([Votes(), Votes(), Votes(1)])).abstained
-    assert both(EnsembleSelector([Votes(), Votes(1)])).ind == 1
-    assert both(EnsembleSelector([Votes(), Votes(), Votes(1, 0), Votes(1)])).ind == 1
+    assert select_both_ways(EnsembleSelector([Votes(), Votes(), Votes(1)])).abstained
+    assert select_both_ways(EnsembleSelector([Votes(), Votes(1)])).ind == 1
+    assert select_both_ways(EnsembleSelector([Votes(), Votes(), Votes(1, 0), Votes(1)])).ind == 1
 
 
 @pytest.mark.parametrize("selectors", [[], Votes(0), ["name"]])
@@ -230,10 +236,10 @@ def test_every_selector_needs_its_weight() -> None:
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=7))
 def test_no_choice_has_more_votes_than_the_winner(votes: list[int]) -> None:
     result = EnsembleSelector([Votes(vote) for vote in votes]).select(CHOICES, "q")
-    most = max(map(votes.count, votes))
-    assert votes.count(result.ind) == most
-    assert result.ind == min(vote for vote in votes if votes.count(vote) == most)
-    assert result.reason == f"Voted by {most}/{len(votes)} selectors"
+    maximum = max(map(votes.count, votes))
+    assert votes.count(result.ind) == maximum
+    assert result.ind == min(vote for vote in votes if votes.count(vote) == maximum)
+    assert result.reason == f"Voted by {maximum}/{len(votes)} selectors"
 
 
 # -- RandomSelector ----------------------------------------------------------------------------------------------------
@@ -242,9 +248,9 @@ def test_no_choice_has_more_votes_than_the_winner(votes: list[int]) -> None:
 def test_a_seed_gives_the_same_sequence_and_every_choice_its_chance() -> None:
     first, second = ([RandomSelector(7).select(CHOICES, "q").ind] for _ in range(2))
     assert first == second
-    selector, again = RandomSelector(7), RandomSelector(7)
+    selector, second_selector = RandomSelector(7), RandomSelector(7)
     sequence = [selector.select(CHOICES, "q").ind for _ in range(100)]
-    assert sequence == [again.select(CHOICES, "q").ind for _ in range(100)]
+    assert sequence == [second_selector.select(CHOICES, "q").ind for _ in range(100)]
     assert set(sequence) == {0, 1, 2}
     assert RandomSelector().select(CHOICES, "q").reason == "Randomly selected"
     assert selector.select(CHOICES, "q").confidence == pytest.approx(1 / 3)

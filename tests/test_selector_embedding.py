@@ -29,10 +29,10 @@ class Plain:
 
     def __init__(self, vectors: Mapping[str, Sequence[float]]) -> None:
         self.vectors = vectors
-        self.asked: list[str] = []
+        self.texts: list[str] = []
 
     def embed(self, text: str) -> Sequence[float]:
-        self.asked.append(text)
+        self.texts.append(text)
         return self.vectors[text]
 
 
@@ -89,14 +89,14 @@ def test_zero_vectors_score_zero() -> None:
 def test_choices_are_embedded_once_in_whatever_sets_and_orders_they_come() -> None:
     embedder = Counting()
     selector = EmbeddingSelector(embedder)
-    for choices in (ABC, ABC[::-1], ABC[:2], [*ABC, ToolMetadata("other name", "first")], list(map(copied, ABC))):
+    for choices in (ABC, ABC[::-1], ABC[:2], [*ABC, ToolMetadata("other name", "first")], list(map(copy_of, ABC))):
         selector.select(choices, "q")
         selector.select(tuple(choices), "another")
     assert embedder.documents == ["first", "second", "third"]
     assert embedder.queries == ["q", "another"] * 5
 
 
-def copied(choice: ToolMetadata) -> ToolMetadata:
+def copy_of(choice: ToolMetadata) -> ToolMetadata:
     return ToolMetadata(choice.name, choice.description, choice.metadata)
 
 
@@ -132,13 +132,13 @@ def test_examples_that_are_no_list_of_strings_are_refused(examples: object) -> N
 
 
 def test_centroids_stand_for_many_examples() -> None:
-    examples = [f"turn the lamp {where}" for where in ("on", "off", "up", "down", "red", "blue")]
+    examples = [f"turn the lamp {direction}" for direction in ("on", "off", "up", "down", "red", "blue")]
     choices = [ToolMetadata("lamp", "light", {"examples": examples}), ToolMetadata("radio", "sound")]
     selector = EmbeddingSelector(HashingEmbedder(), centroids=2)
     assert selector._rows.of(tuple(choices)).matrix.shape == (2 + 2, 64)
     assert selector.select(choices, "turn the lamp green").ind == 0
-    again = EmbeddingSelector(HashingEmbedder(), centroids=2)
-    assert again.scores(choices, "lamp") == selector.scores(choices, "lamp")
+    same_selector = EmbeddingSelector(HashingEmbedder(), centroids=2)
+    assert same_selector.scores(choices, "lamp") == selector.scores(choices, "lamp")
 
 
 @settings(deadline=None)
@@ -170,13 +170,13 @@ def test_centring_takes_away_what_all_have_in_common() -> None:
 
 def test_the_running_mean_follows_the_queries_and_the_general_one_does_not() -> None:
     running, general = (EmbeddingSelector(HashingEmbedder(), centre=True, query_mean=mode) for mode in modes())
-    before = [selector.scores(ABC, "first of all") for selector in (running, general)]
-    assert before[0] == before[1]
+    scores_before = [selector.scores(ABC, "first of all") for selector in (running, general)]
+    assert scores_before[0] == scores_before[1]
     for number in range(40):
         running.select(ABC, f"second {number}")
         general.select(ABC, f"second {number}")
-    assert running.scores(ABC, "first of all") != before[0]
-    assert general.scores(ABC, "first of all") == before[1]
+    assert running.scores(ABC, "first of all") != scores_before[0]
+    assert general.scores(ABC, "first of all") == scores_before[1]
 
 
 def modes() -> tuple[Any, Any]:
@@ -242,8 +242,8 @@ def test_the_order_of_choices_does_not_change_their_scores(order: list[int], que
     for centre in (False, True):
         selector = EmbeddingSelector(HashingEmbedder(), centre=centre)
         scores = selector.scores(choices, query)
-        moved = selector.scores([choices[place] for place in order], query)
-        np.testing.assert_allclose(moved, [scores[place] for place in order], atol=1e-5)
+        scores_in_order = selector.scores([choices[index] for index in order], query)
+        np.testing.assert_allclose(scores_in_order, [scores[index] for index in order], atol=1e-5)
 
 
 def test_twins_and_threads_agree() -> None:

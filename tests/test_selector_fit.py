@@ -38,7 +38,7 @@ WORDS = {  # what people say, none of which is in the descriptions
 }
 
 
-def labelled(per_choice: int, seed: int = 0) -> tuple[list[str], list[str]]:
+def labels_of(per_choice: int, seed: int = 0) -> tuple[list[str], list[str]]:
     """Queries of four words of their choice each, in an order of chance."""
     rng = np.random.default_rng(seed)
     pairs = [
@@ -60,8 +60,8 @@ def accuracy(selector: DescriptionSelector, queries: list[str], labels: list[str
 
 
 @pytest.fixture(scope="module")
-def learned() -> DescriptionSelector:
-    return DescriptionSelector(HashingEmbedder()).fit(*labelled(40), TOOLS)
+def fitted_selector() -> DescriptionSelector:
+    return DescriptionSelector(HashingEmbedder()).fit(*labels_of(40), TOOLS)
 
 
 # -- unfitted ----------------------------------------------------------------------------------------------------------
@@ -102,8 +102,11 @@ def test_the_default_embedder_knows_all_three_languages() -> None:
         1: ["put on something by Queen", "включи песню группы Кино", "放一首周杰伦的歌"],
         2: ["I need to fly to Paris", "найди самолёт до Парижа", "帮我订去巴黎的机票"],
     }
-    found = {index: [selector.select(choices, query).ind for query in asked] for index, asked in queries.items()}
-    assert found == {index: [index] * 3 for index in queries}
+    selections = {
+        index: [selector.select(choices, query).ind for query in queries_of_choice]
+        for index, queries_of_choice in queries.items()
+    }
+    assert selections == {index: [index] * 3 for index in queries}
 
 
 def test_examples_in_the_metadata_count() -> None:
@@ -116,18 +119,18 @@ def test_examples_in_the_metadata_count() -> None:
 
 
 def test_choices_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    texts_embedded: list[str] = []
     embed = HashingEmbedder.embed_documents
 
-    def counted(self: HashingEmbedder, texts: Sequence[str]) -> NDArray[np.float32]:
-        asked.extend(texts)
+    def count_texts(self: HashingEmbedder, texts: Sequence[str]) -> NDArray[np.float32]:
+        texts_embedded.extend(texts)
         return embed(self, texts)
 
-    monkeypatch.setattr(HashingEmbedder, "embed_documents", counted)
+    monkeypatch.setattr(HashingEmbedder, "embed_documents", count_texts)
     selector = DescriptionSelector(HashingEmbedder())
     for choices in (TOOLS, TOOLS[::-1], TOOLS[1:], tuple(TOOLS)):
         selector.select(choices, "a song")
-    assert asked == [tool.text for tool in TOOLS]
+    assert texts_embedded == [tool.text for tool in TOOLS]
 
 
 @settings(deadline=None)
@@ -147,9 +150,9 @@ def test_equal_choices_go_to_the_first() -> None:
 
 def test_below_the_threshold_it_abstains_or_says_so() -> None:
     assert DescriptionSelector(HashingEmbedder(), threshold=1.0).select(TOOLS, "hm").abstained
-    kept = DescriptionSelector(HashingEmbedder(), threshold=1.0, allow_abstain=False).select(TOOLS, "hm")
-    assert kept.fallback is not None
-    assert "below the threshold" in kept.fallback.why
+    result = DescriptionSelector(HashingEmbedder(), threshold=1.0, allow_abstain=False).select(TOOLS, "hm")
+    assert result.fallback is not None
+    assert "below the threshold" in result.fallback.why
 
 
 @pytest.mark.parametrize("arguments", [{"threshold": 1.1}, {"top_k": 0}, {"centroids": 0}, {"query_mean": "x"}])
@@ -170,13 +173,13 @@ def test_an_embedder_whose_vectors_differ_in_length_is_named() -> None:
 # -- fitted ------------------------------------------------------------------------------------------------------------
 
 
-def test_labels_teach_what_people_say(learned: DescriptionSelector) -> None:
-    asked = labelled(10, seed=1)
-    unfitted = accuracy(DescriptionSelector(HashingEmbedder()), *asked)
-    assert unfitted < 0.6
-    assert accuracy(learned, *asked) > 0.9
-    assert learned.fitted is not None
-    report = learned.fitted.report
+def test_labels_teach_what_people_say(fitted_selector: DescriptionSelector) -> None:
+    held_out = labels_of(10, seed=1)
+    accuracy_before = accuracy(DescriptionSelector(HashingEmbedder()), *held_out)
+    assert accuracy_before < 0.6
+    assert accuracy(fitted_selector, *held_out) > 0.9
+    assert fitted_selector.fitted is not None
+    report = fitted_selector.fitted.report
     assert report.used == "with_examples"
     assert report.accuracy == report.with_examples > report.weighted
     assert report.labels == report.held_out == 160
@@ -185,7 +188,7 @@ def test_labels_teach_what_people_say(learned: DescriptionSelector) -> None:
 
 def test_held_out_means_held_out() -> None:
     # Labels by chance teach nothing, and the report must say so, however well they can be learned by heart.
-    queries, labels = labelled(40)
+    queries, labels = labels_of(40)
     np.random.default_rng(0).shuffle(labels)
     report = fitted_of(DescriptionSelector(HashingEmbedder()).fit(queries, labels, TOOLS)).report
     assert max(report.unfitted, report.weighted, report.with_examples) < 0.4
@@ -199,27 +202,27 @@ def fitted_of(selector: DescriptionSelector) -> Fitted:
 def test_the_same_query_twice_is_not_learned_from_and_held_out() -> None:
     rng = np.random.default_rng(3)
     queries = [f"{a} {b}" for a, b in rng.integers(0, 10**6, (40, 2))]
-    labels = [TOOLS[place].name for place in rng.integers(0, 4, 40)]
+    labels = [TOOLS[index].name for index in rng.integers(0, 4, 40)]
     report = fitted_of(DescriptionSelector(HashingEmbedder()).fit(queries * 3, labels * 3, TOOLS)).report
     assert report.with_examples < 0.6
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 def test_few_labels_change_no_selection(count: int) -> None:
-    queries, _ = labelled(5)
+    queries, _ = labels_of(5)
     plain = DescriptionSelector(HashingEmbedder())
     wrong = [TOOLS[(n * 7) % 4].name for n in range(count)]
     selector = plain.fit(queries[:count], wrong, TOOLS)
     assert fitted_of(selector).report.used == "unfitted"
     assert Fitted.from_json(fitted_of(selector).to_json()).calibration is None
     for query in queries:
-        one, other = selector.select(TOOLS, query), plain.select(TOOLS, query)
-        assert one.ind == other.ind
-        assert one.confidence == pytest.approx(other.confidence, abs=1e-4)
+        first, second = selector.select(TOOLS, query), plain.select(TOOLS, query)
+        assert first.ind == second.ind
+        assert first.confidence == pytest.approx(second.confidence, abs=1e-4)
 
 
 def test_what_is_no_better_on_held_out_queries_is_not_used() -> None:
-    queries, _ = labelled(20)
+    queries, _ = labels_of(20)
     plain = DescriptionSelector(HashingEmbedder())
     # Labels that agree with what it does unfitted: nothing can be better.
     labels = [plain.select(TOOLS, query).ind for query in queries]
@@ -228,18 +231,18 @@ def test_what_is_no_better_on_held_out_queries_is_not_used() -> None:
 
 
 def test_labels_are_names_indices_or_several() -> None:
-    queries, labels = labelled(10)
+    queries, labels = labels_of(10)
     names = [tool.name for tool in TOOLS]
     selector = DescriptionSelector(HashingEmbedder())
     by_name = fitted_of(selector.fit(queries, labels, TOOLS))
     by_index = fitted_of(selector.fit(queries, [names.index(label) for label in labels], TOOLS))
     assert by_name.to_json() == by_index.to_json()
-    several = fitted_of(selector.fit(queries, [[label, 0] for label in labels], TOOLS)).report
-    assert several.unfitted >= by_name.report.unfitted
+    report = fitted_of(selector.fit(queries, [[label, 0] for label in labels], TOOLS)).report
+    assert report.unfitted >= by_name.report.unfitted
 
 
 def test_none_teaches_when_to_abstain() -> None:
-    queries, labels = labelled(40)
+    queries, labels = labels_of(40)
     rng = np.random.default_rng(5)
     strange = ["".join(rng.choice(list("qxzvkjw"), 9)) + " " + "".join(rng.choice(list("yuop"), 7)) for _ in range(80)]
     selector = DescriptionSelector(HashingEmbedder()).fit([*queries, *strange], [*labels, *[None] * 80], TOOLS)
@@ -247,23 +250,23 @@ def test_none_teaches_when_to_abstain() -> None:
     assert selector.threshold is not None
     assert fitted_of(selector).report.none == 80
     fresh = ["".join(rng.choice(list("qxzvkjw"), 9)) + " " + "".join(rng.choice(list("yuop"), 7)) for _ in range(40)]
-    asked, _ = labelled(10, seed=2)
+    asked, _ = labels_of(10, seed=2)
     assert np.mean([selector.select(TOOLS, query).abstained for query in fresh]) > 0.7
     assert np.mean([selector.select(TOOLS, query).abstained for query in asked]) < 0.3
 
 
-def test_confidence_after_fitting_is_how_often_it_is_right(learned: DescriptionSelector) -> None:
-    queries, labels = labelled(100, seed=9)
-    results = [learned.select(TOOLS, query) for query in queries]
+def test_confidence_after_fitting_is_how_often_it_is_right(fitted_selector: DescriptionSelector) -> None:
+    queries, labels = labels_of(100, seed=9)
+    results = [fitted_selector.select(TOOLS, query) for query in queries]
     right = [TOOLS[result.ind].name == label for result, label in zip(results, labels, strict=True)]
     assert np.mean([result.confidence or 0 for result in results]) == pytest.approx(np.mean(right), abs=0.06)
 
 
 def test_fitting_leaves_the_selector_as_it_was() -> None:
     selector = DescriptionSelector(HashingEmbedder())
-    before = selector.scores(TOOLS, "a song in the rain")
-    selector.fit(*labelled(20), TOOLS)
-    assert selector.scores(TOOLS, "a song in the rain") == before
+    scores_before = selector.scores(TOOLS, "a song in the rain")
+    selector.fit(*labels_of(20), TOOLS)
+    assert selector.scores(TOOLS, "a song in the rain") == scores_before
     assert selector.fitted is None
 
 
@@ -296,16 +299,16 @@ def test_names_must_differ_to_be_learned_about() -> None:
 # -- saved -------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_saved_selects_the_same(learned: DescriptionSelector, tmp_path: Path) -> None:
+def test_what_is_saved_selects_the_same(fitted_selector: DescriptionSelector, tmp_path: Path) -> None:
     path = tmp_path / "selector.json"
-    learned.save(path)
-    loaded = DescriptionSelector.load(path, HashingEmbedder())
-    assert fitted_of(loaded).report == fitted_of(learned).report
-    assert fitted_of(loaded).to_json() == fitted_of(saved_again(loaded, tmp_path)).to_json()
-    for query in labelled(10, seed=4)[0]:
-        one, other = learned.select(TOOLS, query), loaded.select(TOOLS, query)
-        assert one.ind == other.ind
-        assert one.confidence == pytest.approx(other.confidence, abs=1e-3)
+    fitted_selector.save(path)
+    copy = DescriptionSelector.load(path, HashingEmbedder())
+    assert fitted_of(copy).report == fitted_of(fitted_selector).report
+    assert fitted_of(copy).to_json() == fitted_of(saved_again(copy, tmp_path)).to_json()
+    for query in labels_of(10, seed=4)[0]:
+        first, second = fitted_selector.select(TOOLS, query), copy.select(TOOLS, query)
+        assert first.ind == second.ind
+        assert first.confidence == pytest.approx(second.confidence, abs=1e-3)
 
 
 def saved_again(selector: DescriptionSelector, folder: Path) -> DescriptionSelector:
@@ -318,9 +321,9 @@ def test_nothing_fitted_is_not_saved(tmp_path: Path) -> None:
         DescriptionSelector(HashingEmbedder()).save(tmp_path / "x.json")
 
 
-def test_vectors_of_another_embedder_are_refused(learned: DescriptionSelector) -> None:
+def test_vectors_of_another_embedder_are_refused(fitted_selector: DescriptionSelector) -> None:
     with pytest.raises(InputError, match="'hashing-64', not 'hashing-32'"):
-        DescriptionSelector(HashingEmbedder(32), fitted=learned.fitted)
+        DescriptionSelector(HashingEmbedder(32), fitted=fitted_selector.fitted)
 
 
 def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
@@ -361,8 +364,8 @@ def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
         (("report", "labels"), "many"),
     ],
 )
-def test_each_field_is_checked(learned: DescriptionSelector, path: tuple[str, ...], value: object) -> None:
-    data = json.loads(fitted_of(learned).to_json())
+def test_each_field_is_checked(fitted_selector: DescriptionSelector, path: tuple[str, ...], value: object) -> None:
+    data = json.loads(fitted_of(fitted_selector).to_json())
     inner = data
     for key in path[:-1]:
         inner = inner[key]
@@ -380,16 +383,16 @@ JSON = st.recursive(
 
 @settings(deadline=None)
 @given(st.data())
-def test_hostile_json_gives_input_errors_only(learned: DescriptionSelector, data: st.DataObject) -> None:
-    known = json.loads(fitted_of(learned).to_json())
-    known[data.draw(st.sampled_from(sorted(known)))] = data.draw(JSON)
+def test_hostile_json_gives_input_errors_only(fitted_selector: DescriptionSelector, data: st.DataObject) -> None:
+    fields = json.loads(fitted_of(fitted_selector).to_json())
+    fields[data.draw(st.sampled_from(sorted(fields)))] = data.draw(JSON)
     try:
-        found = Fitted.from_json(json.dumps(known))
+        fitted_values = Fitted.from_json(json.dumps(fields))
     except InputError:
         return
     assert (
         0
-        <= DescriptionSelector(HashingEmbedder(), fitted=replace(found, embedder="hashing-64"))
+        <= DescriptionSelector(HashingEmbedder(), fitted=replace(fitted_values, embedder="hashing-64"))
         .select(TOOLS, "q")
         .selections[0]
         .index
@@ -411,25 +414,25 @@ def test_calibration_error_of_known_cases() -> None:
 def test_weights_stay_at_the_prior_without_evidence_and_are_never_negative(seed: int) -> None:
     rng = np.random.default_rng(seed)
     start = np.array([0.7, 1.4, 1.4])
-    nothing = fitting._Sample(np.zeros((5, 3, 4)), np.eye(5, 4, dtype=bool), np.zeros(5))
-    np.testing.assert_allclose(fitting._fit_weights(nothing, start), start)
-    against = fitting._Sample(
+    empty = fitting._Sample(np.zeros((5, 3, 4)), np.eye(5, 4, dtype=bool), np.zeros(5))
+    np.testing.assert_allclose(fitting._fit_weights(empty, start), start)
+    contrary = fitting._Sample(
         rng.normal(size=(300, 3, 4)), np.eye(4, dtype=bool)[rng.integers(0, 4, 300)], np.zeros(300)
     )
-    assert (fitting._fit_weights(against, start) >= 0).all()
+    assert (fitting._fit_weights(contrary, start) >= 0).all()
 
 
 def test_the_threshold_separates_what_can_be_separated() -> None:
     confidence = np.array([0.9, 0.8, 0.2, 0.1])
     correct = np.array([True, True, False, False])
-    labelled_ = np.array([True, True, False, False])
-    assert fitting._threshold(confidence, correct, labelled_) == pytest.approx(0.5)
+    has_label = np.array([True, True, False, False])
+    assert fitting._threshold(confidence, correct, has_label) == pytest.approx(0.5)
     assert fitting._threshold(confidence, correct, np.ones(4, bool)) is None
     assert fitting._threshold(confidence, np.zeros(4, bool), np.zeros(4, bool)) == pytest.approx(0.95)
 
 
 def test_labels_that_are_all_none_teach_to_abstain() -> None:
-    queries, _ = labelled(10)
+    queries, _ = labels_of(10)
     selector = DescriptionSelector(HashingEmbedder()).fit(queries, [None] * len(queries), TOOLS)
     assert fitted_of(selector).report.used == "unfitted"
     assert np.mean([selector.select(TOOLS, query).abstained for query in queries]) == 1.0

@@ -237,9 +237,9 @@ SINGLE = [
 
 
 def outcome(text: str, choices: list[ToolMetadata] = THREE, **limits: int) -> object:
-    parsed = parse_selection(text, choices, **limits)  # type: ignore[arg-type]
-    assert (parsed.defect is None) == (not parsed.detail)
-    return parsed.defect or [selection.index + 1 for selection in parsed.selections]
+    reading = parse_selection(text, choices, **limits)  # type: ignore[arg-type]
+    assert (reading.defect is None) == (not reading.detail)
+    return reading.defect or [selection.index + 1 for selection in reading.selections]
 
 
 @pytest.mark.parametrize(("text", "expected"), SINGLE)
@@ -334,14 +334,14 @@ def test_other_options(text: str, choices: list[ToolMetadata], expected: object)
     ],
 )
 def test_none_of_them_is_an_answer_where_it_is_allowed(text: str) -> None:
-    parsed = parse_selection(text, THREE, allow_none=True)
-    assert (parsed.selections, parsed.defect) == ((), None)
+    reading = parse_selection(text, THREE, allow_none=True)
+    assert (reading.selections, reading.defect) == ((), None)
 
 
 def test_reasons_and_scores_are_kept_and_repairs_are_told() -> None:
-    parsed = parse_selection('{"choice": "2", "reason": "events", "confidence": "90%"}', THREE)
-    assert [(s.index, s.reason, s.score) for s in parsed.selections] == [(1, "events", 0.9)]
-    assert parsed.repairs == ("a string in place of a number",)
+    reading = parse_selection('{"choice": "2", "reason": "events", "confidence": "90%"}', THREE)
+    assert [(s.index, s.reason, s.score) for s in reading.selections] == [(1, "events", 0.9)]
+    assert reading.repairs == ("a string in place of a number",)
     assert parse_selection('{"choice": 2, "reason": "events"}', THREE).repairs == ()
     prose = parse_selection("I choose 2 because of the events.", THREE)
     assert prose.selections[0].reason == "I choose 2 because of the events."
@@ -362,23 +362,23 @@ ENGLISH_PROMPT = fill(
 @pytest.mark.parametrize("start", ["", "> ", "```\n", '"'])
 def test_echo_of_the_prompt_is_no_answer_at_any_length(start: str) -> None:
     for length in range(1, len(ENGLISH_PROMPT) + 1):
-        parsed = parse_selection(start + ENGLISH_PROMPT[:length], THREE, prompt=ENGLISH_PROMPT)
-        assert parsed.defect in {Defect.NO_ANSWER, Defect.TRUNCATED, Defect.EMPTY}, ENGLISH_PROMPT[:length]
+        reading = parse_selection(start + ENGLISH_PROMPT[:length], THREE, prompt=ENGLISH_PROMPT)
+        assert reading.defect in {Defect.NO_ANSWER, Defect.TRUNCATED, Defect.EMPTY}, ENGLISH_PROMPT[:length]
 
 
 def test_echo_of_later_lines_of_the_prompt_is_no_answer() -> None:
     lines = ENGLISH_PROMPT.splitlines(keepends=True)
     for first in range(len(lines) - 2):
         for last in range(first + 4, len(lines) + 1):  # one option alone may be the answer
-            parsed = parse_selection("".join(lines[first:last]), THREE, prompt=ENGLISH_PROMPT)
-            assert parsed.selections == ()
+            reading = parse_selection("".join(lines[first:last]), THREE, prompt=ENGLISH_PROMPT)
+            assert reading.selections == ()
 
 
 def test_answer_after_an_echo_of_the_prompt_is_read() -> None:
     answer = '{"choice": 2, "reason": "events"}'
     for echo in (ENGLISH_PROMPT, " ".join(ENGLISH_PROMPT.split())):
-        parsed = parse_selection(f"{echo}\n{answer}", THREE, prompt=ENGLISH_PROMPT)
-        assert [selection.index for selection in parsed.selections] == [1]
+        reading = parse_selection(f"{echo}\n{answer}", THREE, prompt=ENGLISH_PROMPT)
+        assert [selection.index for selection in reading.selections] == [1]
 
 
 def test_generated_prose_is_not_read_as_a_choice_that_nobody_made() -> None:
@@ -394,24 +394,24 @@ def test_what_the_caller_gets_wrong_is_an_input_error(bad: dict[str, object]) ->
         parse_selection(arguments["text"], arguments["choices"], max_outputs=arguments["max_outputs"])  # type: ignore[arg-type]
 
 
-PIECES = st.sampled_from(
+FRAGMENTS = st.sampled_from(
     [*(text for text, _ in SINGLE + MULTI), "{", "[", '"', "'", "“", ":", ",", "\\", "第", "not ", "\ud800", "1" * 30]
 )
 HOSTILE = st.one_of(
-    st.text(), st.lists(PIECES, max_size=6).map("".join), st.binary().map(lambda b: b.decode("utf-16", "replace"))
+    st.text(), st.lists(FRAGMENTS, max_size=6).map("".join), st.binary().map(lambda b: b.decode("utf-16", "replace"))
 )
 
 
 @settings(deadline=None, max_examples=400)
 @given(HOSTILE, st.integers(1, 4), st.booleans(), st.sampled_from([THREE, ZH, RU, TWELVE, TWINS, YEARS]))
 def test_nothing_comes_out_of_range_and_nothing_else_is_raised(
-    text: str, most: int, allow_none: bool, choices: list[ToolMetadata]
+    text: str, limit: int, allow_none: bool, choices: list[ToolMetadata]
 ) -> None:
-    parsed = parse_selection(text, choices, max_outputs=most, allow_none=allow_none)
-    numbers = [selection.index for selection in parsed.selections]
+    reading = parse_selection(text, choices, max_outputs=limit, allow_none=allow_none)
+    numbers = [selection.index for selection in reading.selections]
     assert all(0 <= number < len(choices) for number in numbers)
-    assert len(set(numbers)) == len(numbers) <= most
-    assert (parsed.defect is None) == bool(numbers) or (allow_none and not numbers)
+    assert len(set(numbers)) == len(numbers) <= limit
+    assert (reading.defect is None) == bool(numbers) or (allow_none and not numbers)
 
 
 @settings(deadline=None)
@@ -421,16 +421,16 @@ def test_the_json_that_was_asked_for_comes_back_as_it_was(
 ) -> None:
     reason = reason.encode("utf-8", "replace").decode()
     text = json.dumps({"choice": number, "reason": reason}, indent=indent, ensure_ascii=ascii_)
-    parsed = parse_selection(text, TWELVE)
-    assert [(s.index, s.reason) for s in parsed.selections] == [(number - 1, reason)]
-    assert parsed.repairs == ()
-    chosen = [{"choice": number, "reason": reason}, {"choice": number % 12 + 1, "reason": ""}]
-    parsed = parse_selection(json.dumps({"selections": chosen}, indent=indent), TWELVE, max_outputs=2)
-    assert [(s.index, s.reason) for s in parsed.selections] == [(number - 1, reason), (number % 12, "")]
+    reading = parse_selection(text, TWELVE)
+    assert [(s.index, s.reason) for s in reading.selections] == [(number - 1, reason)]
+    assert reading.repairs == ()
+    selections = [{"choice": number, "reason": reason}, {"choice": number % 12 + 1, "reason": ""}]
+    reading = parse_selection(json.dumps({"selections": selections}, indent=indent), TWELVE, max_outputs=2)
+    assert [(s.index, s.reason) for s in reading.selections] == [(number - 1, reason), (number % 12, "")]
 
 
 @pytest.mark.parametrize(
-    "piece",
+    "unit",
     [
         "a",
         "{",
@@ -455,7 +455,7 @@ def test_the_json_that_was_asked_for_comes_back_as_it_was(
         "9",
     ],
 )
-def test_a_megabyte_takes_linear_time(piece: str) -> None:
-    started = time.process_time()  # not hurt by other programs
-    parse_selection(piece * (1_000_000 // len(piece)), THREE)
-    assert time.process_time() - started < 60  # seconds, where quadratic time would take hours
+def test_a_megabyte_takes_linear_time(unit: str) -> None:
+    start = time.process_time()  # not hurt by other programs
+    parse_selection(unit * (1_000_000 // len(unit)), THREE)
+    assert time.process_time() - start < 60  # seconds, where quadratic time would take hours

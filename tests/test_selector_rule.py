@@ -18,7 +18,7 @@ from pointsman.types import Query
 VECTOR = ToolMetadata("vector_search", "Semantic similarity search using vector embeddings")
 KEYWORD = ToolMetadata("keyword_search", "Exact keyword matching using BM25")
 CHOICES = [VECTOR, KEYWORD]
-SHIPPED: list[Rule] = [keyword_match_rule, semantic_query_rule]
+SHIPPED_RULES: list[Rule] = [keyword_match_rule, semantic_query_rule]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ SHIPPED: list[Rule] = [keyword_match_rule, semantic_query_rule]
     ],
 )
 def test_the_shipped_rules_decide_in_three_languages(query: str, index: int, reason: str) -> None:
-    result = RuleSelector(SHIPPED).select(CHOICES, query)
+    result = RuleSelector(SHIPPED_RULES).select(CHOICES, query)
     assert (result.ind, result.reason, result.fallback) == (index, reason, None)
     assert result.confidence == 1.0
 
@@ -99,26 +99,26 @@ def test_length_counts_words_in_every_language(query: str, short: bool) -> None:
 
 
 def test_rules_add_up_and_ties_go_to_the_first() -> None:
-    def one(_: Query, choice: ToolMetadata) -> float:
+    def first_rule(_: Query, choice: ToolMetadata) -> float:
         return 1.5 if choice.name in "bc" else 0.0
 
     def two(_: Query, choice: ToolMetadata) -> float:
         return 2.0 if choice.name == "b" else 2
 
-    result = RuleSelector([one, two]).select(["a", "b", "c"], "x")
+    result = RuleSelector([first_rule, two]).select(["a", "b", "c"], "x")
     assert (result.ind, result.reason) == (1, "Rule score: 3.50")
     assert result.selections[0].score == 3.5
     assert result.confidence == pytest.approx(3.5 / 9)
-    assert asyncio.run(RuleSelector([one, two]).aselect(["a", "b", "c"], "x")) == result
+    assert asyncio.run(RuleSelector([first_rule, two]).aselect(["a", "b", "c"], "x")) == result
 
 
 def test_that_no_rule_applies_is_visible() -> None:
-    result = RuleSelector(SHIPPED).select(CHOICES, "weather")
+    result = RuleSelector(SHIPPED_RULES).select(CHOICES, "weather")
     assert (result.ind, result.reason, result.confidence) == (0, "Rule score: 0.00", 0.0)
     assert result.fallback is not None
     assert "no rule" in result.fallback.why
-    abstained = RuleSelector(SHIPPED, allow_abstain=True).select(CHOICES, "weather")
-    assert abstained.abstained
+    abstention = RuleSelector(SHIPPED_RULES, allow_abstain=True).select(CHOICES, "weather")
+    assert abstention.abstained
 
 
 def test_a_rule_that_fails_is_named() -> None:
@@ -128,9 +128,9 @@ def test_a_rule_that_fails_is_named() -> None:
     def infinite_rule(_: Query, __: ToolMetadata) -> float:
         return float("nan")
 
-    with pytest.raises(InputError, match=r"'broken_rule' failed on choice 'vector_search': KeyError") as caught:
+    with pytest.raises(InputError, match=r"'broken_rule' failed on choice 'vector_search': KeyError") as error_info:
         RuleSelector([broken_rule]).select(CHOICES, "x")
-    assert isinstance(caught.value.__cause__, KeyError)
+    assert isinstance(error_info.value.__cause__, KeyError)
     with pytest.raises(InputError, match="'infinite_rule' gave"):
         RuleSelector([infinite_rule]).select(CHOICES, "x")
 
@@ -156,4 +156,4 @@ def test_the_best_sum_wins_whatever_the_order_of_rules(tables: list[list[float]]
 
 
 def test_a_megabyte_is_no_trouble() -> None:
-    assert RuleSelector([*SHIPPED, query_length_rule]).select(CHOICES, "что " * 250_000).ind == 0
+    assert RuleSelector([*SHIPPED_RULES, query_length_rule]).select(CHOICES, "что " * 250_000).ind == 0

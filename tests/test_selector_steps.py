@@ -17,7 +17,10 @@ TOOLS = [
     ToolMetadata("bookTable", "Book a table in a restaurant"),
     ToolMetadata("getWeather", "Retrieve the weather of a city"),
     ToolMetadata("sendLetter", "Send a letter to a person"),
-    *(ToolMetadata(f"getRestaurant{what}", f"Retrieve the {what} of a restaurant, book and table") for what in "ABCDE"),
+    *(
+        ToolMetadata(f"getRestaurant{letter}", f"Retrieve the {letter} of a restaurant, book and table")
+        for letter in "ABCDE"
+    ),
 ]
 
 
@@ -40,7 +43,7 @@ def test_there_is_an_end_to_the_steps() -> None:
 
 
 def best(scores: Sequence[float], count: int) -> set[str]:
-    return {TOOLS[place].name for place in sorted(range(len(TOOLS)), key=lambda place: -scores[place])[:count]}
+    return {TOOLS[index].name for index in sorted(range(len(TOOLS)), key=lambda index: -scores[index])[:count]}
 
 
 def test_a_step_in_few_words_is_not_lost_beside_one_in_many() -> None:

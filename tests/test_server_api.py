@@ -44,37 +44,39 @@ def documents() -> list[Document]:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> pointsman.Workspace:
-    made = pointsman.open(tmp_path_factory.mktemp("api"), embedder=HashingEmbedder())
-    made.dataset("notes", description="Notes on railways").add(documents())
-    made.dataset("words", indexing_technique="keyword").add([Document("one", "The word railway alone.")])
-    return made
+    workspace = pointsman.open(tmp_path_factory.mktemp("api"), embedder=HashingEmbedder())
+    workspace.dataset("notes", description="Notes on railways").add(documents())
+    workspace.dataset("words", indexing_technique="keyword").add([Document("one", "The word railway alone.")])
+    return workspace
 
 
 @pytest.fixture(scope="module")
 def client(workspace: pointsman.Workspace) -> Iterator[httpx.Client]:
     limits = Limits(requests_per_minute=0, max_documents=10, max_batch=4, max_k=50, max_query_chars=200)
     app = create_app(workspace, settings=Settings(), limits=limits)
-    with serving(app) as address, httpx.Client(base_url=address, timeout=60) as made:
-        yield made
+    with serving(app) as address, httpx.Client(base_url=address, timeout=60) as client:
+        yield client
 
 
-def described(client: httpx.Client) -> dict[str, Any]:
-    found: dict[str, Any] = client.get("/api/openapi.json").json()
-    return found
+def openapi_description(client: httpx.Client) -> dict[str, Any]:
+    description: dict[str, Any] = client.get("/api/openapi.json").json()
+    return description
 
 
 def valid(client: httpx.Client, answer: httpx.Response) -> Any:
     """The body, after it was compared with what the OpenAPI description says of this answer."""
-    whole = described(client)
+    description = openapi_description(client)
     path = answer.request.url.path
-    if path not in whole["paths"]:
+    if path not in description["paths"]:
         path = "/".join(["/api/datasets/{name}", *path.split("/")[4:]])
-    operation = whole["paths"][path][answer.request.method.lower()]
+    operation = description["paths"][path][answer.request.method.lower()]
     kind = answer.headers["content-type"]
     schema = operation["responses"][str(answer.status_code)]["content"][kind]["schema"]
     wrong = [
         error.message
-        for error in Draft202012Validator({**schema, "components": whole["components"]}).iter_errors(answer.json())
+        for error in Draft202012Validator({**schema, "components": description["components"]}).iter_errors(
+            answer.json()
+        )
     ]
     assert not wrong
     return answer.json()
@@ -82,10 +84,10 @@ def valid(client: httpx.Client, answer: httpx.Response) -> Any:
 
 def problem(answer: httpx.Response, status: int, slug: str) -> dict[str, Any]:
     assert answer.headers["content-type"] == "application/problem+json"
-    found: dict[str, Any] = answer.json()
-    assert (answer.status_code, found["status"], found["type"]) == (status, status, f"/problems/{slug}")
-    assert found["instance"] == f"urn:request:{answer.headers['x-request-id']}"
-    return found
+    body: dict[str, Any] = answer.json()
+    assert (answer.status_code, body["status"], body["type"]) == (status, status, f"/problems/{slug}")
+    assert body["instance"] == f"urn:request:{answer.headers['x-request-id']}"
+    return body
 
 
 # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -93,35 +95,35 @@ def problem(answer: httpx.Response, status: int, slug: str) -> dict[str, Any]:
 
 def test_the_retrieval_api_answers_in_its_own_names(client: httpx.Client, workspace: pointsman.Workspace) -> None:
     """I7, to the letter."""
-    asked = {"query": "railway switch", "k": 3, "strategy": "auto", "use_rerank": True, "filters": {"lang": "en"}}
-    found = valid(client, client.post("/api/retrieval/search", json=asked))
-    assert {"results", "strategy_used", "reranking_applied", "performance"} <= set(found)
-    assert set(found["performance"]) == {"latency_ms", "strategy_confidence"}
-    assert found["performance"]["latency_ms"] > 0
-    assert 0 < found["performance"]["strategy_confidence"] <= 1
-    assert found["reranking_applied"] is False  # the calibrated sum is the fusion already
-    same = workspace.search("railway switch", 3, filters={"lang": "en"}, rerank=True)
-    assert [(hit["id"], hit["score"], hit["dataset"]) for hit in found["results"]] == [
-        (hit.id, hit.score, hit.dataset) for hit in same.hits
+    request = {"query": "railway switch", "k": 3, "strategy": "auto", "use_rerank": True, "filters": {"lang": "en"}}
+    answer = valid(client, client.post("/api/retrieval/search", json=request))
+    assert {"results", "strategy_used", "reranking_applied", "performance"} <= set(answer)
+    assert set(answer["performance"]) == {"latency_ms", "strategy_confidence"}
+    assert answer["performance"]["latency_ms"] > 0
+    assert 0 < answer["performance"]["strategy_confidence"] <= 1
+    assert answer["reranking_applied"] is False  # the calibrated sum is the fusion already
+    expected = workspace.search("railway switch", 3, filters={"lang": "en"}, rerank=True)
+    assert [(hit["id"], hit["score"], hit["dataset"]) for hit in answer["results"]] == [
+        (hit.id, hit.score, hit.dataset) for hit in expected.hits
     ]
-    assert found["strategy_used"] == same.plan.strategy
-    assert found["results"][0]["text"] == same.hits[0].text
-    assert found["trace"] is None
-    ours = client.post("/api/search", json={**asked, "use_rerank": None} | {"rerank": True}).json()
-    assert "use_rerank" in ours["detail"], "the names of the retrieval API are not ours"
+    assert answer["strategy_used"] == expected.plan.strategy
+    assert answer["results"][0]["text"] == expected.hits[0].text
+    assert answer["trace"] is None
+    refusal = client.post("/api/search", json={**request, "use_rerank": None} | {"rerank": True}).json()
+    assert "use_rerank" in refusal["detail"], "the names of the retrieval API are not ours"
 
 
 def test_search_without_reranking(client: httpx.Client) -> None:
-    asked = {"query": "railway", "rerank": False, "strategy": "rrf", "datasets": ["notes"]}
-    found = valid(client, client.post("/api/search", json=asked))
-    assert (found["reranked"], found["strategy"]) == (False, "rrf")
-    assert found["strategy_confidence"] == 1.0  # nobody has chosen
+    request = {"query": "railway", "rerank": False, "strategy": "rrf", "datasets": ["notes"]}
+    answer = valid(client, client.post("/api/search", json=request))
+    assert (answer["reranked"], answer["strategy"]) == (False, "rrf")
+    assert answer["strategy_confidence"] == 1.0  # nobody has chosen
 
 
 @pytest.mark.parametrize("detail", ["none", "stages", "lists"])
 def test_a_trace_on_request(client: httpx.Client, detail: str) -> None:
-    asked = {"query": "railway", "trace": detail, "datasets": ["notes"]}
-    trace = valid(client, client.post("/api/search", json=asked))["trace"]
+    request = {"query": "railway", "trace": detail, "datasets": ["notes"]}
+    trace = valid(client, client.post("/api/search", json=request))["trace"]
     if detail == "none":
         assert trace is None
     else:
@@ -130,15 +132,15 @@ def test_a_trace_on_request(client: httpx.Client, detail: str) -> None:
 
 
 def test_a_refusal_names_the_nearest_and_can_be_passed_over(client: httpx.Client) -> None:
-    asked = {"query": "xylophone zeppelin quartz", "datasets": ["words"]}
-    found = valid(client, client.post("/api/search", json=asked))
-    assert found["hits"] == []
-    other = valid(client, client.post("/api/search", json={**asked, "query": "railway", "refuse": False}))
-    assert [hit["id"] for hit in other["hits"]] == ["one"]
+    request = {"query": "xylophone zeppelin quartz", "datasets": ["words"]}
+    answer = valid(client, client.post("/api/search", json=request))
+    assert answer["hits"] == []
+    lenient_answer = valid(client, client.post("/api/search", json={**request, "query": "railway", "refuse": False}))
+    assert [hit["id"] for hit in lenient_answer["hits"]] == ["one"]
 
 
 @pytest.mark.parametrize(
-    ("change", "status", "slug", "told"),
+    ("change", "status", "slug", "message"),
     [
         ({"query": 1}, 422, "invalid-input", "query"),
         ({"k": 0}, 422, "invalid-input", "k"),
@@ -159,44 +161,44 @@ def test_a_refusal_names_the_nearest_and_can_be_passed_over(client: httpx.Client
     ],
 )
 def test_what_cannot_be_searched_is_said(
-    client: httpx.Client, change: dict[str, Any], status: int, slug: str, told: str
+    client: httpx.Client, change: dict[str, Any], status: int, slug: str, message: str
 ) -> None:
     answer = client.post("/api/search", json={"query": "railway", **change})
-    assert told in problem(answer, status, slug)["detail"]
+    assert message in problem(answer, status, slug)["detail"]
 
 
 def test_many_questions_get_an_answer_each(client: httpx.Client) -> None:
-    asked = {"queries": ["railway", "tea", "道岔"], "k": 1, "datasets": ["notes"]}
-    found = valid(client, client.post("/api/search_many", json=asked))
-    assert [answer["query"] for answer in found["answers"]] == asked["queries"]
-    assert found["answers"][1]["hits"][0]["id"] == "tea"
+    request = {"queries": ["railway", "tea", "道岔"], "k": 1, "datasets": ["notes"]}
+    body = valid(client, client.post("/api/search_many", json=request))
+    assert [answer["query"] for answer in body["answers"]] == request["queries"]
+    assert body["answers"][1]["hits"][0]["id"] == "tea"
     too_many = client.post("/api/search_many", json={"queries": ["a"] * 5})
     assert "4" in problem(too_many, 422, "invalid-input")["detail"]
 
 
-def events(client: httpx.Client, asked: dict[str, Any]) -> list[tuple[str, Any]]:
-    found = []
-    with client.stream("POST", "/api/stream", json=asked) as answer:
+def events(client: httpx.Client, request: dict[str, Any]) -> list[tuple[str, Any]]:
+    pairs = []
+    with client.stream("POST", "/api/stream", json=request) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
-        for part in "".join(answer.iter_text()).strip().split("\n\n"):
-            name, data = part.split("\n")
-            found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
-    return found
+        for event_text in "".join(answer.iter_text()).strip().split("\n\n"):
+            name, data = event_text.split("\n")
+            pairs.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return pairs
 
 
 def test_a_streamed_search_tells_plan_branches_stages_and_the_answer(client: httpx.Client) -> None:
-    asked = {"query": "railway switch", "trace": "stages", "datasets": ["notes", "words"]}
-    found = events(client, asked)
-    names = [name for name, _ in found]
+    request = {"query": "railway switch", "trace": "stages", "datasets": ["notes", "words"]}
+    stream_events = events(client, request)
+    names = [name for name, _ in stream_events]
     assert names[-1] == "result"
     assert names.index("plan") < names.index("branch") < len(names) - 1
-    branches = [data["detail"].partition(":")[0] for name, data in found if name == "branch"]
+    branches = [data["detail"].partition(":")[0] for name, data in stream_events if name == "branch"]
     assert sorted(branches) == ["notes", "words"]
-    whole = client.post("/api/search", json=asked).json()
-    last = found[-1][1]
-    assert last["hits"] == whole["hits"]
-    stages = [data["stage"] for name, data in found if name in {"stage", "branch"}]
+    answer = client.post("/api/search", json=request).json()
+    last = stream_events[-1][1]
+    assert last["hits"] == answer["hits"]
+    stages = [data["stage"] for name, data in stream_events if name in {"stage", "branch"}]
     assert sorted(stages) == sorted(span["stage"] for span in last["trace"]["spans"])
 
 
@@ -210,14 +212,14 @@ def test_a_streamed_search_that_cannot_be_done_has_its_own_status(client: httpx.
 )
 def test_recommending_a_strategy(client: httpx.Client, query: str, strategy: str, needs_llm: bool) -> None:
     """I8; a strategy that cannot be used here is not recommended, and the reason names it."""
-    found = valid(client, client.get("/api/retrieval/recommend_strategy", params={"query": query}))
-    assert set(found) == {"recommended_strategy", "confidence", "reason", "alternatives"}
-    assert all(set(one) == {"strategy", "confidence"} for one in found["alternatives"])
+    recommendation = valid(client, client.get("/api/retrieval/recommend_strategy", params={"query": query}))
+    assert set(recommendation) == {"recommended_strategy", "confidence", "reason", "alternatives"}
+    assert all(set(alternative) == {"strategy", "confidence"} for alternative in recommendation["alternatives"])
     if needs_llm:
-        assert found["recommended_strategy"] != strategy
-        assert strategy in found["reason"]
+        assert recommendation["recommended_strategy"] != strategy
+        assert strategy in recommendation["reason"]
     else:
-        assert found["recommended_strategy"] == strategy
+        assert recommendation["recommended_strategy"] == strategy
 
 
 def test_the_seeds_recommendation_where_there_is_a_model(tmp_path: Path) -> None:
@@ -233,108 +235,108 @@ def test_the_seeds_recommendation_where_there_is_a_model(tmp_path: Path) -> None
 
 def test_routing_tells_three_decisions(client: httpx.Client) -> None:
     """H5."""
-    found = valid(client, client.post("/api/route", json={"query": "дата создания"}))
-    assert found["heuristic"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
-    assert found["plan"]["strategy"]
-    assert set(found["decision"]["datasets"]) <= {"notes", "words"}
+    route = valid(client, client.post("/api/route", json={"query": "дата создания"}))
+    assert route["heuristic"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
+    assert route["plan"]["strategy"]
+    assert set(route["decision"]["datasets"]) <= {"notes", "words"}
 
 
 def test_explaining_a_hit_and_a_miss(client: httpx.Client) -> None:
-    asked = {"query": "railway switch", "k": 1, "datasets": ["notes"]}
-    hit = valid(client, client.post("/api/explain", json={**asked, "document_id": "switch"}))
+    request = {"query": "railway switch", "k": 1, "datasets": ["notes"]}
+    hit = valid(client, client.post("/api/explain", json={**request, "document_id": "switch"}))
     assert (hit["rank"], hit["dataset"]) == (1, "notes")
     assert hit["answer"]["hits"][0]["id"] == "switch"
-    miss = valid(client, client.post("/api/explain", json={**asked, "document_id": "tea"}))
+    miss = valid(client, client.post("/api/explain", json={**request, "document_id": "tea"}))
     assert miss["rank"] is None
     assert miss["verdict"]
-    unknown = client.post("/api/explain", json={**asked, "document_id": "tea", "dataset": "nowhere"})
+    unknown = client.post("/api/explain", json={**request, "document_id": "tea", "dataset": "nowhere"})
     problem(unknown, 404, "not-found")
 
 
 def test_strategies_say_what_they_lack(client: httpx.Client) -> None:
-    found = {one["name"]: one for one in valid(client, client.get("/api/strategies"))["strategies"]}
-    assert found["auto"]["usable"]
-    assert "language model" in found["hyde"]["why_not"]
-    assert found["sparse"]["usable"]  # by the weights of BM25
-    assert all(found[name]["about"] for name in ("auto", "hybrid", "rrf", "decomposition", "sparse"))
+    strategies = {strategy["name"]: strategy for strategy in valid(client, client.get("/api/strategies"))["strategies"]}
+    assert strategies["auto"]["usable"]
+    assert "language model" in strategies["hyde"]["why_not"]
+    assert strategies["sparse"]["usable"]  # by the weights of BM25
+    assert all(strategies[name]["about"] for name in ("auto", "hybrid", "rrf", "decomposition", "sparse"))
 
 
 def test_strategies_of_an_empty_workspace(tmp_path: Path) -> None:
     with serving(create_app(pointsman.open(tmp_path, embedder=HashingEmbedder()))) as address:
-        found = httpx.get(f"{address}/api/strategies").json()["strategies"]
-        assert [one["name"] for one in found if one["usable"]] == ["auto"]
+        strategies = httpx.get(f"{address}/api/strategies").json()["strategies"]
+        assert [strategy["name"] for strategy in strategies if strategy["usable"]] == ["auto"]
         answer = httpx.post(f"{address}/api/search", json={"query": "railway"})
         assert (answer.status_code, answer.json()["hits"]) == (200, [])
-        asked = {"query": "compare tea and coffee"}
-        answer = httpx.get(f"{address}/api/retrieval/recommend_strategy", params=asked)
+        parameters = {"query": "compare tea and coffee"}
+        answer = httpx.get(f"{address}/api/retrieval/recommend_strategy", params=parameters)
         assert answer.json()["recommended_strategy"] == "decomposition"
 
 
 # ── settings ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def asked_with(tmp_path: Path, settings: Settings, asked: dict[str, Any]) -> dict[str, Any]:
+def asked_with(tmp_path: Path, settings: Settings, request: dict[str, Any]) -> dict[str, Any]:
     space = pointsman.open(tmp_path, embedder=HashingEmbedder())
     space.dataset("notes").add(documents())
     with serving(create_app(space, settings=settings)) as address:
-        found: dict[str, Any] = httpx.post(f"{address}/api/search", json=asked).json()
-    return found
+        answer: dict[str, Any] = httpx.post(f"{address}/api/search", json=request).json()
+    return answer
 
 
 def test_settings_say_what_a_request_leaves_open(tmp_path: Path) -> None:
     """I6."""
     settings = Settings(default_retrieval_strategy="bm25", enable_reranker_by_default=False)
-    found = asked_with(tmp_path, settings, {"query": "railway switch"})
-    assert (found["strategy"], found["reranked"]) == ("bm25", False)
+    answer = asked_with(tmp_path, settings, {"query": "railway switch"})
+    assert (answer["strategy"], answer["reranked"]) == ("bm25", False)
 
 
 def test_the_look_of_the_query_decides_where_that_is_set(tmp_path: Path) -> None:
     """I5 over I7: a comparison is taken apart, with the rule's own confidence."""
-    found = asked_with(tmp_path, Settings(policy="heuristic"), {"query": "compare tea and railway switch"})
-    assert found["strategy"] == "decomposition"
-    assert found["strategy_confidence"] == 0.9
+    answer = asked_with(tmp_path, Settings(policy="heuristic"), {"query": "compare tea and railway switch"})
+    assert answer["strategy"] == "decomposition"
+    assert answer["strategy_confidence"] == 0.9
 
 
 # ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_dataset_from_its_making_to_its_end(client: httpx.Client) -> None:
-    made = client.post("/api/datasets", json={"name": "заметки", "description": "one"})
-    assert made.status_code == 201
-    assert valid(client, made)["documents"] == 0
-    again = client.post("/api/datasets", json={"name": "заметки", "description": "two"})
-    assert (again.status_code, valid(client, again)["description"]) == (200, "two")
-    given = [{"id": id_, "text": text, "metadata": metadata} for id_, (text, metadata) in TEXTS.items()]
-    added = client.post("/api/datasets/заметки/documents", json={"documents": given})
-    assert valid(client, added) == {"added": 5, "updated": 0, "unchanged": 0}
-    same = client.post("/api/datasets/заметки/documents", json={"documents": given})
-    assert valid(client, same) == {"added": 0, "updated": 0, "unchanged": 5}
-    about = valid(client, client.get("/api/datasets/заметки"))
-    assert about["documents"] == 5
-    assert about["sequence"] == about["keyword_index_sequence"]
-    one = valid(client, client.get("/api/datasets/заметки/document", params={"id": "a/b?c#d"}))
-    assert one["metadata"] == {"lang": "en", "year": 2020}
+    creation = client.post("/api/datasets", json={"name": "заметки", "description": "one"})
+    assert creation.status_code == 201
+    assert valid(client, creation)["documents"] == 0
+    second_creation = client.post("/api/datasets", json={"name": "заметки", "description": "two"})
+    assert (second_creation.status_code, valid(client, second_creation)["description"]) == (200, "two")
+    documents = [{"id": id_, "text": text, "metadata": metadata} for id_, (text, metadata) in TEXTS.items()]
+    addition = client.post("/api/datasets/заметки/documents", json={"documents": documents})
+    assert valid(client, addition) == {"added": 5, "updated": 0, "unchanged": 0}
+    second_addition = client.post("/api/datasets/заметки/documents", json={"documents": documents})
+    assert valid(client, second_addition) == {"added": 0, "updated": 0, "unchanged": 5}
+    description = valid(client, client.get("/api/datasets/заметки"))
+    assert description["documents"] == 5
+    assert description["sequence"] == description["keyword_index_sequence"]
+    document = valid(client, client.get("/api/datasets/заметки/document", params={"id": "a/b?c#d"}))
+    assert document["metadata"] == {"lang": "en", "year": 2020}
     problem(client.get("/api/datasets/заметки/document", params={"id": "nothing"}), 404, "not-found")
-    gone = client.request("DELETE", "/api/datasets/заметки/documents", json={"ids": ["tea", "nothing"]})
-    assert valid(client, gone) == {"deleted": 1}
+    deletion = client.request("DELETE", "/api/datasets/заметки/documents", json={"ids": ["tea", "nothing"]})
+    assert valid(client, deletion) == {"deleted": 1}
     assert valid(client, client.post("/api/datasets/заметки/verify"))["problems"] == []
     assert valid(client, client.delete("/api/datasets/заметки")) == {"dataset": "заметки", "deleted": 4}
     problem(client.get("/api/datasets/заметки"), 404, "not-found")
-    names = [one["name"] for one in valid(client, client.get("/api/datasets"))["datasets"]]
+    names = [dataset["name"] for dataset in valid(client, client.get("/api/datasets"))["datasets"]]
     assert "заметки" not in names
 
 
 def test_documents_come_page_by_page(client: httpx.Client) -> None:
-    found, after = [], "0"
-    while after is not None:
-        page = valid(client, client.get("/api/datasets/notes/documents", params={"after": after, "limit": 2}))
-        found += page["documents"]
-        after = page["next"]
-    assert [one["id"] for one in found] == list(TEXTS)
+    documents, cursor = [], "0"
+    while cursor is not None:
+        page = valid(client, client.get("/api/datasets/notes/documents", params={"after": cursor, "limit": 2}))
+        documents += page["documents"]
+        cursor = page["next"]
+    assert [document["id"] for document in documents] == list(TEXTS)
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         ({"documents": [{"id": "", "text": "x"}]}, "id"),
         ({"documents": [{"id": "a"}]}, "text"),
@@ -343,9 +345,9 @@ def test_documents_come_page_by_page(client: httpx.Client) -> None:
         ({}, "documents"),
     ],
 )
-def test_documents_that_cannot_be_used_are_told_of(client: httpx.Client, body: dict[str, Any], told: str) -> None:
+def test_documents_that_cannot_be_used_are_told_of(client: httpx.Client, body: dict[str, Any], message: str) -> None:
     answer = client.post("/api/datasets/notes/documents", json=body)
-    assert told in problem(answer, 422, "invalid-input")["detail"]
+    assert message in problem(answer, 422, "invalid-input")["detail"]
 
 
 @pytest.mark.parametrize("name", [".", "..", "../notes", "a/b", "a" * 65, "x\u0000y", "CON:"])
@@ -362,29 +364,29 @@ def test_a_stream_of_documents_is_acknowledged_batch_by_batch(client: httpx.Clie
     client.post("/api/datasets", json={"name": "stream"})
     body = "".join(json.dumps({"id": str(n), "text": f"text {n}"}) + "\n" for n in range(150))
     headers = {"content-type": "application/x-ndjson"}
-    found = lines(client.post("/api/datasets/stream/documents", content=body, headers=headers))
-    assert [one["done"] for one in found] == [64, 128, 150]
-    assert [one.get("finished") for one in found] == [None, None, True]
-    assert found[-1]["added"] == 150
-    again = lines(client.post("/api/datasets/stream/documents", content=body, headers=headers))
-    assert (again[-1]["added"], again[-1]["unchanged"]) == (0, 150)
+    reports = lines(client.post("/api/datasets/stream/documents", content=body, headers=headers))
+    assert [report["done"] for report in reports] == [64, 128, 150]
+    assert [report.get("finished") for report in reports] == [None, None, True]
+    assert reports[-1]["added"] == 150
+    second_reports = lines(client.post("/api/datasets/stream/documents", content=body, headers=headers))
+    assert (second_reports[-1]["added"], second_reports[-1]["unchanged"]) == (0, 150)
 
 
 def test_a_stream_that_breaks_off_says_where_and_keeps_what_was_acknowledged(client: httpx.Client) -> None:
     client.post("/api/datasets", json={"name": "broken"})
     good = "".join(json.dumps({"id": str(n), "text": f"text {n}"}) + "\n" for n in range(70))
-    found = lines(
+    reports = lines(
         client.post(
             "/api/datasets/broken/documents",
             content=good + '{"id": "x"}\n',
             headers={"content-type": "application/x-ndjson"},
         )
     )
-    assert found[-1]["problem"]["line"] == 71
-    assert found[-1]["problem"]["status"] == 422
-    assert "finished" not in found[-1]
-    kept = client.get("/api/datasets/broken").json()["documents"]
-    assert kept == found[-1]["done"] == 70
+    assert reports[-1]["problem"]["line"] == 71
+    assert reports[-1]["problem"]["status"] == 422
+    assert "finished" not in reports[-1]
+    stored_count = client.get("/api/datasets/broken").json()["documents"]
+    assert stored_count == reports[-1]["done"] == 70
 
 
 def test_a_stream_is_answered_while_it_is_still_sent(client: httpx.Client) -> None:
@@ -435,13 +437,21 @@ def test_a_client_that_hangs_up_is_no_error_of_the_service(
         space.dataset("notes").make()
         app: Any = create_app(space)
         asyncio.run(
-            app({**scope, "headers": [(name.encode(), of.encode()) for name, of in headers.items()]}, receive, send)
+            app(
+                {**scope, "headers": [(name.encode(), value.encode()) for name, value in headers.items()]},
+                receive,
+                send,
+            )
         )
-    own = [record for record in caplog.records if getattr(record, "fields", {}).get("request_id") == "hangs-up"]
-    assert [(record.levelname, record.fields["status"]) for record in own] == [("INFO", 499)]  # type: ignore[attr-defined]
+    request_records = [
+        record for record in caplog.records if getattr(record, "fields", {}).get("request_id") == "hangs-up"
+    ]
+    assert [(record.levelname, record.fields["status"]) for record in request_records] == [("INFO", 499)]  # type: ignore[attr-defined]
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
-    acknowledged = [json.loads(m["body"]) for m in sent if m.get("body") and m["body"].startswith(b'{"done"')]
-    assert [one["done"] for one in acknowledged] == ([64] if complete and kind == "application/x-ndjson" else [])
+    acknowledgements = [json.loads(m["body"]) for m in sent if m.get("body") and m["body"].startswith(b'{"done"')]
+    assert [acknowledgement["done"] for acknowledgement in acknowledgements] == (
+        [64] if complete and kind == "application/x-ndjson" else []
+    )
 
 
 # ── the service ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -450,8 +460,8 @@ def test_a_client_that_hangs_up_is_no_error_of_the_service(
 def test_the_service_tells_of_itself(client: httpx.Client) -> None:
     assert client.get("/health").json() == {"status": "ok"}
     assert client.get("/ready").json() == {"status": "ready"}
-    me = valid(client, client.get("/api/me"))
-    assert (me["key"], me["datasets"], me["scopes"]) == (None, ["*"], ["read", "write"])
+    identity = valid(client, client.get("/api/me"))
+    assert (identity["key"], identity["datasets"], identity["scopes"]) == (None, ["*"], ["read", "write"])
     assert "pointsman_searches_total" in client.get("/metrics").text
 
 
@@ -470,13 +480,13 @@ def test_evaluations_that_were_kept(client: httpx.Client, workspace: pointsman.W
 
 def test_a_policy_is_kept_used_and_dropped(client: httpx.Client) -> None:
     assert valid(client, client.get("/api/policy")) == {"policy": None}
-    kept = client.put("/api/policy", json={"name": "ours", "strategy": "vector"})
-    assert valid(client, kept)["policy"]["strategy"] == "vector"
-    asked = {"query": "railway", "datasets": ["notes"]}
-    assert client.post("/api/search", json=asked).json()["strategy"] == "vector"
+    policy_answer = client.put("/api/policy", json={"name": "ours", "strategy": "vector"})
+    assert valid(client, policy_answer)["policy"]["strategy"] == "vector"
+    request = {"query": "railway", "datasets": ["notes"]}
+    assert client.post("/api/search", json=request).json()["strategy"] == "vector"
     problem(client.put("/api/policy", json={"vector_weight": -1}), 422, "invalid-input")
     assert valid(client, client.delete("/api/policy")) == {"policy": None}
-    assert client.post("/api/search", json=asked).json()["strategy"] == "hybrid"
+    assert client.post("/api/search", json=request).json()["strategy"] == "hybrid"
 
 
 @pytest.mark.parametrize(
@@ -501,29 +511,29 @@ def test_a_path_names_all_its_methods(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("/api/datasets/notes/count?filter=lang%20=%20ru", "no query parameter 'filter' here; did you mean 'filters'?"),
         ("/api/datasets/notes/count?foo=1", "no query parameter 'foo' here; known: filters"),
         ("/api/me?foo=1", "no query parameter 'foo' here; known: none"),
     ],
 )
-def test_an_unknown_query_parameter_is_told_of(client: httpx.Client, path: str, told: str) -> None:
-    assert told in problem(client.get(path), 422, "invalid-input")["detail"]
+def test_an_unknown_query_parameter_is_told_of(client: httpx.Client, path: str, message: str) -> None:
+    assert message in problem(client.get(path), 422, "invalid-input")["detail"]
     assert client.get("/health?foo=1").status_code == 200
 
 
 @pytest.mark.parametrize(
-    ("path", "field", "told"),
+    ("path", "field", "message"),
     [
         ("/api/retrieval/search", "rerank", "no field 'rerank' here; did you mean 'use_rerank'?"),
         ("/api/search_many", "filter", "no field 'filter' here; did you mean 'filters'?"),
         ("/api/search", "top_k", "no field 'top_k' here; known: k, strategy"),
     ],
 )
-def test_an_unknown_field_is_told_of(client: httpx.Client, path: str, field: str, told: str) -> None:
+def test_an_unknown_field_is_told_of(client: httpx.Client, path: str, field: str, message: str) -> None:
     answer = client.post(path, json={"query": "tea", field: True})
-    assert told in problem(answer, 422, "invalid-input")["detail"]
+    assert message in problem(answer, 422, "invalid-input")["detail"]
 
 
 @pytest.mark.parametrize(
@@ -549,9 +559,9 @@ def test_one_damaged_dataset_does_not_hide_the_others(tmp_path: Path) -> None:
         path.unlink()
     app = create_app(pointsman.open(tmp_path, embedder=HashingEmbedder()))
     with serving(app) as address, httpx.Client(base_url=address, timeout=60) as client:
-        found = {one["name"]: one for one in client.get("/api/datasets").json()["datasets"]}
-        assert found["good"]["problem"] is None
-        assert found["bad"]["problem"]
+        datasets = {dataset["name"]: dataset for dataset in client.get("/api/datasets").json()["datasets"]}
+        assert datasets["good"]["problem"] is None
+        assert datasets["bad"]["problem"]
         answer = client.post("/api/search", json={"query": "railway switch", "datasets": ["good"]})
         assert answer.json()["hits"][0]["id"] == "switch"
 
@@ -571,25 +581,25 @@ def test_no_answer_names_a_folder_of_the_server(tmp_path: Path) -> None:
     space.close()
     (folder / "work" / "datasets" / "broken" / "documents.sqlite").write_bytes(b"noise" * 1000)
     with serving(create_app(pointsman.open(folder / "work", embedder=HashingEmbedder()))) as address:
-        asked = {"query": "railway switch", "refuse": False, "trace": "lists"}
-        answer = httpx.post(f"{address}/api/search", json=asked)
+        request = {"query": "railway switch", "refuse": False, "trace": "lists"}
+        answer = httpx.post(f"{address}/api/search", json=request)
         assert {hit["id"] for hit in answer.json()["hits"]} >= {"own"}
         assert [hit["metadata"]["source"] for hit in answer.json()["hits"] if hit["dataset"] == "files"]
         assert "broken" in str(answer.json()["degraded"])
         pages = [httpx.get(f"{address}/api/datasets/{name}/documents") for name in ("files", "own", "broken")]
         pages += [
             httpx.get(f"{address}/api/datasets"),
-            httpx.post(f"{address}/api/explain", json={**asked, "document_id": "b"}),
+            httpx.post(f"{address}/api/explain", json={**request, "document_id": "b"}),
         ]
-        for one in (answer, *pages):
-            assert str(tmp_path) not in one.text
-        own = httpx.get(f"{address}/api/datasets/own/document", params={"id": "own"}).json()
-        assert own["metadata"] == {"root": "/srv/x", "year": 2020}, "what somebody has stored stays"
+        for response in (answer, *pages):
+            assert str(tmp_path) not in response.text
+        document = httpx.get(f"{address}/api/datasets/own/document", params={"id": "own"}).json()
+        assert document["metadata"] == {"root": "/srv/x", "year": 2020}, "what somebody has stored stays"
 
 
 def test_an_empty_dataset_is_made_by_name_and_nothing_else_makes_one(client: httpx.Client) -> None:
     """What only reads, or fails, makes nothing."""
-    before = client.get("/api/datasets").json()
+    datasets_at_start = client.get("/api/datasets").json()
     for method, path, body in (
         ("POST", "/api/search", {"query": "x", "datasets": ["typo"]}),
         ("POST", "/api/route", {"query": "x", "datasets": ["typo"]}),
@@ -600,7 +610,7 @@ def test_an_empty_dataset_is_made_by_name_and_nothing_else_makes_one(client: htt
     ):
         problem(client.request(method, path, json=body), 404, "not-found")
     problem(client.post("/api/datasets", json={"name": "𝒳" * 64}), 422, "invalid-input")
-    assert client.get("/api/datasets").json() == before
+    assert client.get("/api/datasets").json() == datasets_at_start
     assert client.post("/api/datasets", json={"name": "made"}).status_code == 201
     assert valid(client, client.get("/api/datasets/made"))["documents"] == 0
     assert valid(client, client.delete("/api/datasets/made")) == {"dataset": "made", "deleted": 0}
@@ -616,13 +626,13 @@ def test_a_key_for_writing_does_not_learn_what_is_stored(tmp_path: Path) -> None
     with serving(create_app(space, keys=keys)) as address, httpx.Client(base_url=address, headers=headers) as client:
         answers = []
         for text in (TEXTS["tea"][0], "Another text."):
-            one = {"id": "tea", "text": text, "metadata": TEXTS["tea"][1]}
-            answers.append(client.post(path, json={"documents": [one]}).json())
-            lines = client.post(path, content=json.dumps(one), headers={"Content-Type": "application/x-ndjson"})
+            document = {"id": "tea", "text": text, "metadata": TEXTS["tea"][1]}
+            answers.append(client.post(path, json={"documents": [document]}).json())
+            lines = client.post(path, content=json.dumps(document), headers={"Content-Type": "application/x-ndjson"})
             answers += [{**line, "done": None} for line in map(json.loads, lines.text.splitlines())]
         assert answers[:2] == answers[2:]
-        about = client.post("/api/datasets", json={"name": "notes"}).json()
-        assert (about["documents"], about["sequence"], about["embedder"]) == (None, None, None)
+        description = client.post("/api/datasets", json={"name": "notes"}).json()
+        assert (description["documents"], description["sequence"], description["embedder"]) == (None, None, None)
         assert client.request("DELETE", path, json={"filters": "year > 2000"}).status_code == 403
         assert client.get("/metrics").status_code == 403
         for id_ in ("tea", "unknown"):
@@ -636,10 +646,10 @@ def test_documents_are_counted_listed_and_deleted_by_filter(tmp_path: Path) -> N
     with serving(create_app(space)) as address, httpx.Client(base_url=f"{address}/api/datasets/notes") as client:
         assert client.get("/count").json() == {"documents": 5}
         assert client.get("/count", params={"filters": "lang = en and year >= 2021"}).json() == {"documents": 2}
-        found = client.get("/documents", params={"filters": "lang = en", "limit": 2}).json()
-        assert [one["id"] for one in found["documents"]] == ["switch", "tea"]
-        more = client.get("/documents", params={"filters": "lang = en", "after": found["next"]}).json()
-        assert ([one["id"] for one in more["documents"]], more["next"]) == (["a/b?c#d"], None)
+        page = client.get("/documents", params={"filters": "lang = en", "limit": 2}).json()
+        assert [document["id"] for document in page["documents"]] == ["switch", "tea"]
+        next_page = client.get("/documents", params={"filters": "lang = en", "after": page["next"]}).json()
+        assert ([document["id"] for document in next_page["documents"]], next_page["next"]) == (["a/b?c#d"], None)
         problem(client.get("/count", params={"filters": "year >"}), 422, "invalid-input")
         problem(client.request("DELETE", "/documents", json={}), 422, "invalid-input")
         body = {"ids": ["tea", "道岔"], "filters": {"lang": "en"}}
@@ -649,22 +659,22 @@ def test_documents_are_counted_listed_and_deleted_by_filter(tmp_path: Path) -> N
 
 def test_a_request_has_a_budget(client: httpx.Client) -> None:
     """Characters of all queries and messages together."""
-    asked = {"query": "railway", "history": [{"role": "user", "text": "道" * 200}] * 100}
-    assert client.post("/api/search", json=asked).status_code == 200
+    request = {"query": "railway", "history": [{"role": "user", "text": "道" * 200}] * 100}
+    assert client.post("/api/search", json=request).status_code == 200
     with serving(create_app(pointsman.open("nowhere"), limits=Limits(max_request_chars=1000))) as address:
-        for path, body in (("search_many", {"queries": ["道" * 500] * 3}), ("search", asked)):
-            found = problem(httpx.post(f"{address}/api/{path}", json=body), 422, "invalid-input")
-            assert "the limit is 1,000" in found["detail"]
+        for path, body in (("search_many", {"queries": ["道" * 500] * 3}), ("search", request)):
+            refusal = problem(httpx.post(f"{address}/api/{path}", json=body), 422, "invalid-input")
+            assert "the limit is 1,000" in refusal["detail"]
         assert httpx.post(f"{address}/api/search_many", json={"queries": ["道" * 500] * 2}).status_code == 200
 
 
 class SlowEmbedder(HashingEmbedder):
     """Takes 20 ms a question."""
 
-    embedded = 0
+    text_count = 0
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        self.embedded += len(texts)
+        self.text_count += len(texts)
         time.sleep(0.02 * len(texts))
         return super().embed_queries(texts)
 
@@ -675,16 +685,16 @@ def test_a_request_has_a_budget_of_time(tmp_path: Path) -> None:
     space = pointsman.open(tmp_path, embedder=embedder)
     space.dataset("rails").add(documents())
     app = create_app(space, limits=Limits(search_seconds=0.5))
-    asked = {"queries": [f"railway switch {number}" for number in range(100)], "refuse": False}
+    request = {"queries": [f"railway switch {number}" for number in range(100)], "refuse": False}
     with serving(app) as address, httpx.Client(base_url=address, timeout=60) as client:
-        answers = client.post("/api/search_many", json=asked).json()["answers"]
-        assert embedder.embedded < 100
+        answers = client.post("/api/search_many", json=request).json()["answers"]
+        assert embedder.text_count < 100
         late = [any("ask it again" in cause for cause in answer["degraded"]) for answer in answers]
         assert late == sorted(late), "the first ones are answered first"
         assert not late[0]
         assert answers[0]["hits"][0]["id"] == "switch"
         assert late[-1]
-        assert [answer["query"] for answer in answers] == asked["queries"]
+        assert [answer["query"] for answer in answers] == request["queries"]
         assert all(not answer["hits"] for answer, is_late in zip(answers, late, strict=True) if is_late)
 
 
@@ -718,8 +728,8 @@ def test_a_dataset_that_is_dropped_meanwhile_does_not_keep_others_from_answering
     with serving(create_app(space)) as address, httpx.Client(base_url=address) as client:
         for path in ("search", "route"):
             assert client.post(f"/api/{path}", json={"query": "railway"}).status_code == 200
-        gone = client.post("/api/search", json={"query": "railway", "datasets": ["gone"]})
-        assert problem(gone, 404, "not-found")["detail"] == "there is no dataset named 'gone'"
+        response = client.post("/api/search", json={"query": "railway", "datasets": ["gone"]})
+        assert problem(response, 404, "not-found")["detail"] == "there is no dataset named 'gone'"
 
 
 @pytest.mark.parametrize("file", ["documents.sqlite", "manifest.json"])
@@ -736,10 +746,10 @@ def test_a_damaged_dataset_does_not_keep_others_from_answering(tmp_path: Path, f
         assert note.startswith(f"bad: CorruptStoreError: …/{file}")
         refused = httpx.post(f"{address}/api/search", json={"query": "railway", "datasets": ["bad"]})
         problem(refused, 503, "unavailable")
-        listed = httpx.get(f"{address}/api/datasets")
-        assert [one["name"] for one in listed.json()["datasets"]] == ["bad", "good"]
-        for told in (answer, refused, listed):
-            assert str(tmp_path) not in told.text
+        listing = httpx.get(f"{address}/api/datasets")
+        assert [dataset["name"] for dataset in listing.json()["datasets"]] == ["bad", "good"]
+        for response in (answer, refused, listing):
+            assert str(tmp_path) not in response.text
 
 
 def test_a_name_is_as_long_as_a_file_may_be_called(client: httpx.Client) -> None:
@@ -754,10 +764,10 @@ def test_who_may_only_write_does_not_learn_what_is_stored(tmp_path: Path) -> Non
     space = pointsman.open(tmp_path, embedder=HashingEmbedder())
     space.dataset("notes").add(documents())
     key = KeyStore(tmp_path / "keys.json").create("sender", scopes="write").text
-    asked = [("tea", TEXTS["tea"]), ("tea", ("Black tea.", {})), ("new", ("Red tea.", {}))]
+    rows = [("tea", TEXTS["tea"]), ("tea", ("Black tea.", {})), ("new", ("Red tea.", {}))]
     with serving(create_app(space)) as address, httpx.Client(headers={"X-API-Key": key}) as sender:
         answers = [
             sender.post(f"{address}/api/datasets/notes/documents", json={"documents": [document]}).json()
-            for document in ({"id": id_, "text": text, "metadata": metadata} for id_, (text, metadata) in asked)
+            for document in ({"id": id_, "text": text, "metadata": metadata} for id_, (text, metadata) in rows)
         ]
     assert answers == [{"added": None, "updated": None, "unchanged": None}] * 3

@@ -43,17 +43,17 @@ LINES = {"Content-Type": "application/x-ndjson"}
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pointsman.Workspace]:
-    with pointsman.open(tmp_path_factory.mktemp("connections"), embedder=HashingEmbedder()) as opened:
-        opened.dataset("notes").add([Document(f"d{number}", "railway " * 20_000) for number in range(40)])
-        opened.dataset("drafts").make()
-        yield opened
+    with pointsman.open(tmp_path_factory.mktemp("connections"), embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("notes").add([Document(f"d{number}", "railway " * 20_000) for number in range(40)])
+        workspace.dataset("drafts").make()
+        yield workspace
 
 
 @pytest.fixture(scope="module")
 def address(workspace: pointsman.Workspace) -> Iterator[tuple[str, int]]:
     with serving(create_app(workspace, limits=LIMITS), LIMITS) as url:
-        parts = urlsplit(url)
-        yield parts.hostname or "", parts.port or 0
+        split_url = urlsplit(url)
+        yield split_url.hostname or "", split_url.port or 0
 
 
 def connect(address: tuple[str, int], first: bytes = b"") -> socket.socket:
@@ -64,24 +64,24 @@ def connect(address: tuple[str, int], first: bytes = b"") -> socket.socket:
 
 def received_until_closed(connection: socket.socket, drip: bytes = b"") -> bytes:
     """Read until the service closes the connection; meanwhile send one byte of the drip again and again."""
-    received, until = b"", time.monotonic() + PATIENT
+    answer, deadline = b"", time.monotonic() + PATIENT
     if drip:
         connection.settimeout(0.05)
     with connection:
-        while time.monotonic() < until:
+        while time.monotonic() < deadline:
             try:
                 if drip:
                     connection.sendall(drip)
-                part = connection.recv(65536)
+                chunk = connection.recv(65536)
             except TimeoutError:
                 if not drip:
                     break
                 continue
             except OSError:  # reset
-                return received
-            if not part:
-                return received
-            received += part
+                return answer
+            if not chunk:
+                return answer
+            answer += chunk
     raise AssertionError("the connection stays open")
 
 
@@ -111,9 +111,9 @@ def test_a_connection_that_does_not_go_on_is_closed(address: tuple[str, int], fi
 
 
 def test_a_body_that_drips_is_answered_with_the_limit(address: tuple[str, int]) -> None:
-    received = received_until_closed(connect(address, HEAD + b"Content-Length: 1000\r\n\r\n{"))
-    assert b"400 Bad Request" in received
-    assert b"did not arrive within 0.3 seconds" in received
+    answer = received_until_closed(connect(address, HEAD + b"Content-Length: 1000\r\n\r\n{"))
+    assert b"400 Bad Request" in answer
+    assert b"did not arrive within 0.3 seconds" in answer
 
 
 def test_a_client_that_does_not_read_its_answer_is_cut(address: tuple[str, int]) -> None:
@@ -134,11 +134,11 @@ def test_requests_with_pauses_below_the_limits_are_answered(address: tuple[str, 
     for _ in range(5):
         connection.sendall(request[:10])
         connection.sendall(request[10:])
-        received = b""
-        while not received.endswith(b'{"status":"ok"}'):
-            part = connection.recv(10_000)
-            assert part, "it was closed"
-            received += part
+        answer = b""
+        while not answer.endswith(b'{"status":"ok"}'):
+            chunk = connection.recv(10_000)
+            assert chunk, "it was closed"
+            answer += chunk
         time.sleep(LIMITS.idle_seconds / 3)
     connection.close()
 
@@ -157,17 +157,17 @@ class Stub:
 
 
 def stubs(connections: OpenConnections, *addresses: str, answering: bool = False) -> list[Any]:
-    admitted: list[Any] = [Stub(answering=answering) for _ in addresses]
-    for stub, address in zip(admitted, addresses, strict=True):
+    admitted_stubs: list[Any] = [Stub(answering=answering) for _ in addresses]
+    for stub, address in zip(admitted_stubs, addresses, strict=True):
         stub.open = connections.admit(stub, address)
-    return admitted
+    return admitted_stubs
 
 
 def test_beyond_its_share_an_address_loses_its_connection_that_waits_longest() -> None:
     connections = OpenConnections(Limits(max_connections=6))
-    other = stubs(connections, "b")
+    other_stubs = stubs(connections, "b")
     first, second, third, fourth = stubs(connections, "a", "a", "a", "a")
-    assert [stub.open for stub in (first, second, third, fourth, *other)] == [False, True, True, True, True]
+    assert [stub.open for stub in (first, second, third, fourth, *other_stubs)] == [False, True, True, True, True]
     assert len(connections) == 4
     connections.remove(first)  # asyncio reports it afterwards
     assert len(connections) == 4
@@ -197,8 +197,8 @@ def test_by_default_connections_take_half_of_the_descriptors() -> None:
 def test_silent_connections_beyond_the_limit_do_not_keep_a_client_out(workspace: pointsman.Workspace) -> None:
     limits = replace(LIMITS, max_connections=20, head_seconds=PATIENT)
     with serving(create_app(workspace, limits=limits), limits) as url:
-        parts = urlsplit(url)
-        silent = [connect((parts.hostname or "", parts.port or 0)) for _ in range(100)]
+        split_url = urlsplit(url)
+        silent = [connect((split_url.hostname or "", split_url.port or 0)) for _ in range(100)]
         answers = [httpx.get(f"{url}/api/datasets/notes/count", timeout=PATIENT) for _ in range(20)]
         assert [answer.status_code for answer in answers] == [200] * 20
         for connection in silent:
@@ -224,14 +224,14 @@ def test_a_malformed_chunk_is_answered_and_counted_as_malformed(
     address: tuple[str, int], chunk: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = f"http://{address[0]}:{address[1]}"
-    before = requests_by_status(url)
-    received = received_until_closed(connect(address, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk))
-    assert received.startswith(b"HTTP/1.1 400 ")
-    assert received.count(b"HTTP/1.1") == 1
-    assert b"problems/malformed" in received
-    after = requests_by_status(url)
-    assert after.get("400", 0) == before.get("400", 0) + 1
-    assert [after.get(status, 0) - before.get(status, 0) for status in ("500", "503")] == [0, 0]
+    counts_before = requests_by_status(url)
+    answer = received_until_closed(connect(address, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert b"problems/malformed" in answer
+    counts_after = requests_by_status(url)
+    assert counts_after.get("400", 0) == counts_before.get("400", 0) + 1
+    assert [counts_after.get(status, 0) - counts_before.get(status, 0) for status in ("500", "503")] == [0, 0]
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -241,28 +241,28 @@ def test_a_malformed_chunk_in_a_stream_is_its_last_line_and_the_lines_before_it_
     lines = b"".join(b'{"id": "m%d", "text": "x"}\n' % number for number in range(70))
     head = b"POST /api/datasets/drafts/documents HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
     head += b"Transfer-Encoding: chunked\r\n\r\n"
-    received = received_until_closed(connect(address, head + b"%x\r\n%b\r\n" % (len(lines), lines) + b"zz\r\n"))
-    assert received.startswith(b"HTTP/1.1 200 ")
-    last = json.loads([line for line in received.splitlines() if line.startswith(b"{")][-1])
+    answer = received_until_closed(connect(address, head + b"%x\r\n%b\r\n" % (len(lines), lines) + b"zz\r\n"))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    last = json.loads([line for line in answer.splitlines() if line.startswith(b"{")][-1])
     assert (last["done"], last["problem"]["type"]) == (70, "/problems/malformed")
     assert workspace.dataset("drafts").get_many(["m0", "m69"]) != [None, None]
 
 
 def test_a_malformed_chunk_of_an_unknown_client_is_refused_like_any_request(tmp_path: Path) -> None:
-    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as opened:
-        keys_of(opened.backend).create("a")
-        with serving(create_app(opened, limits=LIMITS), LIMITS) as url:
-            parts = urlsplit(url)
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        keys_of(workspace.backend).create("a")
+        with serving(create_app(workspace, limits=LIMITS), LIMITS) as url:
+            split_url = urlsplit(url)
             request = HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
-            received = received_until_closed(connect((parts.hostname or "", parts.port or 0), request))
-    assert received.startswith(b"HTTP/1.1 401 ")
-    assert received.count(b"HTTP/1.1") == 1
+            answer = received_until_closed(connect((split_url.hostname or "", split_url.port or 0), request))
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert answer.count(b"HTTP/1.1") == 1
 
 
 # ── streams ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def streamed(parts: Iterator[bytes], limits: Limits) -> int:
+def stream(chunks: Iterator[bytes], limits: Limits) -> int:
     """Read a streamed body through the limits; returns the number of its bytes."""
 
     async def run() -> int:
@@ -277,11 +277,11 @@ def streamed(parts: Iterator[bytes], limits: Limits) -> int:
                     return
 
         async def receive() -> Message:
-            part = next(parts, None)
-            if part is None:
+            chunk = next(chunks, None)
+            if chunk is None:
                 return {"type": "http.request", "body": b"", "more_body": False}
             await anyio.sleep(0.02)
-            return {"type": "http.request", "body": part, "more_body": True}
+            return {"type": "http.request", "body": chunk, "more_body": True}
 
         scope = {
             "type": "http",
@@ -301,30 +301,30 @@ def streamed(parts: Iterator[bytes], limits: Limits) -> int:
 
 def test_a_line_that_drips_ends_the_stream_though_every_pause_is_short() -> None:
     with pytest.raises(HttpProblem, match=r"a line of it, did not arrive within 0\.2 seconds"):
-        streamed(iter([b"x"] * 1000), Limits(body_seconds=0.2))
+        stream(iter([b"x"] * 1000), Limits(body_seconds=0.2))
 
 
 def test_lines_that_arrive_in_time_may_take_longer_together() -> None:
-    assert streamed(iter([b"x\n"] * 25), Limits(body_seconds=0.2)) == 50
+    assert stream(iter([b"x\n"] * 25), Limits(body_seconds=0.2)) == 50
 
 
 def test_a_stream_that_takes_too_long_is_told_to_send_the_rest_in_another_request() -> None:
-    with pytest.raises(HttpProblem, match=r"longer than 0\.1 seconds; send the rest in another request") as caught:
-        streamed(iter([b"x\n"] * 1000), Limits(stream_seconds=0.1))
-    assert caught.value.members == {"limit": 0.1}
+    with pytest.raises(HttpProblem, match=r"longer than 0\.1 seconds; send the rest in another request") as error_info:
+        stream(iter([b"x\n"] * 1000), Limits(stream_seconds=0.1))
+    assert error_info.value.members == {"limit": 0.1}
 
 
 def test_a_stream_may_be_without_limits() -> None:
-    assert streamed(iter([b"x\n"] * 5), Limits(stream_seconds=None, max_ingest_bytes=None)) == 10
+    assert stream(iter([b"x\n"] * 5), Limits(stream_seconds=None, max_ingest_bytes=None)) == 10
 
 
 @pytest.mark.parametrize("end", ["revoked", "first key"])
 def test_a_key_is_checked_again_at_every_batch_of_a_stream(tmp_path: Path, end: str) -> None:
-    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as opened:
-        opened.dataset("notes").make()
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("notes").make()
         keys = KeyStore(tmp_path / "keys.json")
         key = keys.create("writer") if end == "revoked" else None
-        with serving(create_app(opened, limits=Limits(requests_per_minute=0))) as url:
+        with serving(create_app(workspace, limits=Limits(requests_per_minute=0))) as url:
             connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENT)
             connection.putrequest("POST", "/api/datasets/notes/documents")
             headers = {**LINES, "Transfer-Encoding": "chunked", **({"X-API-Key": key.text} if key else {})}
@@ -342,7 +342,7 @@ def test_a_key_is_checked_again_at_every_batch_of_a_stream(tmp_path: Path, end: 
             (last,) = [json.loads(line) for line in response]
             connection.close()
         assert (last["done"], last["problem"]["type"]) == (64, "/problems/unauthorized")
-        assert len(opened.dataset("notes")) == 64
+        assert len(workspace.dataset("notes")) == 64
 
 
 def batch(number: int) -> bytes:
@@ -355,11 +355,11 @@ def batch(number: int) -> bytes:
 
 
 def datasets(folder: Path, count: int) -> pointsman.Workspace:
-    opened = pointsman.open(folder, embedder=HashingEmbedder())
-    opened._open_datasets = OpenDatasets(lambda: 4)
+    workspace = pointsman.open(folder, embedder=HashingEmbedder())
+    workspace._open_datasets = OpenDatasets(lambda: 4)
     for number in range(count):
-        opened.dataset(f"d{number}").add([Document("x", f"number {number}"), Document("y", "another text")])
-    return opened
+        workspace.dataset(f"d{number}").add([Document("x", f"number {number}"), Document("y", "another text")])
+    return workspace
 
 
 def opened_names(workspace: pointsman.Workspace) -> list[str]:
@@ -408,8 +408,8 @@ with pointsman.open(sys.argv[1], embedder=HashingEmbedder()) as workspace:
     print(keys_of(workspace.backend).empty())
 """
     command = [sys.executable, "-c", program, str(tmp_path)]
-    completed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env={**os.environ})
-    assert completed.stdout.splitlines() == ["60 []", "60 []", "True"]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env={**os.environ})
+    assert process.stdout.splitlines() == ["60 []", "60 []", "True"]
 
 
 def test_the_soft_limit_of_descriptors_is_raised_as_far_as_allowed() -> None:
@@ -419,6 +419,6 @@ from pointsman._descriptors import descriptor_limit, raise_descriptor_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 900))
 print(descriptor_limit(), raise_descriptor_limit(), descriptor_limit())
 """
-    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert completed.stdout.split() == ["200", "900", "900"]
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["200", "900", "900"]
     assert raise_descriptor_limit() >= descriptor_limit()

@@ -13,7 +13,19 @@ from typing import Any
 
 import pytest
 
-from hostile_kit import OPTIONS, OWN, SECRET, THEIRS, Attack, Attacks, Keys, assault, half_open, prepare, secrets
+from hostile_kit import (
+    OPTIONS,
+    OTHER_DATASET,
+    OWN_DATASET,
+    SECRET,
+    Attack,
+    Attacks,
+    Keys,
+    assault,
+    half_open,
+    prepare,
+    secrets,
+)
 from server_kit import Served, ask
 
 
@@ -21,31 +33,31 @@ from server_kit import Served, ask
 class Target:
     """The service, and the keys to it."""
 
-    served: Served
+    service: Served
     folder: Path
     keys: Keys
 
     @property
     def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self.served.port
+        return "127.0.0.1", self.service.port
 
     def ask(self, method: str, path: str, value: Any = None, *, key: str = "own") -> tuple[int, Any]:
-        return self.served.request(method, path, value, {"X-API-Key": getattr(self.keys, key)})
+        return self.service.request(method, path, value, {"X-API-Key": getattr(self.keys, key)})
 
     def documents(self) -> dict[str, Any]:
         """Everything there is."""
-        found = {}
-        for name, key in ((OWN, "own"), (THEIRS, "theirs")):
+        documents_by_dataset = {}
+        for name, key in ((OWN_DATASET, "own"), (OTHER_DATASET, "theirs")):
             status, page = self.ask("GET", f"/api/datasets/{name}/documents?limit=1000", key=key)
             assert (status, page["next"]) == (200, None)
-            found[name] = page["documents"]
-        return found
+            documents_by_dataset[name] = page["documents"]
+        return documents_by_dataset
 
     def check(self) -> None:
         """It searches as ever."""
-        assert self.served.process.poll() is None
-        assert self.served.get("/health") == (200, {"status": "ok"})
-        for key, name in (("own", OWN), ("theirs", THEIRS)):
+        assert self.service.process.poll() is None
+        assert self.service.get("/health") == (200, {"status": "ok"})
+        for key, name in (("own", OWN_DATASET), ("theirs", OTHER_DATASET)):
             status, answer = self.ask("POST", "/api/search", {"query": "railway switch"}, key=key)
             assert status == 200
             assert {hit["dataset"] for hit in answer["hits"]} == {name}
@@ -55,33 +67,43 @@ class Target:
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     folder = tmp_path_factory.mktemp("attacked")
     keys = prepare(folder)
-    with Served(folder, *OPTIONS) as served:
-        yield Target(served.ready(), folder, keys)
+    with Served(folder, *OPTIONS) as service:
+        yield Target(service.ready(), folder, keys)
 
 
 def test_every_attack_is_refused_and_nothing_else_happens(target: Target) -> None:
-    attacks = Attacks(target.keys).all()
-    before, places = target.documents(), sorted(path.name for path in target.folder.parent.iterdir())
+    attacks = Attacks(target.keys).make_all()
+    documents_before, names_before = target.documents(), sorted(path.name for path in target.folder.parent.iterdir())
     verdicts = list(assault(target.address, attacks, secrets(target.folder, target.keys)))
-    faults = [f"{one.attack.kind}: {one.attack.name}: {', '.join(one.faults)}" for one in verdicts if one.faults]
+    faults = [
+        f"{verdict.attack.kind}: {verdict.attack.name}: {', '.join(verdict.faults)}"
+        for verdict in verdicts
+        if verdict.faults
+    ]
     assert faults == []
-    how = Counter(one.how for one in verdicts)
-    assert how["problem"] + how["problem in the stream"] >= 600  # the rest is no HTTP, and refused by the HTTP server
-    assert set(how) <= {"problem", "problem in the stream", "by the HTTP server", "closed"}
-    assert all(one.attack.outcome == "protocol" for one in verdicts if one.how in {"by the HTTP server", "closed"})
+    outcomes = Counter(verdict.outcome for verdict in verdicts)
+    assert (
+        outcomes["problem"] + outcomes["problem in the stream"] >= 600
+    )  # the rest is no HTTP, and refused by the HTTP server
+    assert set(outcomes) <= {"problem", "problem in the stream", "by the HTTP server", "closed"}
+    assert all(
+        verdict.attack.outcome == "protocol"
+        for verdict in verdicts
+        if verdict.outcome in {"by the HTTP server", "closed"}
+    )
     target.check()
-    assert target.documents() == before
-    assert sorted(path.name for path in target.folder.parent.iterdir()) == places
-    assert sorted(path.name for path in (target.folder / "datasets").iterdir()) == sorted([OWN, THEIRS])
+    assert target.documents() == documents_before
+    assert sorted(path.name for path in target.folder.parent.iterdir()) == names_before
+    assert sorted(path.name for path in (target.folder / "datasets").iterdir()) == sorted([OWN_DATASET, OTHER_DATASET])
 
 
 def test_nothing_of_it_stands_in_the_log(target: Target) -> None:
     """What was asked, and with which key, is nobody's to read; and nothing broke."""
     assert target.ask("GET", "/api/me")[0] == 200
-    log = "".join(target.served.log)
+    log = "".join(target.service.log)
     assert "Traceback" not in log
-    assert [line for line in target.served.lines() if line["level"] in {"error", "critical"}] == []
-    assert all(line.startswith("{") for line in target.served.log), "a line forged"
+    assert [line for line in target.service.lines() if line["level"] in {"error", "critical"}] == []
+    assert all(line.startswith("{") for line in target.service.log), "a line forged"
     for name, key in vars(target.keys).items():
         assert key not in log, name
     assert SECRET not in log
@@ -103,15 +125,15 @@ def test_the_judge_sees_faults(target: Target) -> None:
     """So that the tests above mean something: a good request is none that was refused, and a leak is seen."""
     attacks = Attacks(target.keys)
     good = attacks.search({"query": "railway"})
-    theirs = attacks.search({"query": "railway"}, key="theirs")
+    request = attacks.search({"query": "railway"}, key="theirs")
     two = attacks.request("GET", "/api/nothing").replace(b"Connection: close\r\n", b"") * 2
     attempts = [
         Attack("x", "good", good, (404,)),
-        Attack("x", "leak", theirs, (404,)),
+        Attack("x", "leak", request, (404,)),
         Attack("x", "two", two, (404,), "protocol"),
     ]
     verdicts = assault(target.address, attempts, secrets(target.folder, target.keys))
-    faults = {one.attack.name: " ".join(one.faults) for one in verdicts}
+    faults = {verdict.attack.name: " ".join(verdict.faults) for verdict in verdicts}
     assert "status 200" in faults["good"]
     assert "shows the other tenant's texts" in faults["leak"]
     assert "more than one response" in faults["two"]
@@ -119,25 +141,29 @@ def test_the_judge_sees_faults(target: Target) -> None:
 
 def test_a_smuggled_request_is_none(target: Target) -> None:
     """One connection, a request with another one in its body, and a third: two answers, and nothing is deleted."""
-    hidden = f"DELETE /api/datasets/{OWN} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {target.keys.own}\r\n\r\n"
-    body = json.dumps({"query": hidden}).encode()
+    inner_request = (
+        f"DELETE /api/datasets/{OWN_DATASET} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {target.keys.own_key}\r\n\r\n"
+    )
+    body = json.dumps({"query": inner_request}).encode()
     head = (
-        f"POST /api/search HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {target.keys.own}\r\n"
+        f"POST /api/search HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {target.keys.own_key}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    last = f"GET /api/nothing HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {target.keys.own}\r\nConnection: close\r\n\r\n"
+    last = (
+        f"GET /api/nothing HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {target.keys.own_key}\r\nConnection: close\r\n\r\n"
+    )
     with socket.create_connection(target.address, timeout=20) as connection:
         connection.sendall(head.encode() + body + last.encode())
-        received = b""
-        while part := connection.recv(65536):
-            received += part
-    assert re.findall(rb"HTTP/1\.1 (\d+) ", received) == [b"200", b"404"]
-    assert target.ask("GET", f"/api/datasets/{OWN}")[0] == 200
+        answer = b""
+        while chunk := connection.recv(65536):
+            answer += chunk
+    assert re.findall(rb"HTTP/1\.1 (\d+) ", answer) == [b"200", b"404"]
+    assert target.ask("GET", f"/api/datasets/{OWN_DATASET}")[0] == 200
 
 
 def test_one_connection_survives_what_was_refused_on_it(target: Target) -> None:
-    connection = target.served.connection()
-    key = {"X-API-Key": target.keys.own}
+    connection = target.service.connection()
+    key = {"X-API-Key": target.keys.own_key}
     try:
         for _ in range(3):
             assert ask(connection, "GET", "/api/datasets/nothing", headers=key)[0] == 404
@@ -151,5 +177,5 @@ def test_whoever_sends_too_much_is_told_so(target: Target) -> None:
     """The answer arrives although the client goes on sending: the connection is not reset under it."""
     large = {"query": "a" * 6_000_000}
     for key, status in (("own", 413), ("revoked", 401)):
-        found, problem = target.ask("POST", "/api/search", large, key=key)
-        assert (found, problem["status"]) == (status, status)
+        answer_status, problem = target.ask("POST", "/api/search", large, key=key)
+        assert (answer_status, problem["status"]) == (status, status)

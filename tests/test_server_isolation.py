@@ -28,7 +28,7 @@ from pointsman.server import KeyStore, Limits, create_app
 from pointsman.settings import Settings
 from serving import serving
 
-OWN, THEIRS, ABSENT = "own", "own-quokka", "nothing"
+OWN_DATASET, OTHER_DATASET, ABSENT = "own", "own-quokka", "nothing"
 COUNT = 37  # of their documents
 
 VECTOR = HashingEmbedder().embed_queries(["signal"])[0].tolist()
@@ -36,18 +36,18 @@ MARKS = ("quokka", "zanzib", "ledger")
 """Of their dataset's name, description, ids, texts and metadata."""
 
 
-def fill(workspace: pointsman.Workspace, *, theirs: bool) -> None:
-    own = workspace.dataset(OWN, description="Trains and railways")
-    own.add(
+def fill(workspace: pointsman.Workspace, *, with_other_tenant: bool) -> None:
+    own_dataset = workspace.dataset(OWN_DATASET, description="Trains and railways")
+    own_dataset.add(
         [
             Document(f"own-{n}", f"A railway switch guides train {n} to another track. " + "Rails. " * n, {"year": n})
             for n in range(30)
         ]
     )
     workspace.dataset("empty", description="Empty").add([])
-    if theirs:
-        other = workspace.dataset(THEIRS, description="Zanzibar ledgers of trains and railways")
-        other.add(
+    if with_other_tenant:
+        other_dataset = workspace.dataset(OTHER_DATASET, description="Zanzibar ledgers of trains and railways")
+        other_dataset.add(
             [
                 Document(
                     f"quokka-{n}",
@@ -98,25 +98,25 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Wo
     """With their dataset, and without."""
     folders = [tmp_path_factory.mktemp("with"), tmp_path_factory.mktemp("without")]
     spaces = [pointsman.open(folder, embedder=HashingEmbedder()) for folder in folders]
-    for space, theirs in zip(spaces, (True, False), strict=True):
-        fill(space, theirs=theirs)
+    for space, with_other_tenant in zip(spaces, (True, False), strict=True):
+        fill(space, with_other_tenant=with_other_tenant)
     store = KeyStore(folders[0] / "keys.json")
     keys = {
-        "own": store.create("tenant", datasets=[OWN, "empty", "later"]).text,
-        "reader": store.create("reader", datasets=[OWN], scopes=["read"]).text,
-        "writer": store.create("writer", datasets=[OWN], scopes=["write"]).text,
-        "theirs": store.create("other", datasets=[THEIRS, "quokka-words"]).text,
+        "own": store.create("tenant", datasets=[OWN_DATASET, "empty", "later"]).text,
+        "reader": store.create("reader", datasets=[OWN_DATASET], scopes=["read"]).text,
+        "writer": store.create("writer", datasets=[OWN_DATASET], scopes=["write"]).text,
+        "theirs": store.create("other", datasets=[OTHER_DATASET, "quokka-words"]).text,
         "all": store.create("operator").text,
     }
     shutil.copy(folders[0] / "keys.json", folders[1])
     with ExitStack() as stack:
-        made = []
+        made_worlds = []
         for folder, space in zip(folders, spaces, strict=True):
             app = create_app(space, settings=Settings(), limits=Limits(requests_per_minute=0))
             address = stack.enter_context(serving(app))
             client = stack.enter_context(httpx.Client(base_url=address, timeout=60))
-            made.append(World(client, app, folder, keys))
-        yield made[0], made[1]
+            made_worlds.append(World(client, app, folder, keys))
+        yield made_worlds[0], made_worlds[1]
 
 
 # ── every route ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -137,14 +137,14 @@ FILTERS: list[Any] = [
     "year >= 5 or ledger exists",
     "not (year = 3)",
     {"ledger": {"exists": False}},
-    {"dataset": THEIRS},
+    {"dataset": OTHER_DATASET},
     "ledger = ",
 ]
-PLACES: list[list[str] | None] = [
+DATASET_CHOICES: list[list[str] | None] = [
     None,
-    [OWN],
-    [THEIRS],
-    [OWN, THEIRS],
+    [OWN_DATASET],
+    [OTHER_DATASET],
+    [OWN_DATASET, OTHER_DATASET],
     [ABSENT],
     [],
     ["own*"],
@@ -154,29 +154,42 @@ PLACES: list[list[str] | None] = [
 ]
 STRATEGIES = [
     "auto", "bm25", "vector", "hybrid", "rrf", "z_score", "min_max", "dbsf", "round_robin", "sparse", "parent_child",
-    "multi_query", "decomposition", "hyde", "query2doc", "compression", THEIRS,
+    "multi_query", "decomposition", "hyde", "query2doc", "compression", OTHER_DATASET,
 ]  # fmt: skip
 
 
 def bodies() -> list[dict[str, Any]]:
     """Searches: each option with all its values, the others as they usually are."""
-    found: list[dict[str, Any]] = [{"query": query, "trace": "lists"} for query in QUERIES]
-    found += [{"query": QUERY, "filters": one, "trace": "lists"} for one in FILTERS]
-    found += [{"query": QUERY, "datasets": one, "trace": "lists"} for one in PLACES]
-    found += [{"query": QUERY, "strategy": one, "trace": "lists"} for one in STRATEGIES]
-    found += [{"query": QUERIES[1], "effort": one, "trace": "lists"} for one in ("fast", "balanced", "thorough")]
-    found += [{"query": QUERY, "k": 200, "refuse": False, "rerank": one} for one in (True, False)]
-    found += [{"query": QUERY, "history": [{"role": "user", "text": "Zanzibar"}], "trace": "stages"}]
-    return found
+    search_bodies: list[dict[str, Any]] = [{"query": query, "trace": "lists"} for query in QUERIES]
+    search_bodies += [{"query": QUERY, "filters": condition, "trace": "lists"} for condition in FILTERS]
+    search_bodies += [{"query": QUERY, "datasets": names, "trace": "lists"} for names in DATASET_CHOICES]
+    search_bodies += [{"query": QUERY, "strategy": strategy, "trace": "lists"} for strategy in STRATEGIES]
+    search_bodies += [
+        {"query": QUERIES[1], "effort": effort, "trace": "lists"} for effort in ("fast", "balanced", "thorough")
+    ]
+    search_bodies += [{"query": QUERY, "k": 200, "refuse": False, "rerank": rerank} for rerank in (True, False)]
+    search_bodies += [{"query": QUERY, "history": [{"role": "user", "text": "Zanzibar"}], "trace": "stages"}]
+    return search_bodies
 
 
 FILE = "own-1"
 
 
-def named(method: str, path: str, **more: Any) -> list[Request]:
+def requests_by_name(method: str, path: str, **options: Any) -> list[Request]:
     """The request for each dataset's name, of whatever kind."""
-    names = (OWN, THEIRS, ABSENT, "later", "empty", "..", f"../{THEIRS}", f"%2e%2e%2f{THEIRS}", THEIRS.upper(), "*")
-    return [Request(method, path.replace("{name}", name), **more) for name in names]
+    names = (
+        OWN_DATASET,
+        OTHER_DATASET,
+        ABSENT,
+        "later",
+        "empty",
+        "..",
+        f"../{OTHER_DATASET}",
+        f"%2e%2e%2f{OTHER_DATASET}",
+        OTHER_DATASET.upper(),
+        "*",
+    )
+    return [Request(method, path.replace("{name}", name), **options) for name in names]
 
 
 def document(id_: str) -> dict[str, Any]:
@@ -185,16 +198,16 @@ def document(id_: str) -> dict[str, Any]:
 
 def requests() -> dict[tuple[str, str], list[Request]]:
     """What is asked of each route. A route that is missing here fails the test: add it, with what might leak."""
-    search, many = "/api/search", "/api/search_many"
-    one, documents = "/api/datasets/{name}", "/api/datasets/{name}/documents"
+    search, many_path = "/api/search", "/api/search_many"
+    dataset_path, documents = "/api/datasets/{name}", "/api/datasets/{name}/documents"
     stores, store = "/v1/vector_stores", "/v1/vector_stores/{name}"
     batches, model = f"{store}/file_batches", HashingEmbedder().name
     ids = ["quokka-1", "own-1", "nobody"]
-    texts = ["A railway switch.", "Zanzibar ledger 7341", THEIRS, ABSENT]
+    texts = ["A railway switch.", "Zanzibar ledger 7341", OTHER_DATASET, ABSENT]
     upload = {"file_id": "quokka-1", "attributes": {"ledger": "zanzibar"}}
     lines = {"content-type": "application/x-ndjson"}
     policy = {"chosen": "default"}
-    made = {
+    by_route = {
         ("POST", search): [Request("POST", search, body) for body in bodies()],
         ("POST", "/api/retrieval/search"): [
             Request(
@@ -205,9 +218,11 @@ def requests() -> dict[tuple[str, str], list[Request]]:
             for body in bodies()
         ],
         ("POST", "/api/stream"): [Request("POST", "/api/stream", body) for body in bodies()],
-        ("POST", many): [
+        ("POST", many_path): [
             Request(
-                "POST", many, {name: value for name, value in body.items() if name != "query"} | {"queries": QUERIES}
+                "POST",
+                many_path,
+                {name: value for name, value in body.items() if name != "query"} | {"queries": QUERIES},
             )
             for body in bodies()
         ],
@@ -215,89 +230,99 @@ def requests() -> dict[tuple[str, str], list[Request]]:
             Request("GET", "/api/retrieval/recommend_strategy", params={"query": query}) for query in QUERIES
         ],
         ("POST", "/api/route"): [
-            Request("POST", "/api/route", {"query": query, "datasets": place}) for query in QUERIES for place in PLACES
+            Request("POST", "/api/route", {"query": query, "datasets": names})
+            for query in QUERIES
+            for names in DATASET_CHOICES
         ],
         ("POST", "/api/explain"): [
-            Request("POST", "/api/explain", {"query": QUERY, "document_id": id_, **place, **inside})
+            Request("POST", "/api/explain", {"query": QUERY, "document_id": id_, **target, **scope})
             for id_ in ("own-1", "quokka-1", "nobody")
-            for place in ({}, {"dataset": OWN}, {"dataset": THEIRS}, {"dataset": ABSENT})
-            for inside in ({}, {"datasets": [THEIRS]}, {"datasets": [OWN], "filters": {"ledger": "zanzibar"}})
+            for target in ({}, {"dataset": OWN_DATASET}, {"dataset": OTHER_DATASET}, {"dataset": ABSENT})
+            for scope in (
+                {},
+                {"datasets": [OTHER_DATASET]},
+                {"datasets": [OWN_DATASET], "filters": {"ledger": "zanzibar"}},
+            )
         ],
         ("GET", "/api/strategies"): [Request("GET", "/api/strategies")],
         ("GET", "/api/datasets"): [Request("GET", "/api/datasets")],
         ("POST", "/api/datasets"): [
-            Request("POST", "/api/datasets", {"name": name, **more})
-            for name in (THEIRS, ABSENT, OWN, "later", "../own")
-            for more in ({}, {"description": "Trains"}, {"indexing_technique": "keyword"})
+            Request("POST", "/api/datasets", {"name": name, **fields})
+            for name in (OTHER_DATASET, ABSENT, OWN_DATASET, "later", "../own")
+            for fields in ({}, {"description": "Trains"}, {"indexing_technique": "keyword"})
         ],
-        ("GET", one): named("GET", one),
+        ("GET", dataset_path): requests_by_name("GET", dataset_path),
         ("GET", documents): [
-            *named("GET", documents),
-            *named("GET", documents, params={"after": "5", "limit": "3"}),
-            *named("GET", documents, params={"after": "-1"}),
+            *requests_by_name("GET", documents),
+            *requests_by_name("GET", documents, params={"after": "5", "limit": "3"}),
+            *requests_by_name("GET", documents, params={"after": "-1"}),
         ],
         ("GET", "/api/datasets/{name}/document"): [
             request
             for id_ in ("own-1", "quokka-1", "nobody")
-            for request in named("GET", "/api/datasets/{name}/document", params={"id": id_})
+            for request in requests_by_name("GET", "/api/datasets/{name}/document", params={"id": id_})
         ],
         ("GET", "/api/datasets/{name}/ids"): [
-            *named("GET", "/api/datasets/{name}/ids"),
-            *named("GET", "/api/datasets/{name}/ids", params={"source": "quokka"}),
+            *requests_by_name("GET", "/api/datasets/{name}/ids"),
+            *requests_by_name("GET", "/api/datasets/{name}/ids", params={"source": "quokka"}),
         ],
         ("GET", "/api/datasets/{name}/text"): [
             request
             for source in ("own-1", "quokka-1", "nobody")
-            for request in named("GET", "/api/datasets/{name}/text", params={"source": source})
+            for request in requests_by_name("GET", "/api/datasets/{name}/text", params={"source": source})
         ],
         ("POST", "/api/verify"): [
             Request("POST", "/api/verify", {"answer": '"Zanzibar ledger 7341" [1].', "hits": hits})
-            for dataset in (OWN, THEIRS, ABSENT)
+            for dataset in (OWN_DATASET, OTHER_DATASET, ABSENT)
             for hits in ([], [{"dataset": dataset, "id": "own-1"}], [{"dataset": dataset, "id": "quokka-1"}])
         ],
         ("GET", "/api/datasets/{name}/count"): [
-            *named("GET", "/api/datasets/{name}/count"),
-            *named("GET", "/api/datasets/{name}/count", params={"filters": 'source = "quokka"'}),
+            *requests_by_name("GET", "/api/datasets/{name}/count"),
+            *requests_by_name("GET", "/api/datasets/{name}/count", params={"filters": 'source = "quokka"'}),
         ],
-        ("POST", "/api/datasets/{name}/nearest"): named(
+        ("POST", "/api/datasets/{name}/nearest"): requests_by_name(
             "POST", "/api/datasets/{name}/nearest", json={"vector": VECTOR}
         ),
         ("POST", "/api/datasets/{name}/vectors"): [
-            *named("POST", "/api/datasets/{name}/vectors", json={"ids": ids}),
-            *named("POST", "/api/datasets/{name}/vectors", json={"ids": []}),
+            *requests_by_name("POST", "/api/datasets/{name}/vectors", json={"ids": ids}),
+            *requests_by_name("POST", "/api/datasets/{name}/vectors", json={"ids": []}),
         ],
-        ("GET", "/api/datasets/{name}/metadata_keys"): named("GET", "/api/datasets/{name}/metadata_keys"),
+        ("GET", "/api/datasets/{name}/metadata_keys"): requests_by_name("GET", "/api/datasets/{name}/metadata_keys"),
         ("POST", documents): [
-            *named("POST", documents, json={"documents": [document("quokka-1"), document("own-1")]}),
-            *named("POST", documents, json={"documents": []}),
-            *named("POST", documents, content=f"{json.dumps(document('quokka-2'))}\n" * 3 + "{", headers=lines),
+            *requests_by_name("POST", documents, json={"documents": [document("quokka-1"), document("own-1")]}),
+            *requests_by_name("POST", documents, json={"documents": []}),
+            *requests_by_name(
+                "POST", documents, content=f"{json.dumps(document('quokka-2'))}\n" * 3 + "{", headers=lines
+            ),
         ],
         ("PATCH", documents): [
-            *named("PATCH", documents, json={"metadata": {"quokka-1": {"year": 2}}}),
-            *named("PATCH", documents, json={"metadata": {"own-3": {"year": 7342}, "own-4": {}}, "replace": True}),
-            *named("PATCH", documents, json={"metadata": {}}),
+            *requests_by_name("PATCH", documents, json={"metadata": {"quokka-1": {"year": 2}}}),
+            *requests_by_name(
+                "PATCH", documents, json={"metadata": {"own-3": {"year": 7342}, "own-4": {}}, "replace": True}
+            ),
+            *requests_by_name("PATCH", documents, json={"metadata": {}}),
         ],
-        ("DELETE", documents): named("DELETE", documents, json={"ids": ["quokka-1", "own-2"]})
-        + named("DELETE", documents, json={"filters": 'source = "quokka-9"'}),
-        ("POST", "/api/datasets/{name}/verify"): named("POST", "/api/datasets/{name}/verify"),
+        ("DELETE", documents): requests_by_name("DELETE", documents, json={"ids": ["quokka-1", "own-2"]})
+        + requests_by_name("DELETE", documents, json={"filters": 'source = "quokka-9"'}),
+        ("POST", "/api/datasets/{name}/verify"): requests_by_name("POST", "/api/datasets/{name}/verify"),
         ("POST", "/retrieval"): [
             Request(
                 "POST",
                 "/retrieval",
-                {"knowledge_id": name, "query": query, "retrieval_setting": {"top_k": 9, "score_threshold": least}},
+                {"knowledge_id": name, "query": query, "retrieval_setting": {"top_k": 9, "score_threshold": threshold}},
             )
-            for name in (OWN, THEIRS, ABSENT, "*", "")
+            for name in (OWN_DATASET, OTHER_DATASET, ABSENT, "*", "")
             for query in QUERIES[:3]
-            for least in (0.0, 0.5)
+            for threshold in (0.0, 0.5)
         ],
         ("GET", stores): [
             Request("GET", stores, params=params)
-            for params in ({}, {"after": THEIRS}, {"limit": "1"}, {"order": "desc", "after": OWN})
+            for params in ({}, {"after": OTHER_DATASET}, {"limit": "1"}, {"order": "desc", "after": OWN_DATASET})
         ],
         ("POST", stores): [
-            Request("POST", stores, {"name": name, **more})
-            for name in (THEIRS, ABSENT, OWN, "later", "../own", THEIRS.upper())
-            for more in (
+            Request("POST", stores, {"name": name, **fields})
+            for name in (OTHER_DATASET, ABSENT, OWN_DATASET, "later", "../own", OTHER_DATASET.upper())
+            for fields in (
                 {},
                 {"description": "Trains", "metadata": {"kind": "rail"}},
                 {"file_ids": ["quokka-1"]},
@@ -305,69 +330,76 @@ def requests() -> dict[tuple[str, str], list[Request]]:
                 {"chunking_strategy": {"type": "static"}},
             )
         ],
-        ("GET", store): named("GET", store),
+        ("GET", store): requests_by_name("GET", store),
         ("POST", store): [
-            *named("POST", store, json={"metadata": {"kind": "rail"}}),
-            *named("POST", store, json={}),
-            *(Request("POST", f"{stores}/{OWN}", {"name": name}) for name in (OWN, THEIRS, ABSENT)),
+            *requests_by_name("POST", store, json={"metadata": {"kind": "rail"}}),
+            *requests_by_name("POST", store, json={}),
+            *(
+                Request("POST", f"{stores}/{OWN_DATASET}", {"name": name})
+                for name in (OWN_DATASET, OTHER_DATASET, ABSENT)
+            ),
         ],
         ("POST", f"{store}/search"): [
-            *named("POST", f"{store}/search", json={"query": QUERIES[:2], "max_num_results": 50}),
-            *named(
+            *requests_by_name("POST", f"{store}/search", json={"query": QUERIES[:2], "max_num_results": 50}),
+            *requests_by_name(
                 "POST",
                 f"{store}/search",
                 json={"query": QUERY, "filters": {"type": "eq", "key": "ledger", "value": "zanzibar"}},
             ),
         ],
         ("GET", f"{store}/files"): [
-            *named("GET", f"{store}/files"),
-            *named("GET", f"{store}/files", params={"after": "quokka-1", "limit": "3"}),
+            *requests_by_name("GET", f"{store}/files"),
+            *requests_by_name("GET", f"{store}/files", params={"after": "quokka-1", "limit": "3"}),
         ],
         ("GET", f"{store}/files/{{file_id}}"): [
-            *named("GET", f"{store}/files/{FILE}"),
-            *named("GET", f"{store}/files/quokka-1"),
-            *named("GET", f"{store}/files/quokka-1/content"),
+            *requests_by_name("GET", f"{store}/files/{FILE}"),
+            *requests_by_name("GET", f"{store}/files/quokka-1"),
+            *requests_by_name("GET", f"{store}/files/quokka-1/content"),
         ],
         ("POST", f"{store}/files/{{file_id}}"): [
-            *named("POST", f"{store}/files/{FILE}", json={"attributes": {"kind": "rail", "year": 1}}),
-            *named("POST", f"{store}/files/quokka-7", json={"attributes": {"ledger": "own"}}),
-            *named("POST", f"{store}/files/quokka-7", json={"attributes": None}),
+            *requests_by_name("POST", f"{store}/files/{FILE}", json={"attributes": {"kind": "rail", "year": 1}}),
+            *requests_by_name("POST", f"{store}/files/quokka-7", json={"attributes": {"ledger": "own"}}),
+            *requests_by_name("POST", f"{store}/files/quokka-7", json={"attributes": None}),
         ],
-        ("POST", f"{store}/files"): named("POST", f"{store}/files", json=upload),
-        ("POST", batches): named("POST", batches, json={"file_ids": ids}),
+        ("POST", f"{store}/files"): requests_by_name("POST", f"{store}/files", json=upload),
+        ("POST", batches): requests_by_name("POST", batches, json={"file_ids": ids}),
         ("GET", f"{batches}/{{rest}}"): [
-            *named("GET", f"{batches}/{FILE}"),
-            *named("GET", f"{batches}/quokka-1/files"),
+            *requests_by_name("GET", f"{batches}/{FILE}"),
+            *requests_by_name("GET", f"{batches}/quokka-1/files"),
         ],
         ("POST", f"{batches}/{{rest}}"): [
-            *named("POST", f"{batches}/{FILE}"),
-            *named("POST", f"{batches}/quokka-1/cancel"),
+            *requests_by_name("POST", f"{batches}/{FILE}"),
+            *requests_by_name("POST", f"{batches}/quokka-1/cancel"),
         ],
         ("GET", "/v1/files"): [Request("GET", "/v1/files", params=params) for params in ({}, {"after": "quokka-1"})],
         ("POST", "/v1/files"): [Request("POST", "/v1/files", upload)],
-        ("POST", "/v1/uploads"): [Request("POST", "/v1/uploads", {"filename": name}) for name in (THEIRS, ABSENT)],
+        ("POST", "/v1/uploads"): [
+            Request("POST", "/v1/uploads", {"filename": name}) for name in (OTHER_DATASET, ABSENT)
+        ],
         ("GET", "/v1/files/{rest}"): [
-            Request("GET", f"/v1/files/{id_}{end}") for id_ in (*ids, OWN, THEIRS, ABSENT) for end in ("", "/content")
+            Request("GET", f"/v1/files/{id_}{end}")
+            for id_ in (*ids, OWN_DATASET, OTHER_DATASET, ABSENT)
+            for end in ("", "/content")
         ],
         ("GET", "/v1/models"): [Request("GET", "/v1/models")],
         ("GET", "/v1/models/{name}"): [
             Request("GET", f"/v1/models/{model}"),
             Request("GET", f"/v1/models/{model}/query"),
-            *named("GET", "/v1/models/{name}"),
+            *requests_by_name("GET", "/v1/models/{name}"),
         ],
         ("POST", "/v1/embeddings"): [
-            Request("POST", "/v1/embeddings", {"input": given, "model": name})
-            for name in (model, f"{model}/query", THEIRS, ABSENT)
-            for given in (QUERY, texts)
+            Request("POST", "/v1/embeddings", {"input": texts_or_query, "model": name})
+            for name in (model, f"{model}/query", OTHER_DATASET, ABSENT)
+            for texts_or_query in (QUERY, texts)
         ],
         ("POST", "/v1/rerank"): [
-            Request("POST", "/v1/rerank", {"query": query, "documents": texts, **more})
-            for more in ({}, {"top_n": 1}, {"model": THEIRS}, {"model": ABSENT})
+            Request("POST", "/v1/rerank", {"query": query, "documents": texts, **options})
+            for options in ({}, {"top_n": 1}, {"model": OTHER_DATASET}, {"model": ABSENT})
             for query in QUERIES[:4]
         ],
         ("POST", "/v2/rerank"): [
-            Request("POST", "/v2/rerank", {"query": query, "documents": texts, **more})
-            for more in ({}, {"top_n": 1}, {"model": THEIRS}, {"model": ABSENT})
+            Request("POST", "/v2/rerank", {"query": query, "documents": texts, **options})
+            for options in ({}, {"top_n": 1}, {"model": OTHER_DATASET}, {"model": ABSENT})
             for query in QUERIES[:4]
         ],
         ("GET", "/health"): [Request("GET", "/health")],
@@ -379,18 +411,23 @@ def requests() -> dict[tuple[str, str], list[Request]]:
         ("PUT", "/api/policy"): [Request("PUT", "/api/policy", policy)],
         ("DELETE", "/api/policy"): [Request("DELETE", "/api/policy")],
         ("GET", "/api/openapi.json"): [Request("GET", "/api/openapi.json")],
-        ("DELETE", "/v1/files/{rest}"): [Request("DELETE", f"/v1/files/{id_}") for id_ in (*ids, THEIRS, ABSENT)],
-        ("DELETE", f"{store}/files/{{file_id}}"): [
-            *named("DELETE", f"{store}/files/{FILE}"),
-            *named("DELETE", f"{store}/files/quokka-7"),
+        ("DELETE", "/v1/files/{rest}"): [
+            Request("DELETE", f"/v1/files/{id_}") for id_ in (*ids, OTHER_DATASET, ABSENT)
         ],
-        ("DELETE", store): named("DELETE", store),
-        ("DELETE", one): named("DELETE", one),  # the last ones, as they take away what the others are about
+        ("DELETE", f"{store}/files/{{file_id}}"): [
+            *requests_by_name("DELETE", f"{store}/files/{FILE}"),
+            *requests_by_name("DELETE", f"{store}/files/quokka-7"),
+        ],
+        ("DELETE", store): requests_by_name("DELETE", store),
+        ("DELETE", dataset_path): requests_by_name(
+            "DELETE", dataset_path
+        ),  # the last ones, as they take away what the others are about
     }
     console = [
-        Request("GET", path) for path in ("/", "/console", "/console/", f"/console/{THEIRS}", "/console/../api/me")
+        Request("GET", path)
+        for path in ("/", "/console", "/console/", f"/console/{OTHER_DATASET}", "/console/../api/me")
     ]
-    return {**made, ("GET", "<console>"): console}
+    return {**by_route, ("GET", "<console>"): console}
 
 
 def routes(world: World) -> set[tuple[str, str]]:
@@ -398,25 +435,27 @@ def routes(world: World) -> set[tuple[str, str]]:
     app = world.app
     while not hasattr(app, "routes"):
         app = app._app
-    found: set[tuple[str, str]] = set()
+    known_routes: set[tuple[str, str]] = set()
 
-    def walk(several: list[Any]) -> None:
-        for route in several:
+    def walk(entries: list[Any]) -> None:
+        for route in entries:
             path = getattr(route, "path", "")
             if hasattr(route, "original_router"):  # so FastAPI keeps those of a router
                 walk(route.original_router.routes)
             elif isinstance(route, Mount) and route.routes:
                 walk(list(route.routes))
             elif path == "/" or path.startswith("/console"):
-                found.add(("GET", "<console>"))
+                known_routes.add(("GET", "<console>"))
             elif isinstance(route, Route):
                 path = path.replace(":path}", "}")  # as the description has it
-                found.update((method, path) for method in route.methods or () if method not in {"HEAD", "OPTIONS"})
+                known_routes.update(
+                    (method, path) for method in route.methods or () if method not in {"HEAD", "OPTIONS"}
+                )
             else:
                 raise AssertionError(f"a route of an unknown kind: {route}")
 
     walk(app.routes)
-    return found
+    return known_routes
 
 
 ROUTES = requests()
@@ -424,13 +463,13 @@ _DOORS = ("/api/", "/v1/", "/v2/", "/retrieval")
 
 
 def test_every_route_is_covered(worlds: tuple[World, World]) -> None:
-    described = {
+    routes_in_openapi = {
         (method.upper(), path)
         for path, methods in worlds[0].ask("all", Request("GET", "/api/openapi.json")).json()["paths"].items()
         for method in methods
     }
-    assert (described | routes(worlds[0])) - set(ROUTES) == set(), "a new route: say above what is asked of it"
-    assert set(ROUTES) - described - routes(worlds[0]) <= {("GET", "<console>")}
+    assert (routes_in_openapi | routes(worlds[0])) - set(ROUTES) == set(), "a new route: say above what is asked of it"
+    assert set(ROUTES) - routes_in_openapi - routes(worlds[0]) <= {("GET", "<console>")}
 
 
 VOLATILE = {"latency_ms", "milliseconds", "started", "instance", "bytes"}
@@ -439,14 +478,14 @@ VOLATILE = {"latency_ms", "milliseconds", "started", "instance", "bytes"}
 
 def steady(value: Any) -> Any:
     if isinstance(value, dict):
-        found = {name: "…" if name in VOLATILE else steady(one) for name, one in value.items()}
-        if isinstance(found.get("spans"), list):
-            found["spans"] = sorted(found["spans"], key=json.dumps)  # side by side: in any order
-        return found
-    return [steady(one) for one in value] if isinstance(value, list) else value
+        stable = {name: "…" if name in VOLATILE else steady(item) for name, item in value.items()}
+        if isinstance(stable.get("spans"), list):
+            stable["spans"] = sorted(stable["spans"], key=json.dumps)  # side by side: in any order
+        return stable
+    return [steady(item) for item in value] if isinstance(value, list) else value
 
 
-def told(response: httpx.Response) -> dict[str, Any]:
+def comparable(response: httpx.Response) -> dict[str, Any]:
     """What a response tells, without what differs from one time to the next."""
     kind = response.headers.get("content-type", "").partition(";")[0]
     body: Any = response.text
@@ -473,25 +512,27 @@ CASES = [
 """A reader may delete nothing; the others do so in the last test."""
 
 
-@pytest.mark.parametrize(("key", "route"), CASES, ids=lambda one: one if isinstance(one, str) else " ".join(one))
+@pytest.mark.parametrize(
+    ("key", "route"), CASES, ids=lambda case_part: case_part if isinstance(case_part, str) else " ".join(case_part)
+)
 def test_nothing_tells_the_other_tenant_from_nobody(
     worlds: tuple[World, World], key: str, route: tuple[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pointsman")
-    same(worlds, key, ROUTES[route] if key == "own" else ROUTES[route][:8])
-    logged = [f"{one.getMessage()} {getattr(one, 'fields', '')}" for one in caplog.records]
-    assert [one for one in logged if any(mark in one.lower() for mark in (*MARKS, *worlds[0].keys.values()))] == []
+    assert_same_answers(worlds, key, ROUTES[route] if key == "own" else ROUTES[route][:8])
+    lines = [f"{record.getMessage()} {getattr(record, 'fields', '')}" for record in caplog.records]
+    assert [line for line in lines if any(mark in line.lower() for mark in (*MARKS, *worlds[0].keys.values()))] == []
 
 
-def same(worlds: tuple[World, World], key: str, several: list[Request]) -> None:
+def assert_same_answers(worlds: tuple[World, World], key: str, requests: list[Request]) -> None:
     """Check that both services answer alike; then what is in the answer was in the request, or is the key's to see."""
-    for request in several:
-        one, other = (world.ask(key, request) for world in worlds)
-        assert one.status_code < 500, f"{request}: {one.text}"
-        assert told(one) == told(other), request
-        assert str(worlds[0].folder) not in one.text, request
-        assert "Traceback" not in one.text, request
-        assert one.headers["x-content-type-options"] == "nosniff"
+    for request in requests:
+        answer, answer_without_other = (world.ask(key, request) for world in worlds)
+        assert answer.status_code < 500, f"{request}: {answer.text}"
+        assert comparable(answer) == comparable(answer_without_other), request
+        assert str(worlds[0].folder) not in answer.text, request
+        assert "Traceback" not in answer.text, request
+        assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 def path_of(route: tuple[str, str], name: str) -> str:
@@ -501,29 +542,38 @@ def path_of(route: tuple[str, str], name: str) -> str:
 @pytest.mark.parametrize("route", [route for route in ROUTES if "{name}" in route[1]], ids=" ".join)
 def test_what_is_theirs_reads_like_what_is_not_there(worlds: tuple[World, World], route: tuple[str, str]) -> None:
     """Not forbidden: not found, in the same words."""
-    theirs, absent = (
-        [request for request in ROUTES[route] if request.path == path_of(route, name)] for name in (THEIRS, ABSENT)
+    their_requests, absent = (
+        [request for request in ROUTES[route] if request.path == path_of(route, name)]
+        for name in (OTHER_DATASET, ABSENT)
     )
-    assert theirs
-    for one, other in zip(theirs, absent, strict=True):
-        found, wanted = (told(worlds[0].ask("own", request)) for request in (one, other))
-        assert json.dumps(found).replace(THEIRS, ABSENT) == json.dumps(wanted)
-        assert found["status"] in {404, 422}
+    assert their_requests
+    for their_request, absent_request in zip(their_requests, absent, strict=True):
+        answer, expected = (comparable(worlds[0].ask("own", request)) for request in (their_request, absent_request))
+        assert json.dumps(answer).replace(OTHER_DATASET, ABSENT) == json.dumps(expected)
+        assert answer["status"] in {404, 422}
 
 
 def test_the_other_tenants_documents_are_as_they_were_and_theirs_to_see(worlds: tuple[World, World]) -> None:
     """Also shows that the tests above could have found something."""
-    kept = worlds[0].ask("theirs", Request("GET", f"/api/datasets/{THEIRS}/documents")).json()["documents"]
-    assert [one["id"] for one in kept] == [f"quokka-{n}" for n in range(COUNT)]
-    assert all(one["text"].startswith("Zanzibar ledger") for one in kept)
-    listed = worlds[0].ask("theirs", Request("GET", "/api/datasets")).json()["datasets"]
-    assert [(one["name"], one["documents"]) for one in listed] == [(THEIRS, COUNT), ("quokka-words", 1)]
+    documents = worlds[0].ask("theirs", Request("GET", f"/api/datasets/{OTHER_DATASET}/documents")).json()["documents"]
+    assert [document["id"] for document in documents] == [f"quokka-{n}" for n in range(COUNT)]
+    assert all(document["text"].startswith("Zanzibar ledger") for document in documents)
+    datasets = worlds[0].ask("theirs", Request("GET", "/api/datasets")).json()["datasets"]
+    assert [(dataset["name"], dataset["documents"]) for dataset in datasets] == [
+        (OTHER_DATASET, COUNT),
+        ("quokka-words", 1),
+    ]
     search = Request("POST", "/api/search", {"query": QUERY, "k": 200, "refuse": False})
-    for key, seen, hidden in (("theirs", THEIRS, OWN), ("own", OWN, THEIRS), ("all", THEIRS, ABSENT), ("all", OWN, "")):
-        found = {hit["dataset"] for hit in worlds[0].ask(key, search).json()["hits"]}
-        assert seen in found
-        assert hidden not in found
-    assert told(worlds[0].ask("all", search)) != told(worlds[1].ask("all", search))
+    for key, visible, invisible in (
+        ("theirs", OTHER_DATASET, OWN_DATASET),
+        ("own", OWN_DATASET, OTHER_DATASET),
+        ("all", OTHER_DATASET, ABSENT),
+        ("all", OWN_DATASET, ""),
+    ):
+        names = {hit["dataset"] for hit in worlds[0].ask(key, search).json()["hits"]}
+        assert visible in names
+        assert invisible not in names
+    assert comparable(worlds[0].ask("all", search)) != comparable(worlds[1].ask("all", search))
 
 
 def test_what_concerns_all_needs_a_key_for_all(worlds: tuple[World, World]) -> None:
@@ -531,9 +581,9 @@ def test_what_concerns_all_needs_a_key_for_all(worlds: tuple[World, World]) -> N
                   ("DELETE", "/api/policy")):  # fmt: skip
         for key in ("own", "reader", "writer", "theirs"):
             assert worlds[0].ask(key, ROUTES[route][0]).status_code == 403, route
-    counted = worlds[0].ask("all", Request("GET", "/metrics"))
-    assert counted.status_code == 200
-    assert not any(mark in counted.text.lower() for mark in MARKS)
+    metrics = worlds[0].ask("all", Request("GET", "/metrics"))
+    assert metrics.status_code == 200
+    assert not any(mark in metrics.text.lower() for mark in MARKS)
 
 
 def test_scopes(worlds: tuple[World, World]) -> None:
@@ -559,32 +609,32 @@ def test_scopes(worlds: tuple[World, World]) -> None:
         ("POST", "/api/datasets/{name}/documents"), ("DELETE", "/api/datasets/{name}/documents"),
         ("DELETE", "/api/datasets/{name}"), ("POST", "/v1/vector_stores"),
     }  # fmt: skip
-    both = {  # what is unknown is refused, or the answer shows what is stored, which tells what is known
+    reading_or_writing = {  # what is unknown is refused, or the answer shows what is stored, which tells what is known
         ("PATCH", "/api/datasets/{name}/documents"),
         ("POST", "/v1/vector_stores/{name}"), ("DELETE", "/v1/vector_stores/{name}"),
         ("POST", "/v1/vector_stores/{name}/files/{file_id}"), ("DELETE", "/v1/vector_stores/{name}/files/{file_id}"),
     }  # fmt: skip
-    neither = {  # not there for anyone: files are not uploaded
+    without_scope = {  # not there for anyone: files are not uploaded
         ("GET", "/v1/files"), ("POST", "/v1/files"), ("POST", "/v1/uploads"),
         ("GET", "/v1/files/{rest}"), ("DELETE", "/v1/files/{rest}"),
         ("POST", "/v1/vector_stores/{name}/files"), ("POST", "/v1/vector_stores/{name}/file_batches"),
         ("GET", "/v1/vector_stores/{name}/file_batches/{rest}"),
         ("POST", "/v1/vector_stores/{name}/file_batches/{rest}"),
     }  # fmt: skip
-    for route in neither:
+    for route in without_scope:
         for key in ("own", "reader", "writer", "theirs", "all"):
             assert {worlds[0].ask(key, request).status_code for request in ROUTES[route]} == {404}, route
-    for route in both:
+    for route in reading_or_writing:
         assert {worlds[0].ask(key, ROUTES[route][0]).status_code for key in ("reader", "writer")} == {403}, route
     for route in reads:
         assert worlds[0].ask("writer", ROUTES[route][0]).status_code == 403, route
         assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 200, route
     for route in writes:
         assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 403, route
-    assert worlds[0].ask("reader", Request("POST", "/api/datasets", {"name": OWN})).status_code == 403
-    everything = reads | writes | both | neither | {("POST", "/api/datasets")}
-    closed = {route for route in ROUTES if route[1].startswith(_DOORS) and route not in everything}
-    assert closed == {
+    assert worlds[0].ask("reader", Request("POST", "/api/datasets", {"name": OWN_DATASET})).status_code == 403
+    routes_with_scope = reads | writes | reading_or_writing | without_scope | {("POST", "/api/datasets")}
+    for_full_keys = {route for route in ROUTES if route[1].startswith(_DOORS) and route not in routes_with_scope}
+    assert for_full_keys == {
         ("GET", "/api/me"), ("GET", "/api/openapi.json"), ("GET", "/api/evaluations"), ("GET", "/api/policy"),
         ("PUT", "/api/policy"), ("DELETE", "/api/policy"),
     }, "a new route: is it for readers or for writers?"  # fmt: skip
@@ -592,12 +642,12 @@ def test_scopes(worlds: tuple[World, World]) -> None:
 
 def test_without_a_key_there_is_nothing_but_the_door(worlds: tuple[World, World]) -> None:
     open_ = {("GET", "/health"), ("GET", "/ready"), ("GET", "<console>")}
-    for route, several in ROUTES.items():
+    for route, requests in ROUTES.items():
         if route not in open_:
-            for given in ({}, {"X-API-Key": "ptm_00000000_" + "A" * 43}):
-                request = several[0]
+            for headers in ({}, {"X-API-Key": "ptm_00000000_" + "A" * 43}):
+                request = requests[0]
                 answer = worlds[0].client.request(
-                    request.method, request.path, params=request.params, headers=given, json=request.json
+                    request.method, request.path, params=request.params, headers=headers, json=request.json
                 )
                 challenge = answer.headers.get("www-authenticate")
                 expected = (403, None) if route == ("POST", "/retrieval") else (401, "Bearer")
@@ -610,14 +660,14 @@ def test_z_deleting_ones_own_leaves_the_others(worlds: tuple[World, World]) -> N
     assert deletions[-2:] == [("DELETE", "/v1/vector_stores/{name}"), ("DELETE", "/api/datasets/{name}")]
     for route in deletions:
         for key in ("own", "writer"):
-            same(worlds, key, ROUTES[route])
+            assert_same_answers(worlds, key, ROUTES[route])
         if route == deletions[-2]:  # made again, for the other way to delete them
             assert worlds[0].ask("own", Request("GET", "/api/datasets")).json() == {"datasets": []}
-            names = (OWN, "empty", "later", THEIRS, ABSENT)
-            same(worlds, "own", [Request("POST", "/v1/vector_stores", {"name": name}) for name in names])
-            listed = worlds[0].ask("own", Request("GET", "/api/datasets")).json()["datasets"]
-            assert {one["name"] for one in listed} == {OWN, "empty", "later"}
+            names = (OWN_DATASET, "empty", "later", OTHER_DATASET, ABSENT)
+            assert_same_answers(worlds, "own", [Request("POST", "/v1/vector_stores", {"name": name}) for name in names])
+            datasets = worlds[0].ask("own", Request("GET", "/api/datasets")).json()["datasets"]
+            assert {entry["name"] for entry in datasets} == {OWN_DATASET, "empty", "later"}
     assert worlds[0].ask("own", Request("GET", "/api/datasets")).json() == {"datasets": []}
     assert worlds[0].ask("own", Request("POST", "/api/search", {"query": QUERY})).status_code == 200
-    found = worlds[0].ask("theirs", Request("GET", f"/api/datasets/{THEIRS}")).json()
-    assert found["documents"] == COUNT
+    dataset = worlds[0].ask("theirs", Request("GET", f"/api/datasets/{OTHER_DATASET}")).json()
+    assert dataset["documents"] == COUNT

@@ -34,16 +34,16 @@ from pointsman.server.keys import ApiKey, KeyStore
 from pointsman.server.problems import HttpProblem, of_error
 from pointsman.store.local.files import open_regular
 
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
 class Clock:
     def __init__(self) -> None:
-        self.now = NOW
+        self.time = START
 
     def __call__(self) -> datetime:
-        return self.now
+        return self.time
 
 
 @pytest.fixture
@@ -60,46 +60,46 @@ def keys(path: Path) -> KeyStore:
 
 
 def test_a_key_is_shown_once_and_only_its_hash_is_kept(keys: KeyStore, path: Path) -> None:
-    made = keys.create("Ivan 伊万", datasets=["notes"], scopes=["read"])
-    assert re.fullmatch(r"ptm_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", made.text)
-    assert made.text.split("_")[1] == made.key.id
-    assert keys.check(made.text) == made.key == keys.list()[0]
-    assert (made.key.name, made.key.datasets, made.key.scopes) == ("Ivan 伊万", ("notes",), ("read",))
-    secret = made.text.split("_", 2)[2]
+    grant = keys.create("Ivan 伊万", datasets=["notes"], scopes=["read"])
+    assert re.fullmatch(r"ptm_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", grant.text)
+    assert grant.text.split("_")[1] == grant.key.id
+    assert keys.check(grant.text) == grant.key == keys.list()[0]
+    assert (grant.key.name, grant.key.datasets, grant.key.scopes) == ("Ivan 伊万", ("notes",), ("read",))
+    secret = grant.text.split("_", 2)[2]
     assert secret not in path.read_text("utf-8")
-    for shown in (repr(made), str(made), repr(keys), repr(keys.list()), repr(vars(keys)), f"{made.key}"):
-        assert secret not in shown
-        assert json.loads(path.read_text("utf-8"))["keys"][0]["sha256"] not in shown
+    for text in (repr(grant), str(grant), repr(keys), repr(keys.list()), repr(vars(keys)), f"{grant.key}"):
+        assert secret not in text
+        assert json.loads(path.read_text("utf-8"))["keys"][0]["sha256"] not in text
 
 
 def test_only_the_owner_may_read_the_file(keys: KeyStore, path: Path) -> None:
-    before = os.umask(0)
+    umask_at_start = os.umask(0)
     try:
         key = keys.create("a").key
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         keys.revoke(key.id)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     finally:
-        os.umask(before)
-    assert sorted(one.name for one in path.parent.iterdir()) == ["keys.json", "keys.lock"]  # nothing is left aside
+        os.umask(umask_at_start)
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["keys.json", "keys.lock"]  # nothing is left aside
 
 
 def test_revoked_expired_and_not_yet(path: Path) -> None:
     clock = Clock()
     keys = KeyStore(path, clock=clock)
     lasting = keys.create("lasting")
-    ending = keys.create("ending", expires=NOW + DAY)
-    clock.now = NOW + DAY - timedelta(microseconds=1)
+    ending = keys.create("ending", expires=START + DAY)
+    clock.time = START + DAY - timedelta(microseconds=1)
     assert keys.check(ending.text) == ending.key
-    clock.now = NOW + DAY
+    clock.time = START + DAY
     assert keys.check(ending.text) is None
     assert keys.check(lasting.text) == lasting.key
-    revoked = keys.revoke(lasting.key.id)
-    assert revoked.revocation_time == NOW + DAY
+    revocation = keys.revoke(lasting.key.id)
+    assert revocation.revocation_time == START + DAY
     assert keys.check(lasting.text) is None
-    clock.now += DAY
-    assert keys.revoke(lasting.key.id) == revoked  # it was withdrawn when it was
-    assert keys.list() == [revoked, ending.key]
+    clock.time += DAY
+    assert keys.revoke(lasting.key.id) == revocation  # it was withdrawn when it was
+    assert keys.list() == [revocation, ending.key]
     with pytest.raises(UnknownNameError, match="no key named 'ffff'"):
         keys.revoke("ffff")
 
@@ -109,35 +109,35 @@ def test_changes_of_another_store_work_at_once(path: Path) -> None:
     server, console = KeyStore(path), KeyStore(path)
     assert server.empty()
     for number in range(20):
-        made = console.create(f"key {number}")
+        grant = console.create(f"key {number}")
         assert not server.empty()
-        assert server.check(made.text) == made.key
-        console.revoke(made.key.id)
-        assert server.check(made.text) is None
+        assert server.check(grant.text) == grant.key
+        console.revoke(grant.key.id)
+        assert server.check(grant.text) is None
     assert server.list() == console.list()
     assert len(server.list()) == 20
 
 
 def test_an_unchanged_file_is_not_read_again(keys: KeyStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = keys.create("a")
-    assert keys.check(made.text)
-    opened: list[Path] = []
+    grant = keys.create("a")
+    assert keys.check(grant.text)
+    reads: list[Path] = []
 
-    def noted(keys_file: Path) -> IO[bytes]:
-        opened.append(keys_file)
+    def note_read(keys_file: Path) -> IO[bytes]:
+        reads.append(keys_file)
         return open_regular(keys_file)
 
-    monkeypatch.setattr("pointsman.server.keys.open_regular", noted)
+    monkeypatch.setattr("pointsman.server.keys.open_regular", note_read)
     for _ in range(50):
-        assert keys.check(made.text)
-    assert opened == []
+        assert keys.check(grant.text)
+    assert reads == []
     os.utime(path, ns=(1, 1))
-    assert keys.check(made.text)
-    assert opened == [path]
+    assert keys.check(grant.text)
+    assert reads == [path]
 
 
 @pytest.mark.parametrize(
-    ("named", "told"),
+    ("fields", "message"),
     [
         ({"name": ""}, "1 to 64 printable"),
         ({"name": "  "}, "1 to 64 printable"),
@@ -156,14 +156,14 @@ def test_an_unchanged_file_is_not_read_again(keys: KeyStore, path: Path, monkeyp
         ({"scopes": ["admin"]}, "scopes"),
         ({"expires": datetime(2099, 1, 1)}, "time zone"),  # noqa: DTZ001  (that is what is wrong with it)
         ({"expires": "2099-01-01"}, "time zone"),
-        ({"expires": NOW - DAY}, "in the future"),
-        ({"expires": NOW}, "in the future"),
+        ({"expires": START - DAY}, "in the future"),
+        ({"expires": START}, "in the future"),
     ],
 )
-def test_what_no_key_can_be(path: Path, named: dict[str, Any], told: str) -> None:
+def test_what_no_key_can_be(path: Path, fields: dict[str, Any], message: str) -> None:
     keys = KeyStore(path, clock=Clock())
-    with pytest.raises(InputError, match=re.escape(told)):
-        keys.create(**{"name": "a", **named})
+    with pytest.raises(InputError, match=re.escape(message)):
+        keys.create(**{"name": "a", **fields})
     assert not path.exists()
 
 
@@ -201,23 +201,23 @@ def test_what_no_key_can_be(path: Path, named: dict[str, Any], told: str) -> Non
     ],
 )
 def test_a_damaged_file_lets_nobody_in(keys: KeyStore, path: Path, damage: Callable[[bytes], bytes]) -> None:
-    made = keys.create("a")
+    grant = keys.create("a")
     data = path.read_bytes()
-    damaged = damage(data)
-    assert damaged != data
-    path.write_bytes(damaged)
+    content = damage(data)
+    assert content != data
+    path.write_bytes(content)
     for store in (keys, KeyStore(path)):
-        for attempt in (lambda s: s.check(made.text), KeyStore.empty, KeyStore.list, lambda s: s.create("b")):
+        for attempt in (lambda s: s.check(grant.text), KeyStore.empty, KeyStore.list, lambda s: s.create("b")):
             with pytest.raises(StoreError, match=r"keys\.json"):
                 attempt(store)
         for loopback in (True, False):
-            with pytest.raises(HttpProblem) as caught:
-                authenticate(bearer(made.text), store, loopback=loopback)
-            assert (caught.value.slug, caught.value.status) == ("unavailable", 503)
-            assert str(path) not in caught.value.detail
-    assert path.read_bytes() == damaged  # what is left of it is still there to be mended
+            with pytest.raises(HttpProblem) as error_info:
+                authenticate(bearer(grant.text), store, loopback=loopback)
+            assert (error_info.value.slug, error_info.value.status) == ("unavailable", 503)
+            assert str(path) not in error_info.value.detail
+    assert path.read_bytes() == content  # what is left of it is still there to be mended
     path.write_bytes(data)
-    assert keys.check(made.text) == made.key
+    assert keys.check(grant.text) == grant.key
 
 
 def test_what_cannot_be_read_lets_nobody_in(tmp_path: Path) -> None:
@@ -230,14 +230,14 @@ def test_what_cannot_be_read_lets_nobody_in(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_lets_nobody_in(keys: KeyStore, path: Path) -> None:
-    made = keys.create("a")
+    grant = keys.create("a")
     path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 3'))
     with pytest.raises(FormatVersionError, match=r"keys\.json is in format 3"):
-        keys.check(made.text)
+        keys.check(grant.text)
 
 
 def test_a_file_that_is_gone_does_not_open_the_service(keys: KeyStore, path: Path) -> None:
-    made = keys.create("a")
+    grant = keys.create("a")
     assert not keys.empty()
     data = path.read_bytes()
     path.unlink()
@@ -247,34 +247,34 @@ def test_a_file_that_is_gone_does_not_open_the_service(keys: KeyStore, path: Pat
         with pytest.raises(CorruptStoreError, match="is missing"):
             keys.create("b")
     path.write_bytes(data)
-    assert keys.check(made.text) == made.key
+    assert keys.check(grant.text) == grant.key
 
 
-@pytest.mark.parametrize("emptied", ["no file", "no keys", "revoked"])
-def test_once_there_were_keys_no_key_means_nobody(tmp_path: Path, emptied: str) -> None:
+@pytest.mark.parametrize("emptiness", ["no file", "no keys", "revoked"])
+def test_once_there_were_keys_no_key_means_nobody(tmp_path: Path, emptiness: str) -> None:
     """While the service runs, and after it was started again."""
     path = tmp_path / "keys.json"
     running = KeyStore(path)
     assert authenticate([], running, loopback=True) == Access.open()
-    made = running.create("a")
-    if emptied == "no file":
+    grant = running.create("a")
+    if emptiness == "no file":
         path.unlink()
-    elif emptied == "no keys":
+    elif emptiness == "no keys":
         path.write_text('{"format": 1, "keys": []}')
     else:
-        running.revoke(made.key.id)
+        running.revoke(grant.key.id)
     for keys in (running, KeyStore(path)):
-        for headers in ([], [(b"x-api-key", made.text.encode())]):
-            with pytest.raises(HttpProblem) as caught:
+        for headers in ([], [(b"x-api-key", grant.text.encode())]):
+            with pytest.raises(HttpProblem) as error_info:
                 authenticate(headers, keys, loopback=True)
-            assert caught.value.slug in {"unauthorized", "unavailable"}
+            assert error_info.value.slug in {"unauthorized", "unavailable"}
 
 
 def test_an_operator_may_open_a_workspace_that_has_keys(tmp_path: Path) -> None:
     keys = KeyStore(tmp_path / "keys.json")
-    made = keys.create("a", scopes="read")
+    grant = keys.create("a", scopes="read")
     assert authenticate([], keys, loopback=True, keyless=True) == Access.open()
-    assert not authenticate([(b"x-api-key", made.text.encode())], keys, loopback=True, keyless=True).write
+    assert not authenticate([(b"x-api-key", grant.text.encode())], keys, loopback=True, keyless=True).write
     refused: list[tuple[list[tuple[bytes, bytes]], bool]] = [
         ([(b"x-api-key", b"ptm_wrong")], True),
         ([(b"x-forwarded-for", b"10.0.0.1")], True),
@@ -288,9 +288,9 @@ def test_an_operator_may_open_a_workspace_that_has_keys(tmp_path: Path) -> None:
 def test_an_error_does_not_grow_with_every_request(keys: KeyStore, path: Path) -> None:
     path.write_bytes(b"?")
     for _ in range(5):
-        with pytest.raises(CorruptStoreError) as caught:
+        with pytest.raises(CorruptStoreError) as error_info:
             keys.empty()
-    assert len(caught.traceback) <= 3
+    assert len(error_info.traceback) <= 3
 
 
 def _create_some(path: str, name: str, count: int) -> None:
@@ -326,13 +326,13 @@ def test_a_writer_that_does_not_end(keys: KeyStore, path: Path, monkeypatch: pyt
 
 
 def test_a_crash_while_writing_leaves_the_old_keys(keys: KeyStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = keys.create("a")
+    grant = keys.create("a")
     monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(StoreError, match="is full"):
         keys.create("b")
     monkeypatch.undo()
-    assert keys.list() == [made.key]
-    assert keys.check(made.text) == made.key
+    assert keys.list() == [grant.key]
+    assert keys.check(grant.text) == grant.key
 
 
 dataset_names = st.text(st.characters(categories=["L", "Nd"], include_characters="_-"), min_size=1, max_size=20)
@@ -350,12 +350,12 @@ zones = st.sampled_from([UTC, timezone(timedelta(hours=8)), timezone(-timedelta(
 def test_round_trip(name: str, datasets: list[str], scopes: list[str], expires: datetime | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         keys = KeyStore(Path(folder, "keys.json"), clock=Clock())
-        made = keys.create(name, datasets=datasets, scopes=scopes, expires=expires)
-        again = KeyStore(Path(folder, "keys.json"), clock=Clock())
-        assert again.list() == [made.key]
-        assert again.check(made.text) == made.key
-        assert (made.key.name, set(made.key.datasets), set(made.key.scopes)) == (name, set(datasets), set(scopes))
-        assert made.key.expires == expires
+        grant = keys.create(name, datasets=datasets, scopes=scopes, expires=expires)
+        reopened_store = KeyStore(Path(folder, "keys.json"), clock=Clock())
+        assert reopened_store.list() == [grant.key]
+        assert reopened_store.check(grant.text) == grant.key
+        assert (grant.key.name, set(grant.key.datasets), set(grant.key.scopes)) == (name, set(datasets), set(scopes))
+        assert grant.key.expires == expires
 
 
 @pytest.fixture(scope="module")
@@ -366,27 +366,27 @@ def two_keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[KeyStore, str, s
 
 @given(st.data())
 def test_no_variant_of_a_key_passes(two_keys: tuple[KeyStore, str, str], data: st.DataObject) -> None:
-    store, text, other = two_keys
+    store, text, other_text = two_keys
     variant = data.draw(
         st.one_of(
             st.integers(0, len(text) - 1).map(lambda end: text[:end]),
             st.integers(1, len(text)).map(lambda start: text[start:]),
-            st.integers(0, len(text) - 1).map(lambda at: text[:at] + text[at + 1 :]),
+            st.integers(0, len(text) - 1).map(lambda index: text[:index] + text[index + 1 :]),
             st.tuples(st.integers(0, len(text) - 1), st.characters()).map(
-                lambda one: text[: one[0]] + one[1] + text[one[0] + 1 :]
+                lambda edit: text[: edit[0]] + edit[1] + text[edit[0] + 1 :]
             ),
             st.tuples(st.integers(0, len(text)), st.characters()).map(
-                lambda one: text[: one[0]] + one[1] + text[one[0] :]
+                lambda edit: text[: edit[0]] + edit[1] + text[edit[0] :]
             ),
             st.sampled_from(
                 [text.upper(), text.lower(), text.swapcase(), text * 2, f" {text}", f"{text}\n", f"{text}\0"]
             ),
-            st.integers(0, len(text) - 1).map(lambda at: text[:at] + other[at:]),
+            st.integers(0, len(text) - 1).map(lambda index: text[:index] + other_text[index:]),
             st.text(),
         )
     )
     passes = store.check(variant)
-    assert (passes is not None) == (variant in {text, other})
+    assert (passes is not None) == (variant in {text, other_text})
 
 
 def test_the_last_character_counts_whole(two_keys: tuple[KeyStore, str, str]) -> None:
@@ -406,15 +406,15 @@ def bearer(text: str) -> Raw:
 
 
 def refusal(headers: Raw, keys: KeyStore, *, loopback: bool = True) -> tuple[str, int, str, dict[str, str]]:
-    with pytest.raises(HttpProblem) as caught:
+    with pytest.raises(HttpProblem) as error_info:
         authenticate(headers, keys, loopback=loopback)
-    found = caught.value
-    return found.slug, found.status, found.detail, found.headers
+    problem = error_info.value
+    return problem.slug, problem.status, problem.detail, problem.headers
 
 
 def test_either_header_or_both_alike(keys: KeyStore) -> None:
     text = keys.create("a", datasets=["notes"], scopes=["read"]).text
-    wanted = Access(keys.list()[0].id, "a", frozenset({"notes"}), read=True, write=False)
+    expected = Access(keys.list()[0].id, "a", frozenset({"notes"}), read=True, write=False)
     key = text.encode()
     for headers in (
         bearer(text),
@@ -424,42 +424,42 @@ def test_either_header_or_both_alike(keys: KeyStore) -> None:
         [(b"x-api-key", key), (b"authorization", b"Bearer " + key)],
     ):
         for loopback in (True, False):
-            assert authenticate(headers, keys, loopback=loopback) == wanted
-            assert authenticate(Headers(raw=headers), keys, loopback=loopback) == wanted
+            assert authenticate(headers, keys, loopback=loopback) == expected
+            assert authenticate(Headers(raw=headers), keys, loopback=loopback) == expected
 
 
 def test_every_refusal_reads_the_same(keys: KeyStore, path: Path) -> None:
-    valid, other, gone = (keys.create(name).text.encode() for name in ("valid", "other", "gone"))
-    keys.revoke(gone.decode()[4:12])
-    past = KeyStore(path, clock=lambda: datetime.now(UTC) - DAY)
-    expired = past.create("expired", expires=datetime.now(UTC) - DAY / 2).text.encode()
-    shown = b"authorization"
+    valid, other_key, revoked_key = (keys.create(name).text.encode() for name in ("valid", "other", "gone"))
+    keys.revoke(revoked_key.decode()[4:12])
+    earlier_store = KeyStore(path, clock=lambda: datetime.now(UTC) - DAY)
+    expired_key = earlier_store.create("expired", expires=datetime.now(UTC) - DAY / 2).text.encode()
+    header = b"authorization"
     attempts: list[Raw] = [
         [],
-        [(shown, b"")],
-        [(shown, b"Bearer")],
-        [(shown, b"Bearer ")],
-        [(shown, valid)],
-        [(shown, b"Basic " + valid)],
-        [(shown, b"Bearer\t" + valid)],
-        [(shown, b"Bearer " + valid[:-1])],
-        [(shown, b"Bearer " + valid + b"x")],
-        [(shown, b"Bearer " + valid + b", Bearer " + valid)],
-        [(shown, b"Bearer ptm_00000000_" + b"A" * 43)],
-        [(shown, b"Bearer " + gone)],
-        [(shown, b"Bearer " + expired)],
-        [(shown, b"Bearer " + b"\xff" * 56)],
-        [(shown, b"Bearer " + b"A" * 100_000)],
-        [(shown, b"Bearer " + valid), (shown, b"Bearer " + valid)],
-        [(shown, b"Bearer " + valid), (b"x-api-key", other)],
-        [(shown, b"Basic YTpi"), (b"x-api-key", valid)],
+        [(header, b"")],
+        [(header, b"Bearer")],
+        [(header, b"Bearer ")],
+        [(header, valid)],
+        [(header, b"Basic " + valid)],
+        [(header, b"Bearer\t" + valid)],
+        [(header, b"Bearer " + valid[:-1])],
+        [(header, b"Bearer " + valid + b"x")],
+        [(header, b"Bearer " + valid + b", Bearer " + valid)],
+        [(header, b"Bearer ptm_00000000_" + b"A" * 43)],
+        [(header, b"Bearer " + revoked_key)],
+        [(header, b"Bearer " + expired_key)],
+        [(header, b"Bearer " + b"\xff" * 56)],
+        [(header, b"Bearer " + b"A" * 100_000)],
+        [(header, b"Bearer " + valid), (header, b"Bearer " + valid)],
+        [(header, b"Bearer " + valid), (b"x-api-key", other_key)],
+        [(header, b"Basic YTpi"), (b"x-api-key", valid)],
         [(b"x-api-key", valid), (b"x-api-key", valid)],
         [(b"x-api-key", b"Bearer " + valid)],
         [(b"x-api-key", b"")],
         [(b"cookie", b"key=" + valid)],
     ]
-    told = {repr(refusal(headers, keys, loopback=loopback)) for headers in attempts for loopback in (True, False)}
-    assert len(told) == 1
+    refusals = {repr(refusal(headers, keys, loopback=loopback)) for headers in attempts for loopback in (True, False)}
+    assert len(refusals) == 1
     slug, status, detail, headers = refusal([], keys)
     assert (slug, status, headers) == ("unauthorized", 401, {"WWW-Authenticate": "Bearer"})
     assert "ptm_" not in detail
@@ -509,11 +509,11 @@ def test_headers_of_ordinary_clients_do_not_close_the_service(keys: KeyStore) ->
 
 def test_the_first_key_closes_it_and_a_revoked_one_keeps_it_closed(keys: KeyStore) -> None:
     assert authenticate([], keys, loopback=True) == Access.open()
-    made = keys.create("a")
+    grant = keys.create("a")
     assert refusal([], keys)[0] == "unauthorized"
-    keys.revoke(made.key.id)
+    keys.revoke(grant.key.id)
     assert refusal([], keys)[0] == "unauthorized"
-    assert refusal(bearer(made.text), keys)[0] == "unauthorized"
+    assert refusal(bearer(grant.text), keys)[0] == "unauthorized"
 
 
 # ── what it may do ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -524,31 +524,31 @@ def access(datasets: set[str] | None, *, read: bool = True, write: bool = True) 
 
 
 def test_chosen_datasets() -> None:
-    known = ["a", "b", "c"]
-    assert access(None).choose(None, known) == known
-    assert access({"c", "a", "z"}).choose(None, known) == ["a", "c"]
-    assert access({"c", "a"}).choose(["c", "a", "c"], known) == ["c", "a"]
-    assert access({"c", "a"}).choose([], known) == []
-    assert access({"z"}).choose(None, known) == []
+    names = ["a", "b", "c"]
+    assert access(None).choose(None, names) == names
+    assert access({"c", "a", "z"}).choose(None, names) == ["a", "c"]
+    assert access({"c", "a"}).choose(["c", "a", "c"], names) == ["c", "a"]
+    assert access({"c", "a"}).choose([], names) == []
+    assert access({"z"}).choose(None, names) == []
     assert access({"a", "b"}).visible(["b", "x", "a"]) == ["b", "a"]
     assert access(None).sees("x")
     assert not access({"a"}).sees("A")
 
 
 def test_a_dataset_out_of_scope_reads_like_one_that_is_not_there() -> None:
-    with pytest.raises(HttpProblem) as hidden:
+    with pytest.raises(HttpProblem) as out_of_scope:
         access({"a", "c"}).choose(["a", "secret"], ["a", "b", "secret", "c"])
     with pytest.raises(HttpProblem) as absent:
         access({"a", "c"}).choose(["a", "secret"], ["a", "c"])
-    assert vars(hidden.value) == vars(absent.value)
-    assert hidden.value.args == absent.value.args
-    assert (hidden.value.slug, hidden.value.status) == ("not-found", 404)
-    assert hidden.value.detail == "there is no dataset named 'secret'; known: a, c"
+    assert vars(out_of_scope.value) == vars(absent.value)
+    assert out_of_scope.value.args == absent.value.args
+    assert (out_of_scope.value.slug, out_of_scope.value.status) == ("not-found", 404)
+    assert out_of_scope.value.detail == "there is no dataset named 'secret'; known: a, c"
     with pytest.raises(HttpProblem, match="there is none yet"):
         access({"z"}).choose(["secret"], ["secret"])
-    dropped = of_error(UnknownNameError("dataset", "x", ("secret",)))  # in between; the error does not know the key
-    assert (dropped.status, dropped.detail) == (404, "there is no dataset named 'x'")
-    assert "known" not in dropped.members
+    problem = of_error(UnknownNameError("dataset", "x", ("secret",)))  # in between; the error does not know the key
+    assert (problem.status, problem.detail) == (404, "there is no dataset named 'x'")
+    assert "known" not in problem.members
     with pytest.raises(HttpProblem) as long:
         access(None).choose(["x" * 10_000], ["a"])
     assert len(long.value.detail) < 200
@@ -559,17 +559,19 @@ def test_a_dataset_out_of_scope_reads_like_one_that_is_not_there() -> None:
     known=st.lists(st.sampled_from("abcdef"), unique=True),
     asked=st.none() | st.lists(st.sampled_from("abcdefg")),
 )
-def test_nothing_out_of_scope_is_ever_chosen(mine: set[str] | None, known: list[str], asked: list[str] | None) -> None:
-    one = access(mine)
+def test_nothing_out_of_scope_is_ever_chosen(
+    scope: set[str] | None, names: list[str], request: list[str] | None
+) -> None:
+    granted_access = access(scope)
     try:
-        chosen = one.choose(asked, known)
+        names_chosen = granted_access.choose(request, names)
     except HttpProblem as problem:
-        assert asked is not None
-        named = set(problem.detail.partition("known: ")[2].split(", ")) - {""}
-        assert named == {name for name in known if mine is None or name in mine}
+        assert request is not None
+        names_in_detail = set(problem.detail.partition("known: ")[2].split(", ")) - {""}
+        assert names_in_detail == {name for name in names if scope is None or name in scope}
         return
-    assert all(name in known and (mine is None or name in mine) for name in chosen)
-    assert asked is None or set(chosen) == set(asked)
+    assert all(name in names and (scope is None or name in scope) for name in names_chosen)
+    assert request is None or set(names_chosen) == set(request)
 
 
 def test_scopes() -> None:
@@ -580,24 +582,24 @@ def test_scopes() -> None:
             return problem.slug
         return None
 
-    everything, part, reader = access(None), access({"a"}), access(None, write=False)
-    assert slug(lambda: everything.require_write("x")) is None
-    assert slug(lambda: part.require_write("a")) is None
-    assert slug(lambda: part.require_write("b")) == "forbidden"
+    full, partial, reader = access(None), access({"a"}), access(None, write=False)
+    assert slug(lambda: full.require_write("x")) is None
+    assert slug(lambda: partial.require_write("a")) is None
+    assert slug(lambda: partial.require_write("b")) == "forbidden"
     assert slug(lambda: reader.require_write("a")) == "forbidden"
-    assert slug(everything.require_all) is None
-    assert slug(lambda: everything.require_all(write=True)) is None
+    assert slug(full.require_all) is None
+    assert slug(lambda: full.require_all(write=True)) is None
     assert slug(reader.require_all) is None
     assert slug(lambda: reader.require_all(write=True)) == "forbidden"
-    assert slug(part.require_all) == "forbidden"
+    assert slug(partial.require_all) == "forbidden"
     assert slug(access(None, read=False).require_read) == "forbidden"
     assert slug(reader.require_read) is None
 
 
 def test_an_access_comes_from_its_key() -> None:
-    key = ApiKey("0123abcd", "a", ("*",), ("write",), NOW)
+    key = ApiKey("0123abcd", "a", ("*",), ("write",), START)
     assert Access.of(key) == Access("0123abcd", "a", None, read=False, write=True)
-    assert Access.of(ApiKey("0123abcd", "a", ("x", "y"), ("read",), NOW)).datasets == frozenset({"x", "y"})
+    assert Access.of(ApiKey("0123abcd", "a", ("x", "y"), ("read",), START)).datasets == frozenset({"x", "y"})
     assert Access.open() == Access(None, "", None, read=True, write=True)
 
 
@@ -611,9 +613,9 @@ class Cli:
     def __call__(self, *arguments: str) -> str:
         from pointsman.cli.keys import app
 
-        done = CliRunner().invoke(app, [*arguments, "--workspace", str(self.workspace)], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return done.stdout
+        invocation = CliRunner().invoke(app, [*arguments, "--workspace", str(self.workspace)], catch_exceptions=False)
+        assert invocation.exit_code == 0, invocation.output
+        return invocation.stdout
 
     def json(self, *arguments: str) -> Any:
         return json.loads(self(*arguments, "--json"))
@@ -625,20 +627,20 @@ def cli(tmp_path: Path) -> Cli:
 
 
 def test_create_list_and_revoke(cli: Cli) -> None:
-    made = cli.json(
+    grant = cli.json(
         "create", "ci", "--dataset", "notes", "-d", "заметки", "--allow-missing", "--read-only", "--expires", "30d"
     )
     store = KeyStore(cli.workspace / "keys.json")
-    key = store.check(made["text"])
+    key = store.check(grant["text"])
     assert key is not None
     assert (key.name, key.datasets, key.scopes) == ("ci", ("notes", "заметки"), ("read",))
     assert key.expires is not None
     assert timedelta(days=29, hours=23) < key.expires - datetime.now(UTC) <= timedelta(days=30)
-    (listed,) = cli.json("list")
-    assert listed == {name: value for name, value in made.items() if name != "text"}
-    assert listed["revoked"] is None
+    (key_row,) = cli.json("list")
+    assert key_row == {name: value for name, value in grant.items() if name != "text"}
+    assert key_row["revoked"] is None
     assert cli.json("revoke", key.id)["revoked"] is not None
-    assert store.check(made["text"]) is None
+    assert store.check(grant["text"]) is None
     assert cli.json("list")[0]["revoked"] is not None
 
 
@@ -653,13 +655,13 @@ def test_a_key_for_a_dataset_that_does_not_exist(cli: Cli) -> None:
 
 
 def test_for_people(cli: Cli) -> None:
-    told = cli("create", "browser")
-    (text,) = re.findall(r"^ptm_\w{8}_[\w-]{43}$", told, flags=re.MULTILINE)  # on a line of its own, unbroken
-    assert "once" in told
-    listed = cli("list")
-    assert "browser" in listed
-    assert text.split("_", 2)[2] not in listed
-    assert "works" in listed
+    output = cli("create", "browser")
+    (text,) = re.findall(r"^ptm_\w{8}_[\w-]{43}$", output, flags=re.MULTILINE)  # on a line of its own, unbroken
+    assert "once" in output
+    output = cli("list")
+    assert "browser" in output
+    assert text.split("_", 2)[2] not in output
+    assert "works" in output
     assert cli("revoke", text[4:12]).strip() == f"key {text[4:12]} (browser) revoked"
     assert "revoked" in cli("list")
 
@@ -677,20 +679,20 @@ def test_times_that_are_none(cli: Cli, expires: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expires", "wanted"),
+    ("expires", "expected"),
     [
-        ("12h", NOW + timedelta(hours=12)),
-        ("2w", NOW + timedelta(days=14)),
-        ("1y", NOW + timedelta(days=365)),
+        ("12h", START + timedelta(hours=12)),
+        ("2w", START + timedelta(days=14)),
+        ("1y", START + timedelta(days=365)),
         ("2030-05-01", datetime(2030, 5, 1, tzinfo=UTC)),
         ("2030-05-01T12:00", datetime(2030, 5, 1, 12, tzinfo=UTC)),
         ("2030-05-01T12:00+03:00", datetime(2030, 5, 1, 9, tzinfo=UTC)),
     ],
 )
-def test_times(expires: str, wanted: datetime) -> None:
+def test_times(expires: str, expected: datetime) -> None:
     from pointsman.cli.keys import expiry
 
-    assert expiry(expires, NOW) == wanted
+    assert expiry(expires, START) == expected
 
 
 @pytest.mark.parametrize("command", [["list"], ["revoke", "0123abcd"]])

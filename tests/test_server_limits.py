@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-def run(made: Awaitable[Any]) -> Any:
-    async def waited() -> Any:
-        return await made
+def run(awaitable: Awaitable[Any]) -> Any:
+    async def wait_for() -> Any:
+        return await awaitable
 
-    return asyncio.run(waited())
+    return asyncio.run(wait_for())
 
 
 def problem_of(call: Callable[[], object]) -> HttpProblem | None:
@@ -53,16 +53,16 @@ class Answer:
     body: bytes = b""
 
     def header(self, name: str) -> str | None:
-        found = [value for one, value in self.headers if one == name]
-        assert len(found) < 2, f"{name} stands there {len(found)} times"
-        return found[0] if found else None
+        values = [value for header_name, value in self.headers if header_name == name]
+        assert len(values) < 2, f"{name} stands there {len(values)} times"
+        return values[0] if values else None
 
     @property
     def problem(self) -> str:
         assert self.header("content-type") == "application/problem+json"
-        found = json.loads(self.body)
-        assert found["status"] == self.status
-        return str(found["type"].removeprefix("/problems/"))
+        body = json.loads(self.body)
+        assert body["status"] == self.status
+        return str(body["type"].removeprefix("/problems/"))
 
 
 class Service:
@@ -92,7 +92,7 @@ def scope_of(
     method: str = "GET",
     path: str = "/api/datasets",
     headers: dict[str, str] | list[tuple[str, str]] | None = None,
-    **more: Any,
+    **options: Any,
 ) -> Scope:
     pairs = list(headers.items()) if isinstance(headers, dict) else headers or []
     return {
@@ -105,13 +105,13 @@ def scope_of(
         "root_path": "",
         "client": ("203.0.113.5", 4711),
         "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in pairs],
-        **more,
+        **options,
     }
 
 
-async def ask(app: ASGIApp, scope: Scope, parts: list[bytes] | None = None, *, forever: bool = False) -> Answer:
+async def ask(app: ASGIApp, scope: Scope, chunks: list[bytes] | None = None, *, forever: bool = False) -> Answer:
     """The answer to a request whose body comes in these parts; ``forever`` leaves its end out."""
-    incoming: list[Message] = [{"type": "http.request", "body": part, "more_body": True} for part in parts or []]
+    incoming: list[Message] = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks or []]
     if not forever:
         incoming.append({"type": "http.request", "body": b"", "more_body": False})
     answer = Answer()
@@ -136,15 +136,15 @@ async def ask(app: ASGIApp, scope: Scope, parts: list[bytes] | None = None, *, f
 
 
 def post(path: str = "/api/datasets", **headers: str) -> Scope:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return scope_of("POST", path, {"content-type": "application/json", **named})
+    all_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return scope_of("POST", path, {"content-type": "application/json", **all_headers})
 
 
 # ── limits ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    "named",
+    "limits",
     [
         {"max_k": 0},
         {"max_k": -1},
@@ -163,9 +163,9 @@ def post(path: str = "/api/datasets", **headers: str) -> Scope:
         {"concurrency": 0},
     ],
 )
-def test_limits_that_make_no_sense(named: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=next(iter(named))):
-        Limits(**named)
+def test_limits_that_make_no_sense(limits: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(limits))):
+        Limits(**limits)
 
 
 def test_limits_that_may_be_off() -> None:
@@ -203,7 +203,7 @@ def test_any_bytes_give_a_value_or_a_problem(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "slug", "told"),
+    ("body", "slug", "message"),
     [
         (b"", "malformed", "line 1, column 1"),
         (b" \n", "malformed", "not JSON"),
@@ -244,11 +244,11 @@ def test_any_bytes_give_a_value_or_a_problem(body: bytes) -> None:
         (b'"\\"' + b"[" * 65, "malformed", "not JSON"),
     ],
 )
-def test_what_is_no_json_here(body: bytes, slug: str, told: str) -> None:
-    with pytest.raises(HttpProblem, match=re.escape(told)) as caught:
+def test_what_is_no_json_here(body: bytes, slug: str, message: str) -> None:
+    with pytest.raises(HttpProblem, match=re.escape(message)) as error_info:
         parse_json(body)
-    assert caught.value.slug == slug
-    assert len(caught.value.detail) < 200
+    assert error_info.value.slug == slug
+    assert len(error_info.value.detail) < 200
 
 
 @pytest.mark.parametrize(
@@ -265,11 +265,11 @@ def test_what_only_looks_wrong(body: bytes, value: object) -> None:
 
 
 def test_as_deep_as_allowed_and_brackets_in_texts() -> None:
-    found = parse_json(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+    nested_list = parse_json(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
     for _ in range(MAX_DEPTH - 1):
-        assert isinstance(found, list)
-        (found,) = found
-    assert found == []
+        assert isinstance(nested_list, list)
+        (nested_list,) = nested_list
+    assert nested_list == []
     text = '[[{"' * 500
     assert parse_json(json.dumps({"a": text, "b": [{}] * 100, "c": '\\"'}).encode()) == {
         "a": text,
@@ -287,7 +287,7 @@ def test_lines_however_they_are_cut(value: object, size: int) -> None:
             yield body[start : start + size]
 
     async def read() -> list[tuple[int, object]]:
-        return [one async for one in json_lines(chunks(), max_line_bytes=10_000)]
+        return [value async for value in json_lines(chunks(), max_line_bytes=10_000)]
 
     assert run(read()) == [(1, value), (4, [1]), (5, {"a": 2})]
 
@@ -304,22 +304,22 @@ def test_lines_however_they_are_cut(value: object, size: int) -> None:
     ],
 )
 def test_a_line_that_is_wrong(body: bytes, slug: str, line: int) -> None:
-    taken = 0
+    taken_count = 0
 
     async def chunks() -> AsyncIterator[bytes]:
-        nonlocal taken
+        nonlocal taken_count
         for start in range(0, len(body), 50):
-            taken += 1
+            taken_count += 1
             yield body[start : start + 50]
 
     async def read() -> None:
         async for _ in json_lines(chunks(), max_line_bytes=100):
             pass
 
-    with pytest.raises(HttpProblem) as caught:
+    with pytest.raises(HttpProblem) as error_info:
         run(read())
-    assert (caught.value.slug, caught.value.members["line"]) == (slug, line)
-    assert taken <= 4  # it does not read on to the end of a line that is too long
+    assert (error_info.value.slug, error_info.value.members["line"]) == (slug, line)
+    assert taken_count <= 4  # it does not read on to the end of a line that is too long
 
 
 # ── bodies ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -328,9 +328,9 @@ SMALL = Limits(max_body_bytes=100, max_ingest_bytes=1000, body_seconds=0.05)
 INGEST = "/api/datasets/notes/documents"
 
 
-def bodies(scope: Scope, parts: list[bytes] | None = None, **more: Any) -> tuple[Answer, Service]:
+def bodies(scope: Scope, chunks: list[bytes] | None = None, **options: Any) -> tuple[Answer, Service]:
     service = Service()
-    return run(ask(Bodies(service, SMALL), scope, parts, **more)), service
+    return run(ask(Bodies(service, SMALL), scope, chunks, **options)), service
 
 
 def test_a_body_comes_whole() -> None:
@@ -369,14 +369,14 @@ def test_the_largest_body_and_one_byte_more() -> None:
 def test_a_body_that_never_ends() -> None:
     answer, service = bodies(post(INGEST, transfer_encoding="chunked"), [b"x"], forever=True)
     assert (answer.status, answer.problem, service.scopes) == (400, "malformed", [])
-    streamed = post(INGEST, content_type="application/x-ndjson", transfer_encoding="chunked")
-    with pytest.raises(HttpProblem, match=r"within 0\.05 seconds") as caught:
-        bodies(streamed, [b"x"], forever=True)
-    assert (caught.value.slug, caught.value.headers) == ("malformed", {"Connection": "close"})
+    scope = post(INGEST, content_type="application/x-ndjson", transfer_encoding="chunked")
+    with pytest.raises(HttpProblem, match=r"within 0\.05 seconds") as error_info:
+        bodies(scope, [b"x"], forever=True)
+    assert (error_info.value.slug, error_info.value.headers) == ("malformed", {"Connection": "close"})
 
 
 def test_a_client_that_goes_before_its_body_is_there() -> None:
-    async def gone() -> Answer:
+    async def hang_up() -> Answer:
         async def receive() -> Message:
             return {"type": "http.disconnect"}
 
@@ -387,7 +387,7 @@ def test_a_client_that_goes_before_its_body_is_there() -> None:
         return Answer()
 
     service = Service()
-    run(gone())
+    run(hang_up())
     assert service.scopes == []
 
 
@@ -395,9 +395,9 @@ def test_a_streamed_body_is_counted_as_it_comes() -> None:
     kind = {"content_type": "application/x-ndjson"}
     answer, service = bodies(post(INGEST, **kind, transfer_encoding="chunked"), [b"x" * 500] * 2)
     assert (answer.status, len(service.bodies[0])) == (200, 1000)
-    with pytest.raises(HttpProblem) as caught:
+    with pytest.raises(HttpProblem) as error_info:
         bodies(post(INGEST, **kind, transfer_encoding="chunked"), [b"x" * 500] * 3)
-    assert (caught.value.slug, caught.value.members) == ("too-large", {"limit": 1000})
+    assert (error_info.value.slug, error_info.value.members) == ("too-large", {"limit": 1000})
     answer, service = bodies(post(INGEST, **kind, content_length="1001"), [])
     assert (answer.status, service.scopes) == (413, [])
     unlimited = Service()
@@ -441,8 +441,8 @@ def test_lengths_that_can_be_read_in_two_ways(headers: list[tuple[str, str]], st
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "TRACE", "FOO"])
 def test_methods_without_body_have_it_read_all_the_same(method: str) -> None:
     """What stays on the connection would be taken for the next request."""
-    parts: list[bytes] = [b"{", b"}"]
-    answer, service = bodies(scope_of(method, headers=[JSON_TYPE, ("content-length", "2")]), parts)
+    chunks: list[bytes] = [b"{", b"}"]
+    answer, service = bodies(scope_of(method, headers=[JSON_TYPE, ("content-length", "2")]), chunks)
     assert (answer.status, len(service.scopes)) == (200, 1)
     big = [JSON_TYPE, ("content-length", "999999999")]
     answer, service = bodies(scope_of(method, headers=big), [b"{}"])
@@ -450,7 +450,7 @@ def test_methods_without_body_have_it_read_all_the_same(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "types", "taken"),
+    ("path", "types", "is_accepted"),
     [
         (INGEST, ["application/json"], True),
         (INGEST, ["application/x-ndjson"], True),
@@ -476,10 +476,10 @@ def test_methods_without_body_have_it_read_all_the_same(method: str) -> None:
         (INGEST, ["application/json", "text/plain"], False),
     ],
 )
-def test_types(path: str, types: list[str], taken: bool) -> None:
+def test_types(path: str, types: list[str], is_accepted: bool) -> None:
     headers = [("content-type", kind) for kind in types]
     answer, service = bodies(scope_of("POST", path, [*headers, ("content-length", "2")]), [b"{}"])
-    if taken:
+    if is_accepted:
         assert (answer.status, service.bodies) == (200, [b"{}"])
     else:
         assert (answer.status, answer.problem, service.scopes) == (415, "unsupported-media-type", [])
@@ -502,7 +502,7 @@ def passes(make: Callable[[ASGIApp], ASGIApp], scope: Scope) -> str:
 
 
 @pytest.mark.parametrize(
-    ("scope", "wanted"),
+    ("scope", "expected"),
     [
         (scope_of(path="/api/datasets/заметки", raw_path="/api/datasets/заметки".encode()), "passes"),
         (scope_of(path="/a b"), "passes"),
@@ -524,12 +524,12 @@ def passes(make: Callable[[ASGIApp], ASGIApp], scope: Scope) -> str:
         (scope_of(path="/a\x1b[31m", raw_path=b"/a%1b[31m"), "malformed"),
     ],
 )
-def test_heads(scope: Scope, wanted: str) -> None:
-    assert passes(lambda app: RequestHead(app, Limits(max_url_bytes=200, max_header_bytes=300)), scope) == wanted
+def test_heads(scope: Scope, expected: str) -> None:
+    assert passes(lambda app: RequestHead(app, Limits(max_url_bytes=200, max_header_bytes=300)), scope) == expected
 
 
 @pytest.mark.parametrize(
-    ("host", "hosts", "served"),
+    ("host", "hosts", "is_trusted"),
     [
         (["localhost"], [], True),
         (["LOCALHOST:8000"], [], True),
@@ -579,10 +579,10 @@ def test_heads(scope: Scope, wanted: str) -> None:
         (["localhost"], ["search.example"], True),
     ],
 )  # fmt: skip
-def test_hosts(host: list[str], hosts: list[str], served: bool) -> None:
-    headers = [("host", one.encode().decode("latin-1")) for one in host]
-    found = passes(lambda app: TrustedHosts(app, hosts), scope_of(headers=headers))
-    assert found == ("passes" if served else "misdirected")
+def test_hosts(host: list[str], hosts: list[str], is_trusted: bool) -> None:
+    headers = [("host", value.encode().decode("latin-1")) for value in host]
+    outcome = passes(lambda app: TrustedHosts(app, hosts), scope_of(headers=headers))
+    assert outcome == ("passes" if is_trusted else "misdirected")
     for probe in ("/health", "/ready"):
         assert passes(lambda app: TrustedHosts(app, hosts), scope_of(path=probe, headers=headers)) == "passes"
 
@@ -599,7 +599,7 @@ SITE, MODE = "sec-fetch-site", "sec-fetch-mode"
 
 
 @pytest.mark.parametrize(
-    ("method", "headers", "wanted"),
+    ("method", "headers", "expected"),
     [
         ("POST", {}, "passes"),
         ("POST", {"origin": "http://localhost:8000"}, "passes"),
@@ -637,9 +637,9 @@ SITE, MODE = "sec-fetch-site", "sec-fetch-mode"
         ("GET", {SITE: "none", MODE: "navigate"}, "passes"),
     ],
 )
-def test_sites(method: str, headers: dict[str, str], wanted: str) -> None:
+def test_sites(method: str, headers: dict[str, str], expected: str) -> None:
     scope = scope_of(method, headers={"host": "localhost:8000", **headers})
-    assert passes(lambda app: CrossSite(app, ["https://intranet.example/"]), scope) == wanted
+    assert passes(lambda app: CrossSite(app, ["https://intranet.example/"]), scope) == expected
 
 
 def test_own_origin_on_the_usual_ports_and_two_origins() -> None:
@@ -686,27 +686,27 @@ def test_what_a_route_sets_stands() -> None:
 
 
 def test_no_websockets() -> None:
-    sent: list[Message] = []
+    messages: list[Message] = []
 
     async def receive() -> Message:
         return {"type": "websocket.connect"}
 
     async def send(message: Message) -> None:
-        sent.append(message)
+        messages.append(message)
 
     service = Service()
     run(SecurityHeaders(service)({"type": "websocket", "path": "/", "headers": []}, receive, send))
-    assert (sent, service.scopes) == ([{"type": "websocket.close"}], [])
+    assert (messages, service.scopes) == ([{"type": "websocket.close"}], [])
 
 
 # ── how often ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Clock:
-    now = 1000.0
+    time = 1000.0
 
     def __call__(self) -> float:
-        return self.now
+        return self.time
 
 
 def wait(rate: RateLimit, client: str) -> int:
@@ -722,11 +722,11 @@ def test_a_bucket_empties_and_fills() -> None:
     rate = RateLimit(Limits(requests_per_minute=30, burst=3), clock=clock)  # one every two seconds
     assert [wait(rate, "a") for _ in range(5)] == [0, 0, 0, 2, 2]
     assert wait(rate, "b") == 0  # each has its own
-    clock.now += 1
+    clock.time += 1
     assert wait(rate, "a") == 1
-    clock.now += 1
+    clock.time += 1
     assert [wait(rate, "a"), wait(rate, "a")] == [0, 2]
-    clock.now += 3600
+    clock.time += 3600
     assert [wait(rate, "a") for _ in range(4)] == [0, 0, 0, 2]
 
 
@@ -734,21 +734,21 @@ def test_a_bucket_empties_and_fills() -> None:
 def test_never_more_than_the_rate(pauses: list[float], per_minute: int, burst: int) -> None:
     clock = Clock()
     rate = RateLimit(Limits(requests_per_minute=per_minute, burst=burst), clock=clock)
-    allowed = 0
+    allowed_count = 0
     for pause in pauses:
-        clock.now += pause
-        allowed += not wait(rate, "a")
-    assert allowed <= burst + sum(pauses) * per_minute / 60 + 1e-6
+        clock.time += pause
+        allowed_count += not wait(rate, "a")
+    assert allowed_count <= burst + sum(pauses) * per_minute / 60 + 1e-6
 
 
 def test_who_waits_as_told_is_let_in() -> None:
     clock = Clock()
     rate = RateLimit(Limits(requests_per_minute=7, burst=1), clock=clock)
     for _ in range(20):
-        clock.now += wait(rate, "a")
+        clock.time += wait(rate, "a")
         assert wait(rate, "a") in {0, 9}
-        rest = wait(rate, "a")
-        clock.now += rest
+        seconds = wait(rate, "a")
+        clock.time += seconds
         assert wait(rate, "a") == 0
 
 
@@ -776,13 +776,13 @@ def test_the_guard_notes_who_asks(keys: KeyStore) -> None:
     guard = Guard(service, keys, Limits(), loopback=True)
     assert run(ask(guard, scope_of())).status == 200
     assert access_of(service.scopes[-1]) == Access.open()
-    made = keys.create("a", datasets=["notes"])
+    grant = keys.create("a", datasets=["notes"])
     answer = run(ask(guard, scope_of()))
     assert (answer.status, answer.problem, answer.header("www-authenticate")) == (401, "unauthorized", "Bearer")
-    assert run(ask(guard, scope_of(headers={"x-api-key": made.text}))).status == 200
+    assert run(ask(guard, scope_of(headers={"x-api-key": grant.text}))).status == 200
     scope = service.scopes[-1]
-    assert access_of(scope) == Access.of(made.key)
-    assert scope["state"]["key_id"] == made.key.id
+    assert access_of(scope) == Access.of(grant.key)
+    assert scope["state"]["key_id"] == grant.key.id
 
 
 def test_the_guard_closes_everything_it_does_not_know(keys: KeyStore) -> None:
@@ -803,7 +803,7 @@ def test_the_guard_closes_everything_it_does_not_know(keys: KeyStore) -> None:
 
 
 def test_the_guard_counts_by_key_and_guessers_by_address(keys: KeyStore) -> None:
-    one, other = (keys.create(name).text for name in ("one", "other"))
+    key, other_key = (keys.create(name).text for name in ("one", "other"))
     guard = Guard(Service(), keys, Limits(requests_per_minute=1, burst=2), loopback=True)
 
     def status(key: str, address: str = "203.0.113.5", path: str = "/api/me") -> int:
@@ -812,8 +812,8 @@ def test_the_guard_counts_by_key_and_guessers_by_address(keys: KeyStore) -> None
         assert (answer.header("retry-after") is not None) == (answer.status == 429)
         return answer.status
 
-    assert [status(one), status(one, "198.51.100.1"), status(one), status(other)] == [200, 200, 429, 200]
-    assert [status("wrong"), status("wrong"), status("wrong"), status(other)] == [401, 401, 429, 200]
+    assert [status(key), status(key, "198.51.100.1"), status(key), status(other_key)] == [200, 200, 429, 200]
+    assert [status("wrong"), status("wrong"), status("wrong"), status(other_key)] == [401, 401, 429, 200]
     assert [status("wrong", f"2001:db8::{n}") for n in range(3)] == [401, 401, 429]  # one network, one guesser
     assert status("wrong", "2001:db8:0:1::") == 401
     assert [status("", path="/health") for _ in range(5)] == [200] * 5
@@ -822,8 +822,8 @@ def test_the_guard_counts_by_key_and_guessers_by_address(keys: KeyStore) -> None
 def test_the_guard_counts_by_address_where_there_are_no_keys(keys: KeyStore) -> None:
     guard = Guard(Service(), keys, Limits(requests_per_minute=1, burst=1), loopback=True)
     clients = [("127.0.0.1", 1), ("127.0.0.1", 2), ("127.0.0.2", 1), None, None, ("fe80::1%eth0", 1), ("odd:name", 1)]
-    found = [run(ask(guard, scope_of(client=client))).status for client in clients]
-    assert found == [200, 429, 200, 200, 429, 200, 200]
+    statuses = [run(ask(guard, scope_of(client=client))).status for client in clients]
+    assert statuses == [200, 429, 200, 200, 429, 200, 200]
 
 
 # ── how many at once ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -834,25 +834,25 @@ def test_the_gate_holds_so_many_and_turns_the_rest_away() -> None:
         gate = Gate(Limits(concurrency=2, queue=3, queue_seconds=30))
         leave = asyncio.Event()
         order: list[int] = []
-        most = 0
+        peak = 0
 
         async def search(number: int) -> None:
-            nonlocal most
+            nonlocal peak
             async with gate:
-                most = max(most, gate.running)
+                peak = max(peak, gate.running)
                 order.append(number)
                 await leave.wait()
 
         tasks = [asyncio.create_task(search(number)) for number in range(5)]
         await asyncio.sleep(0)
         assert (gate.running, gate.waiting, order) == (2, 3, [0, 1])
-        with pytest.raises(HttpProblem) as caught:
+        with pytest.raises(HttpProblem) as error_info:
             async with gate:
                 raise AssertionError
-        assert (caught.value.slug, caught.value.headers) == ("too-many-requests", {"Retry-After": "1"})
+        assert (error_info.value.slug, error_info.value.headers) == ("too-many-requests", {"Retry-After": "1"})
         leave.set()
         await asyncio.gather(*tasks)
-        assert (gate.running, gate.waiting, order, most) == (0, 0, [0, 1, 2, 3, 4], 2)
+        assert (gate.running, gate.waiting, order, peak) == (0, 0, [0, 1, 2, 3, 4], 2)
 
     run(visit())
 
@@ -896,18 +896,18 @@ def test_a_turn_that_comes_as_one_gives_up() -> None:
 
         for let_in_first in (True, False):
             await gate.__aenter__()
-            gone, next_one = asyncio.create_task(search()), asyncio.create_task(search())
+            impatient, next_one = asyncio.create_task(search()), asyncio.create_task(search())
             await asyncio.sleep(0)
             assert gate.waiting == 2
             if let_in_first:
                 await gate.__aexit__()  # its turn comes, and before it knows of that it is cancelled
-                gone.cancel()
+                impatient.cancel()
             else:
-                gone.cancel()  # it is cancelled, and before it knows of that its turn comes
+                impatient.cancel()  # it is cancelled, and before it knows of that its turn comes
                 await gate.__aexit__()
-            ended = await asyncio.wait_for(asyncio.gather(gone, next_one, return_exceptions=True), 10)
-            assert isinstance(ended[0], asyncio.CancelledError)
-            assert ended[1] is None
+            outcomes = await asyncio.wait_for(asyncio.gather(impatient, next_one, return_exceptions=True), 10)
+            assert isinstance(outcomes[0], asyncio.CancelledError)
+            assert outcomes[1] is None
             assert (gate.running, gate.waiting) == (0, 0)
 
     run(visit())
@@ -921,18 +921,18 @@ def test_whoever_gives_up_loses_no_place(moves: list[tuple[int, str]]) -> None:
         gate = Gate(Limits(concurrency=2, queue=4, queue_seconds=60))
         tasks: dict[int, asyncio.Task[None]] = {}
         leaving: dict[int, asyncio.Event] = {}
-        inside = 0
+        running = 0
 
         async def search(leave: asyncio.Event) -> None:
-            nonlocal inside
+            nonlocal running
             try:
                 async with gate:
-                    inside += 1
-                    assert inside <= 2
+                    running += 1
+                    assert running <= 2
                     try:
                         await leave.wait()
                     finally:
-                        inside -= 1
+                        running -= 1
             except HttpProblem:
                 pass
 
@@ -948,9 +948,9 @@ def test_whoever_gives_up_loses_no_place(moves: list[tuple[int, str]]) -> None:
                 await asyncio.sleep(0)
         for event in leaving.values():
             event.set()
-        ended = await asyncio.gather(*tasks.values(), return_exceptions=True)
-        assert all(one is None or isinstance(one, asyncio.CancelledError) for one in ended)
-        assert (gate.running, gate.waiting, inside) == (0, 0, 0)
+        outcomes = await asyncio.gather(*tasks.values(), return_exceptions=True)
+        assert all(outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+        assert (gate.running, gate.waiting, running) == (0, 0, 0)
 
     run(visit())
 
@@ -986,10 +986,10 @@ def test_all_checks_in_their_order(keys: KeyStore) -> None:
 
 
 def test_the_life_of_the_service_passes(keys: KeyStore) -> None:
-    seen: list[str] = []
+    scope_types: list[str] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        seen.append(scope["type"])
+        scope_types.append(scope["type"])
 
     async def receive() -> Message:
         return {"type": "lifespan.startup"}
@@ -998,4 +998,4 @@ def test_the_life_of_the_service_passes(keys: KeyStore) -> None:
         raise AssertionError(message)
 
     run(secure(app, keys=keys, limits=Limits(), loopback=True)({"type": "lifespan"}, receive, send))
-    assert seen == ["lifespan"]
+    assert scope_types == ["lifespan"]

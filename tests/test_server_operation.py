@@ -43,13 +43,13 @@ SECRET = KEY.split("_", 2)[2]
 # ── the outermost layer ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Asked:
+class Exchange:
     """One request to an ASGI app, without a server."""
 
     def __init__(
         self, app: Any, path: str = "/x", method: str = "GET", headers: Mapping[str, str] | None = None
     ) -> None:
-        self.sent: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
         self.error: BaseException | None = None
         raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
         self.scope: dict[str, Any] = {
@@ -61,7 +61,7 @@ class Asked:
         }
 
         async def send(message: dict[str, Any]) -> None:
-            self.sent.append(message)
+            self.messages.append(message)
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -73,15 +73,15 @@ class Asked:
 
     @property
     def status(self) -> int:
-        return int(self.sent[0]["status"])
+        return int(self.messages[0]["status"])
 
     @property
     def headers(self) -> dict[str, str]:
-        return {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
+        return {name.decode(): value.decode() for name, value in self.messages[0]["headers"]}
 
     @property
     def body(self) -> bytes:
-        return b"".join(message["body"] for message in self.sent[1:])
+        return b"".join(message["body"] for message in self.messages[1:])
 
 
 class Route:
@@ -114,34 +114,34 @@ def series(metrics: Metrics) -> dict[str, float]:
     }
 
 
-class TestObserved:
+class TestMeasuring:
     @pytest.mark.parametrize("given_id", ["abc", "A-b_c.9", "x" * 64])
     def test_a_usable_id_is_taken(self, given_id: str) -> None:
-        asked = Asked(Measuring(answering(), Metrics()), headers={"X-Request-Id": given_id})
-        assert asked.headers["x-request-id"] == given_id
-        assert asked.scope["state"] == {"request_id": given_id}
+        exchange = Exchange(Measuring(answering(), Metrics()), headers={"X-Request-Id": given_id})
+        assert exchange.headers["x-request-id"] == given_id
+        assert exchange.scope["state"] == {"request_id": given_id}
 
     @pytest.mark.parametrize("given_id", ["", "x" * 65, "a b", "a\tb", "é", 'a"b', "a\x00", "a,b"])
     def test_another_one_is_made_anew(self, given_id: str) -> None:
-        asked = Asked(Measuring(answering(), Metrics()), headers={"X-Request-Id": given_id})
-        assert re.fullmatch("[0-9a-f]{32}", asked.headers["x-request-id"])
-        assert [name for name, _ in asked.sent[0]["headers"]].count(b"x-request-id") == 1
+        exchange = Exchange(Measuring(answering(), Metrics()), headers={"X-Request-Id": given_id})
+        assert re.fullmatch("[0-9a-f]{32}", exchange.headers["x-request-id"])
+        assert [name for name, _ in exchange.messages[0]["headers"]].count(b"x-request-id") == 1
 
     def test_the_id_is_in_the_context(self) -> None:
-        seen = []
+        ids = []
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
-            seen.append(request_id.get())
-            seen.append(await asyncio.to_thread(request_id.get))
+            ids.append(request_id.get())
+            ids.append(await asyncio.to_thread(request_id.get))
             await answering()(scope, receive, send)
 
-        Asked(Measuring(app, Metrics()), headers={"X-Request-Id": "abc"})
-        assert seen == ["abc", "abc"]
+        Exchange(Measuring(app, Metrics()), headers={"X-Request-Id": "abc"})
+        assert ids == ["abc", "abc"]
         assert request_id.get() is None
 
     def test_a_line_of_the_log(self, log: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
         headers = {"X-Request-Id": "abc", "Authorization": f"Bearer {KEY}", "Cookie": "c=1"}
-        Asked(Measuring(answering(key="0a1b2c3d"), Metrics(), log), "/api/datasets/private", "POST", headers)
+        Exchange(Measuring(answering(key="0a1b2c3d"), Metrics(), log), "/api/datasets/private", "POST", headers)
         [record] = caplog.records
         line = json.loads(LineFormatter().format(record))
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
@@ -165,13 +165,13 @@ class TestObserved:
     def test_levels(
         self, log: logging.Logger, caplog: pytest.LogCaptureFixture, path: str, status: int, level: str
     ) -> None:
-        Asked(Measuring(answering(status, route=False), Metrics(), log), path)
+        Exchange(Measuring(answering(status, route=False), Metrics(), log), path)
         assert [record.levelname for record in caplog.records] == [level]
 
     def test_probes_are_silent(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Route, "path", "/health")
         caplog.set_level(logging.INFO, "observed")
-        Asked(Measuring(answering(), Metrics(), logging.getLogger("observed")), "/health")
+        Exchange(Measuring(answering(), Metrics(), logging.getLogger("observed")), "/health")
         assert not caplog.records
 
     def test_counting(self) -> None:
@@ -184,9 +184,9 @@ class TestObserved:
             ("/nowhere/2", "BREW", answering(405, route=False)),
             ("/console/app.js", "GET", answering(200, route=False)),
         ):
-            Asked(Measuring(app, metrics), path, method)
-        found = series(metrics)
-        requests = {name: value for name, value in found.items() if name.startswith("pointsman_requests_total")}
+            Exchange(Measuring(app, metrics), path, method)
+        figures = series(metrics)
+        requests = {name: value for name, value in figures.items() if name.startswith("pointsman_requests_total")}
         assert requests == {
             'pointsman_requests_total{method="GET",route="/api/datasets/{name}",status="200"}': 2,
             'pointsman_requests_total{method="DELETE",route="/api/datasets/{name}",status="429"}': 1,
@@ -194,24 +194,24 @@ class TestObserved:
             'pointsman_requests_total{method="other",route="unmatched",status="405"}': 1,
             'pointsman_requests_total{method="GET",route="/console",status="200"}': 1,
         }
-        assert found['pointsman_request_seconds_count{route="/api/datasets/{name}"}'] == 3
-        assert found["pointsman_requests_rejected_total"] == 1
-        assert found["pointsman_requests_in_flight"] == 0
-        assert found["process_resident_memory_bytes"] > 1e6
+        assert figures['pointsman_request_seconds_count{route="/api/datasets/{name}"}'] == 3
+        assert figures["pointsman_requests_rejected_total"] == 1
+        assert figures["pointsman_requests_in_flight"] == 0
+        assert figures["process_resident_memory_bytes"] > 1e6
 
     def test_what_nobody_has_caught(self, log: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             raise KeyError("what somebody asked")
 
         metrics = Metrics()
-        asked = Asked(Measuring(app, metrics, log), headers={"X-Request-Id": "abc"})
-        assert asked.error is None
-        assert asked.status == 500
-        assert asked.headers["content-type"] == "application/problem+json"
-        assert json.loads(asked.body)["instance"] == "abc"
-        assert b"somebody" not in asked.body
-        failed, line = caplog.records
-        text = LineFormatter().format(failed)
+        exchange = Exchange(Measuring(app, metrics, log), headers={"X-Request-Id": "abc"})
+        assert exchange.error is None
+        assert exchange.status == 500
+        assert exchange.headers["content-type"] == "application/problem+json"
+        assert json.loads(exchange.body)["instance"] == "abc"
+        assert b"somebody" not in exchange.body
+        failure, line = caplog.records
+        text = LineFormatter().format(failure)
         assert json.loads(text)["request_id"] == "abc"
         assert "KeyError" in text
         assert "test_server_operation.py" in text
@@ -226,9 +226,9 @@ class TestObserved:
             raise KeyError("x")
 
         metrics = Metrics()
-        asked = Asked(Measuring(app, metrics, log))
-        assert isinstance(asked.error, KeyError)  # the server closes the connection; the client sees it is not whole
-        assert [message["type"] for message in asked.sent] == ["http.response.start", "http.response.body"]
+        exchange = Exchange(Measuring(app, metrics, log))
+        assert isinstance(exchange.error, KeyError)  # the server closes the connection; the client sees it is not whole
+        assert [message["type"] for message in exchange.messages] == ["http.response.start", "http.response.body"]
         assert any('status="500"' in name for name in series(metrics))
 
     def test_a_client_that_has_gone(self) -> None:
@@ -237,18 +237,18 @@ class TestObserved:
 
         metrics = Metrics()
         with pytest.raises(asyncio.CancelledError):
-            Asked(Measuring(app, metrics))
+            Exchange(Measuring(app, metrics))
         assert any('status="499"' in name for name in series(metrics))
         assert series(metrics)["pointsman_requests_in_flight"] == 0
 
     def test_other_protocols_go_through(self) -> None:
-        seen = []
+        scopes = []
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
-            seen.append(scope)
+            scopes.append(scope)
 
         asyncio.run(Measuring(app, Metrics())({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
-        assert seen == [{"type": "lifespan"}]
+        assert scopes == [{"type": "lifespan"}]
 
 
 class TestMetrics:
@@ -260,13 +260,13 @@ class TestMetrics:
         metrics = Metrics()
         metrics.record_search(context)
         metrics.record_search(refused)
-        found = series(metrics)
-        assert found[f'pointsman_searches_total{{strategy="{context.plan.strategy}"}}'] == 2
-        assert found["pointsman_search_hits_sum"] == 5
-        assert found["pointsman_searches_degraded_total"] == 1
+        figures = series(metrics)
+        assert figures[f'pointsman_searches_total{{strategy="{context.plan.strategy}"}}'] == 2
+        assert figures["pointsman_search_hits_sum"] == 5
+        assert figures["pointsman_searches_degraded_total"] == 1
         for stage in {span.stage for span in context.trace.spans}:
             count = sum(span.stage == stage for span in context.trace.spans)
-            assert found[f'pointsman_stage_seconds_count{{stage="{stage}"}}'] == 2 * count
+            assert figures[f'pointsman_stage_seconds_count{{stage="{stage}"}}'] == 2 * count
         text = metrics.render()[0].decode()
         assert "private" not in text
         assert "confidential" not in text
@@ -276,10 +276,10 @@ class TestMetrics:
         metrics.record_write(AddResult(added=3, updated=2, unchanged=1))
         metrics.record_write(AddResult(added=1))
         metrics.deleted(4)
-        found = series(metrics)
-        assert found['pointsman_documents_written_total{outcome="added"}'] == 4
-        assert found['pointsman_documents_written_total{outcome="updated"}'] == 2
-        assert found["pointsman_documents_deleted_total"] == 4
+        figures = series(metrics)
+        assert figures['pointsman_documents_written_total{outcome="added"}'] == 4
+        assert figures['pointsman_documents_written_total{outcome="updated"}'] == 2
+        assert figures["pointsman_documents_deleted_total"] == 4
 
     def test_labels_have_few_values(self, tmp_path: Path) -> None:
         with Dataset("d", path=tmp_path, embedder=HashingEmbedder()) as dataset:
@@ -294,14 +294,14 @@ class TestMetrics:
 
     def test_workers_are_told_apart(self) -> None:
         metrics = Metrics(worker=True)
-        Asked(Measuring(answering(), metrics))
+        Exchange(Measuring(answering(), metrics))
         assert all(f'worker="{os.getpid()}"' in name for name in series(metrics))
         assert metrics.render()[1].startswith("text/plain")
 
     def test_apps_count_for_themselves(self) -> None:
-        one, other = Metrics(), Metrics()
-        Asked(Measuring(answering(), one))
-        assert not any(name.startswith("pointsman_requests_total") for name in series(other))
+        first, second = Metrics(), Metrics()
+        Exchange(Measuring(answering(), first))
+        assert not any(name.startswith("pointsman_requests_total") for name in series(second))
 
 
 class TestSpans:
@@ -322,10 +322,10 @@ class TestSpans:
                 await answering(503)(scope, receive, send)
 
             parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-            Asked(
+            Exchange(
                 Measuring(app, Metrics()), "/api/datasets/notes", headers={"traceparent": parent, "X-Request-Id": "abc"}
             )
-            Asked(Measuring(app, Metrics()), headers={"traceparent": "nonsense"})
+            Exchange(Measuring(app, Metrics()), headers={"traceparent": "nonsense"})
         spans = exporter.get_finished_spans()
         request = next(span for span in spans if span.name == "GET /api/datasets/{name}")
         search = next(span for span in spans if span.name.startswith("retrieval"))
@@ -343,11 +343,11 @@ class TestSpans:
         assert request.status.status_code is trace.StatusCode.ERROR
         assert search.parent is not None
         assert search.parent.span_id == request.context.span_id
-        others = [span for span in spans if span.name.startswith("GET") and span is not request]
-        assert [span.parent for span in others] == [None]
+        other_spans = [span for span in spans if span.name.startswith("GET") and span is not request]
+        assert [span.parent for span in other_spans] == [None]
 
     def test_nobody_collects(self) -> None:
-        assert Asked(Measuring(answering(), Metrics()), headers={"traceparent": "x"}).status == 200
+        assert Exchange(Measuring(answering(), Metrics()), headers={"traceparent": "x"}).status == 200
 
 
 # ── the log ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -397,20 +397,20 @@ class TestRedaction:
         assert redact(f"by {KEY}.") == "by ptm_0a1b2c3d_[hidden]."
 
     @given(st.text(), st.text())
-    def test_a_key_never_passes(self, before: str, after: str) -> None:
-        assert SECRET not in redact(f"{before}{KEY}{after}")
+    def test_a_key_never_passes(self, prefix: str, suffix: str) -> None:
+        assert SECRET not in redact(f"{prefix}{KEY}{suffix}")
 
     def test_it_takes_linear_time(self) -> None:
-        for piece in ("a://", "token", "api_key", "Bearer ", "-", "a.", "ptm_", "sk-", "token=", '"'):
-            began = time.process_time()
-            redact("@" + piece * (200_000 // len(piece)))
-            assert time.process_time() - began < 20  # quadratic time would be minutes
+        for unit in ("a://", "token", "api_key", "Bearer ", "-", "a.", "ptm_", "sk-", "token=", '"'):
+            start = time.process_time()
+            redact("@" + unit * (200_000 // len(unit)))
+            assert time.process_time() - start < 20  # quadratic time would be minutes
 
 
 class TestLines:
     @contextmanager
-    def record(self, message: str, *arguments: Any, **more: Any) -> Iterator[logging.LogRecord]:
-        yield logging.LogRecord("pointsman.x", logging.INFO, __file__, 1, message, arguments, None, **more)
+    def record(self, message: str, *arguments: Any, **fields: Any) -> Iterator[logging.LogRecord]:
+        yield logging.LogRecord("pointsman.x", logging.INFO, __file__, 1, message, arguments, None, **fields)
 
     @pytest.mark.parametrize("message", ["two\nlines", 'a "quote"', "列车 поезд", "\x1b[31m", "\u2028", "\x00"])
     def test_one_line_each(self, message: str) -> None:
@@ -439,13 +439,13 @@ class TestLines:
         try:
             outer()
         except InputError as error:
-            text, whole = trace_text(error), trace_text(error, with_causes=True)
+            text, full_text = trace_text(error), trace_text(error, with_causes=True)
         assert "InputError: the strategy is unknown" in text
         assert "in outer" in text
         assert "in inner" in text
         assert "ValueError" in text
         assert "what somebody asked" not in text
-        assert "ValueError: what somebody asked" in whole
+        assert "ValueError: what somebody asked" in full_text
 
     def test_groups_and_circles(self) -> None:
         error = ExceptionGroup("many", [ValueError("private"), OSError(2, "no such file")])
@@ -484,9 +484,9 @@ class TestConfigureLogging:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with Workspace(tmp_path / "ws", embedder=HashingEmbedder()) as made:
-        made.dataset("notes").add([Document("a", "rail signal")])
-        yield made
+    with Workspace(tmp_path / "ws", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("notes").add([Document("a", "rail signal")])
+        yield workspace
 
 
 @pytest.fixture
@@ -497,22 +497,22 @@ def file(tmp_path: Path) -> Path:
 
 
 class TestReloader:
-    def made(self, workspace: Workspace, file: Path | None, **more: Any) -> Reloader:
-        environ = more.pop("environ", {})
-        settings = Settings.load(file, environ, **more.get("overrides", {}))
-        return Reloader(workspace, settings, file, environ=environ, **more)
+    def make_reloader(self, workspace: Workspace, file: Path | None, **options: Any) -> Reloader:
+        environ = options.pop("environ", {})
+        settings = Settings.load(file, environ, **options.get("overrides", {}))
+        return Reloader(workspace, settings, file, environ=environ, **options)
 
     def test_settings(self, workspace: Workspace, file: Path) -> None:
-        taken: list[Settings] = []
-        reloader = self.made(workspace, file, on_change=taken.append)
-        before = reloader.current
+        changes: list[Settings] = []
+        reloader = self.make_reloader(workspace, file, on_change=changes.append)
+        settings_before = reloader.current
         assert not reloader.check()
-        assert reloader.current is before
+        assert reloader.current is settings_before
         file.write_text("timeout = 7\n")
         assert reloader.check()
         assert reloader.current.settings.timeout == 7
-        assert before.settings.timeout == 5  # whoever has the old ones has them whole
-        assert [one.timeout for one in taken] == [7]
+        assert settings_before.settings.timeout == 5  # whoever has the old ones has them whole
+        assert [change.timeout for change in changes] == [7]
         assert not reloader.check(force=True)
 
     def test_a_server_that_is_silent_counts_as_away_while_the_check_still_waits_for_it(
@@ -528,18 +528,18 @@ class TestReloader:
 
         monkeypatch.setattr(workspace, "backend", SilentBackend())
         reading: list[bool] = []
-        reloader = self.made(workspace, None)
+        reloader = self.make_reloader(workspace, None)
         reading.append(True)  # from now on it is silent
 
-        async def until(*, away: bool) -> None:
-            while reloader.store_away is not away:  # noqa: ASYNC110  (an attribute, not an event)
+        async def wait_until(*, expected: bool) -> None:
+            while reloader.store_away is not expected:  # noqa: ASYNC110  (an attribute, not an event)
                 await asyncio.sleep(0.01)
 
         async def watch() -> None:
             task = asyncio.create_task(reloader.run())
-            await until(away=True)
+            await wait_until(expected=True)
             SilentBackend.answer.set()
-            await until(away=False)
+            await wait_until(expected=False)
             task.cancel()
 
         asyncio.run(asyncio.wait_for(watch(), 50))
@@ -548,7 +548,7 @@ class TestReloader:
     def test_a_bad_file_changes_nothing(
         self, workspace: Workspace, file: Path, caplog: pytest.LogCaptureFixture, content: str
     ) -> None:
-        reloader = self.made(workspace, file)
+        reloader = self.make_reloader(workspace, file)
         file.write_text(f"llm_timeout = 3\n{content}", "latin-1")
         for _ in range(3):
             assert not reloader.check()
@@ -564,7 +564,7 @@ class TestReloader:
         def refuse(settings: Settings) -> None:
             raise InputError("no such model")
 
-        reloader = self.made(workspace, file, on_change=refuse)
+        reloader = self.make_reloader(workspace, file, on_change=refuse)
         file.write_text("timeout = 7\n")
         assert not reloader.check()
         assert reloader.current.settings.timeout == 5
@@ -575,7 +575,7 @@ class TestReloader:
     ) -> None:
         file.unlink()
         monkeypatch.chdir(file.parent)
-        reloader = self.made(workspace, None)
+        reloader = self.make_reloader(workspace, None)
         file.write_text("timeout = 9\n")
         assert reloader.check()
         assert reloader.current.settings.timeout == 9
@@ -584,37 +584,37 @@ class TestReloader:
         assert reloader.current.settings.timeout == 30
 
     def test_a_named_file_that_goes_is_told(self, workspace: Workspace, file: Path) -> None:
-        reloader = self.made(workspace, file)
+        reloader = self.make_reloader(workspace, file)
         file.unlink()
         assert not reloader.check()
         assert reloader.current.settings.timeout == 5
         assert "cannot be read" in str(reloader.current.problem)
 
     def test_what_was_given_goes_first(self, workspace: Workspace, file: Path) -> None:
-        reloader = self.made(workspace, file, overrides={"timeout": 2})
+        reloader = self.make_reloader(workspace, file, overrides={"timeout": 2})
         file.write_text("timeout = 7\nllm_timeout = 3\n")
         assert reloader.check()
         assert (reloader.current.settings.timeout, reloader.current.settings.llm_timeout) == (2, 3)
 
     def test_a_policy_of_another_process(self, workspace: Workspace, file: Path) -> None:
-        reloader = self.made(workspace, file)
-        fitted = replace(measured(), name="by-hand", vector_weight=1.5)
+        reloader = self.make_reloader(workspace, file)
+        policy = replace(measured(), name="by-hand", vector_weight=1.5)
         with Workspace(workspace.path, embedder=HashingEmbedder()) as other:
-            other.keep(fitted)
+            other.keep(policy)
             assert reloader.check()
-            assert workspace.workflow.policy == fitted
+            assert workspace.workflow.policy == policy
             assert not reloader.check()
             other.keep(None)
         assert reloader.check()
         assert workspace.workflow.policy == measured()
 
     def test_a_bad_policy_changes_nothing(self, workspace: Workspace, file: Path) -> None:
-        reloader = self.made(workspace, file)
-        before = workspace.workflow
+        reloader = self.make_reloader(workspace, file)
+        workflow = workspace.workflow
         (workspace.path / f"{POLICY}.json").write_text('{"vector_weight": "heavy"}')
         file.write_text("timeout = 7\n")
         assert reloader.check()  # the settings are taken over all the same
-        assert workspace.workflow is before
+        assert workspace.workflow is workflow
         assert "vector_weight" in str(reloader.current.problem)
         (workspace.path / f"{POLICY}.json").unlink()
         reloader.check()
@@ -622,7 +622,7 @@ class TestReloader:
 
     def test_without_a_policy_on_purpose(self, workspace: Workspace, file: Path) -> None:
         workspace.workflow = replace(workspace.workflow, policy=None)
-        reloader = self.made(workspace, file)
+        reloader = self.make_reloader(workspace, file)
         (workspace.path / f"{POLICY}.json").write_text(measured().to_json())
         reloader.check()
         assert workspace.workflow.policy is None
@@ -630,12 +630,12 @@ class TestReloader:
     def test_it_is_looked_at_once_a_second(
         self, workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        now = [100.0]
-        monkeypatch.setattr(reload, "monotonic", lambda: now[0])
-        reloader = self.made(workspace, file)
+        clock = [100.0]
+        monkeypatch.setattr(reload, "monotonic", lambda: clock[0])
+        reloader = self.make_reloader(workspace, file)
         file.write_text("timeout = 7\n")
         assert reloader.poll().settings.timeout == 5
-        now[0] += 1.01
+        clock[0] += 1.01
         assert reloader.poll().settings.timeout == 7
 
     def test_in_the_background_and_by_signal(
@@ -644,7 +644,7 @@ class TestReloader:
         def write(timeout: float) -> None:
             file.write_text(f"timeout = {timeout}\n")
 
-        async def until(seconds: float) -> None:
+        async def wait_until(seconds: float) -> None:
             async with asyncio.timeout(60):
                 while reloader.current.settings.timeout != seconds:  # noqa: ASYNC110  (a plain value)
                     await asyncio.sleep(0.01)
@@ -653,16 +653,16 @@ class TestReloader:
             with reloader.on_hangup():
                 write(6.0)
                 os.kill(os.getpid(), signal.SIGHUP)
-                await until(6.0)
+                await wait_until(6.0)
             monkeypatch.setattr(reload, "INTERVAL", 0.01)
             task = asyncio.create_task(reloader.run())
             write(7.5)
-            await until(7.5)
+            await wait_until(7.5)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
 
-        reloader = self.made(workspace, file)
+        reloader = self.make_reloader(workspace, file)
         asyncio.run(run())
 
 
@@ -673,7 +673,7 @@ class TestService:
     def test_stopping_under_load(self, tmp_path: Path) -> None:
         """SIGTERM: what is under way ends well, and everything acknowledged is there."""
         statuses: list[int] = []
-        acknowledged: list[str] = []
+        acknowledged_ids: list[str] = []
         stopping = threading.Event()
 
         def adding(id_: str) -> tuple[str, dict[str, Any]]:
@@ -682,9 +682,9 @@ class TestService:
         def searching(id_: str) -> tuple[str, dict[str, Any]]:
             return "/api/search", {"query": f"rail signal {id_}", "refuse": False}
 
-        def use(served: Served, name: str) -> None:
+        def use(service: Served, name: str) -> None:
             number = 0
-            with closing(served.connection()) as connection:
+            with closing(service.connection()) as connection:
                 while True:
                     number += 1
                     try:
@@ -694,66 +694,66 @@ class TestService:
                         return
                     statuses.append(status)
                     if status == 200 and number % 2:
-                        acknowledged.append(f"{name}{number}")
+                        acknowledged_ids.append(f"{name}{number}")
 
-        with Served(tmp_path / "ws") as served:
-            served.ready()
-            served.post("/api/datasets", {"name": "notes"})
-            threads = [threading.Thread(target=use, args=(served, name)) for name in "abcdefgh"]
+        with Served(tmp_path / "ws") as service:
+            service.ready()
+            service.post("/api/datasets", {"name": "notes"})
+            threads = [threading.Thread(target=use, args=(service, name)) for name in "abcdefgh"]
             for thread in threads:
                 thread.start()
             while len(statuses) < 80:
                 time.sleep(0.01)
             stopping.set()
-            served.process.send_signal(signal.SIGTERM)
+            service.process.send_signal(signal.SIGTERM)
             for thread in threads:
                 thread.join()
-            code = served.wait()
+            code = service.wait()
         assert code in {0, -signal.SIGTERM}
         assert set(statuses) == {200}
-        messages = [line["message"] for line in served.lines()]
+        messages = [line["message"] for line in service.lines()]
         assert "Application shutdown complete." in messages
-        assert not [line for line in served.lines() if line["level"] == "error"]  # a slow request is a warning
+        assert not [line for line in service.lines() if line["level"] == "error"]  # a slow request is a warning
         with Workspace(tmp_path / "ws", embedder=HashingEmbedder()) as workspace:
             notes = workspace.dataset("notes", create=False)
-            assert set(acknowledged) <= set(notes.ids())
+            assert set(acknowledged_ids) <= set(notes.ids())
             assert not notes.verify().problems
 
     def test_settings_and_log_of_a_running_service(self, tmp_path: Path) -> None:
         file = tmp_path / "settings.toml"
         file.write_text("timeout = 20\n")
 
-        def told_of(served: Served, text: str) -> None:
-            until = time.monotonic() + 60
-            while not any(text in line["message"] for line in served.lines()):
-                assert time.monotonic() < until, "".join(served.log)
+        def told_of(service: Served, text: str) -> None:
+            deadline = time.monotonic() + 60
+            while not any(text in line["message"] for line in service.lines()):
+                assert time.monotonic() < deadline, "".join(service.log)
                 time.sleep(0.02)
 
-        with Served(tmp_path / "ws", "--settings", str(file)) as served:
-            served.ready()
+        with Served(tmp_path / "ws", "--settings", str(file)) as service:
+            service.ready()
             file.write_text("timeout = 21\n")
-            told_of(served, "settings have changed: timeout")
+            told_of(service, "settings have changed: timeout")
             file.write_text("timeout = 'soon'\n")
-            told_of(served, "the new settings cannot be used")
-            assert served.get("/ready")[0] == 200
-            served.process.send_signal(signal.SIGHUP)
-            told_of(served, "SIGHUP")
+            told_of(service, "the new settings cannot be used")
+            assert service.get("/ready")[0] == 200
+            service.process.send_signal(signal.SIGHUP)
+            told_of(service, "SIGHUP")
             headers = {"X-Request-Id": "mine", "Authorization": f"Bearer {KEY}"}
-            status, answer = served.request("POST", "/api/search", {"query": "confidential question"}, headers)
+            status, answer = service.request("POST", "/api/search", {"query": "confidential question"}, headers)
             assert status == 200, answer
-            status, text = served.get("/metrics")
+            status, text = service.get("/metrics")
             assert status == 200
             assert 'route="/api/search"' in text
-            served.stop()
-        lines = [line for line in served.lines() if line.get("request_id") == "mine"]
+            service.stop()
+        lines = [line for line in service.lines() if line.get("request_id") == "mine"]
         assert [(line["route"], line["status"]) for line in lines] == [("/api/search", 200)]
-        everything = "".join(served.log) + text
-        assert "confidential" not in everything
-        assert SECRET not in everything
+        all_text = "".join(service.log) + text
+        assert "confidential" not in all_text
+        assert SECRET not in all_text
 
     def test_it_ends_at_once_when_idle(self, tmp_path: Path) -> None:
-        with Served(tmp_path / "ws") as served:
-            served.ready()
-            began = time.monotonic()
-            assert served.stop(signal.SIGINT) in {0, 130, -signal.SIGINT, 1}
-            assert time.monotonic() - began < 25
+        with Served(tmp_path / "ws") as service:
+            service.ready()
+            start = time.monotonic()
+            assert service.stop(signal.SIGINT) in {0, 130, -signal.SIGINT, 1}
+            assert time.monotonic() - start < 25

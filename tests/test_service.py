@@ -22,7 +22,7 @@ from pointsman.service import EnhancedRetrievalService, ServiceHits
 from pointsman.settings import Settings
 from pointsman.strategies import BaseRetrievalStrategy, Budget, spending
 from pointsman.types import Ranked, Refusal
-from test_hybrid import Failing, Fixed
+from test_hybrid import Failing, FixedRetriever
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ TEXTS = {
 DOCUMENTS = [Document(id_, text, {"length": len(text)}) for id_, text in TEXTS.items()]
 
 
-def awaited(service: EnhancedRetrievalService, *args: Any, **options: Any) -> ServiceHits:
+def asynchronously(service: EnhancedRetrievalService, *args: Any, **options: Any) -> ServiceHits:
     return asyncio.run(service.search(*args, **options))
 
 
@@ -52,10 +52,10 @@ def synchronously(service: EnhancedRetrievalService, *args: Any, **options: Any)
     return service.search_sync(*args, **options)
 
 
-@pytest.fixture(params=[awaited, synchronously])
+@pytest.fixture(params=[asynchronously, synchronously])
 def search(request: pytest.FixtureRequest) -> Search:
-    way: Search = request.param
-    return way
+    search_function: Search = request.param
+    return search_function
 
 
 @pytest.fixture
@@ -77,14 +77,14 @@ def ids(hits: Sequence[Hit]) -> list[str]:
     return [hit.id for hit in hits]
 
 
-class Reversed(BaseReranker):
+class ReversingReranker(BaseReranker):
     """Likes short texts."""
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         return [-float(len(text)) for text in texts]
 
 
-class Broken(BaseReranker):
+class FailingReranker(BaseReranker):
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         raise OSError("the reranker is down")
 
@@ -131,7 +131,7 @@ class Halves(BaseRetriever):
         return await self.sources[0].retriever("bm25").aretrieve(query, top_k)  # type: ignore[no-any-return]
 
 
-def registered(**strategies: Any) -> Registry[Any]:
+def registry_of(**strategies: Any) -> Registry[Any]:
     registry: Registry[Any] = Registry("strategy", "no.such.group")
     for name, factory in strategies.items():
         registry.register(name, factory)
@@ -165,9 +165,9 @@ def test_the_synchronous_twin_works_inside_a_running_loop(dataset: Dataset) -> N
 
 def test_filters_act_before_the_cut(search: Search, dataset: Dataset) -> None:
     service = EnhancedRetrievalService(None, dataset)
-    found = search(service, "railway switch", 5, filters="length > 50")
-    assert found
-    assert all(hit.metadata["length"] > 50 for hit in found)
+    hits = search(service, "railway switch", 5, filters="length > 50")
+    assert hits
+    assert all(hit.metadata["length"] > 50 for hit in hits)
     assert ids(search(service, "railway switch", 5, filters={"length": len(TEXTS["tea"])})) == ["tea"]
 
 
@@ -182,13 +182,13 @@ def test_a_workspace_is_searched_as_it_is_at_the_time(search: Search, tmp_path: 
 
 
 def test_retrievers_and_several_sources_are_searched_together(search: Search, dataset: Dataset) -> None:
-    service = EnhancedRetrievalService(None, [dataset, Fixed(("elsewhere", 1.0))])
+    service = EnhancedRetrievalService(None, [dataset, FixedRetriever(("elsewhere", 1.0))])
     assert {"elsewhere", "switch"} <= set(ids(search(service, "railway switch", 9)))
-    assert "elsewhere" in ids(search(EnhancedRetrievalService(None, Fixed(("elsewhere", 1.0))), "x"))
+    assert "elsewhere" in ids(search(EnhancedRetrievalService(None, FixedRetriever(("elsewhere", 1.0))), "x"))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("railway", 0), "from 1 up"),
         (("railway", 5, "nonsense"), "no strategy named 'nonsense'"),
@@ -196,27 +196,27 @@ def test_retrievers_and_several_sources_are_searched_together(search: Search, da
     ],
 )
 def test_what_cannot_be_asked_is_an_input_error(
-    search: Search, dataset: Dataset, arguments: tuple[Any, ...], told: str
+    search: Search, dataset: Dataset, arguments: tuple[Any, ...], message: str
 ) -> None:
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         search(EnhancedRetrievalService(None, dataset), *arguments)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ((None, object()), "vector_store is a dataset"),
         ((None, []), "at least one dataset"),
-        ((None, [Fixed(("a", 1.0)), 3]), "nothing else"),
-        ((None, Fixed(("a", 1.0)), None, object()), "a reranker has rerank"),
-        ((3, Fixed(("a", 1.0))), "config is Settings"),
-        (({"bm25_ki": 1}, Fixed(("a", 1.0))), "did you mean 'bm25_k1'"),
-        (({"path": "x"}, Fixed(("a", 1.0))), "no setting 'path'"),
-        (({"default_retrieval_strategy": "nonsense"}, Fixed(("a", 1.0))), "no strategy named 'nonsense'"),
+        ((None, [FixedRetriever(("a", 1.0)), 3]), "nothing else"),
+        ((None, FixedRetriever(("a", 1.0)), None, object()), "a reranker has rerank"),
+        ((3, FixedRetriever(("a", 1.0))), "config is Settings"),
+        (({"bm25_ki": 1}, FixedRetriever(("a", 1.0))), "did you mean 'bm25_k1'"),
+        (({"path": "x"}, FixedRetriever(("a", 1.0))), "no setting 'path'"),
+        (({"default_retrieval_strategy": "nonsense"}, FixedRetriever(("a", 1.0))), "no strategy named 'nonsense'"),
     ],
 )
-def test_what_cannot_be_used_is_told_at_construction(arguments: tuple[Any, ...], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_what_cannot_be_used_is_told_at_construction(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         EnhancedRetrievalService(*arguments)
 
 
@@ -252,7 +252,7 @@ def test_auto_is_what_the_settings_say(
     search: Search, dataset: Dataset, settings: dict[str, Any], query: str, strategy: str
 ) -> None:
     llms = {"hyde": ScriptedLLM(lambda _: "A railway switch guides trains.")}
-    service = EnhancedRetrievalService(settings, dataset, llms=llms, strategies=registered(hyde=Hypothetical))
+    service = EnhancedRetrievalService(settings, dataset, llms=llms, strategies=registry_of(hyde=Hypothetical))
     hits = search(service, query, 2)
     assert hits.strategy == strategy
     chosen_by_look = settings in ({}, {"policy": "heuristic"})
@@ -266,15 +266,15 @@ def test_auto_is_what_the_settings_say(
 def test_a_strategy_without_its_model_is_not_recommended_and_cannot_be_asked_for(
     search: Search, dataset: Dataset
 ) -> None:
-    service = EnhancedRetrievalService({"policy": "heuristic"}, dataset, strategies=registered(hyde=Hypothetical))
-    found = service.recommend_strategy("what is a railway switch?")
-    assert found.strategy == "hybrid"
-    assert "it needs a language model: " in found.reason
-    assert "to dashscope and DASHSCOPE_API_KEY" in found.reason
-    assert "hyde" not in dict(found.alternatives)
+    service = EnhancedRetrievalService({"policy": "heuristic"}, dataset, strategies=registry_of(hyde=Hypothetical))
+    recommendation = service.recommend_strategy("what is a railway switch?")
+    assert recommendation.strategy == "hybrid"
+    assert "it needs a language model: " in recommendation.reason
+    assert "to dashscope and DASHSCOPE_API_KEY" in recommendation.reason
+    assert "hyde" not in dict(recommendation.alternatives)
     hits = search(service, "what is a railway switch?")
     assert hits.strategy == "hybrid"
-    assert hits.recommendation == found
+    assert hits.recommendation == recommendation
     with pytest.raises(InputError, match=r"'hyde' cannot be used here: it needs .* to dashscope and DASHSCOPE_API_KEY"):
         search(service, "switch", 5, "hyde")
 
@@ -283,7 +283,7 @@ def test_a_strategy_without_its_model_is_not_recommended_and_cannot_be_asked_for
 def test_what_a_dataset_does_not_keep_is_not_chosen(search: Search, technique: Any, strategy: str) -> None:
     with Dataset("half", indexing_technique=technique, embedder=HashingEmbedder()) as dataset:
         dataset.add(DOCUMENTS)
-        service = EnhancedRetrievalService({"policy": "heuristic"}, dataset, strategies=registered())
+        service = EnhancedRetrievalService({"policy": "heuristic"}, dataset, strategies=registry_of())
         hits = search(service, "what is a railway switch?", 2)
         assert hits.strategy == strategy
         assert ids(hits)
@@ -294,7 +294,7 @@ def test_what_a_dataset_does_not_keep_is_not_chosen(search: Search, technique: A
 def test_datasets_that_keep_different_indexes_are_each_searched_by_theirs(search: Search, dataset: Dataset) -> None:
     with Dataset("words", indexing_technique="keyword") as words:
         words.add([Document("museum", "the railway museum")])
-        service = EnhancedRetrievalService({"policy": "heuristic"}, [words, dataset], strategies=registered())
+        service = EnhancedRetrievalService({"policy": "heuristic"}, [words, dataset], strategies=registry_of())
         for strategy in ("auto", "hybrid"):
             hits = search(service, "what is a railway switch?", 9, strategy)
             assert {"museum", "switch"} <= set(ids(hits))
@@ -314,28 +314,28 @@ def test_a_strategy_gets_sources_model_and_its_own_settings(search: Search, data
         {"hyde_temperature": 0.5, "hyde_model": "m"},
         dataset,
         llms={"general": llm},
-        strategies=registered(hyde=Hypothetical),
+        strategies=registry_of(hyde=Hypothetical),
     )
     assert ids(search(service, "what warms one up?", 1, "hyde", False)) == ["tea"]
-    made = service.strategies["hyde"]
-    assert isinstance(made, Hypothetical)
-    assert (made.llm, made.temperature, made.model, made.sources) == (llm, 0.5, "m", (dataset,))
-    assert made.asked == [10]  # the refuser looks at the first ten
-    assert service.strategies["hyde"] is made
+    strategy = service.strategies["hyde"]
+    assert isinstance(strategy, Hypothetical)
+    assert (strategy.llm, strategy.temperature, strategy.model, strategy.sources) == (llm, 0.5, "m", (dataset,))
+    assert strategy.asked == [10]  # the refuser looks at the first ten
+    assert service.strategies["hyde"] is strategy
 
 
 def test_strategies_are_a_mapping_made_when_asked_for(dataset: Dataset) -> None:
-    made: list[str] = []
+    names: list[str] = []
 
     def factory(*sources: Any, llm: Any = None) -> Halves:
-        made.append("halves")
+        names.append("halves")
         return Halves(*sources)
 
-    registry = registered(halves=factory, hyde=Hypothetical, nothing=lambda *_, llm: 3)
+    registry = registry_of(halves=factory, hyde=Hypothetical, nothing=lambda *_, llm: 3)
     strategies = EnhancedRetrievalService(None, dataset, strategies=registry).strategies
     assert list(strategies) == ["halves", "hyde", "nothing"]
     assert "halves" in strategies
-    assert made == []
+    assert names == []
     assert isinstance(strategies["halves"], Halves)
     with pytest.raises(KeyError):
         strategies["absent"]
@@ -371,7 +371,7 @@ def test_the_options_are_those_of_every_search(search: Search, tmp_path: Path) -
 
 
 def test_a_users_strategy_may_take_the_name_of_a_plain_one(search: Search, dataset: Dataset) -> None:
-    service = EnhancedRetrievalService(None, dataset, strategies=registered(hybrid=Halves))
+    service = EnhancedRetrievalService(None, dataset, strategies=registry_of(hybrid=Halves))
     assert ids(search(service, "tea", 5, "hybrid", False)) == ["tea"]  # by words alone
     assert len(search(service, "tea", 5, "auto")) > 1
 
@@ -379,7 +379,12 @@ def test_a_users_strategy_may_take_the_name_of_a_plain_one(search: Search, datas
 def test_a_strategy_that_fails_is_replaced_by_the_plain_search(search: Search, dataset: Dataset) -> None:
     llms = {"hyde": ScriptedLLM(lambda _: OSError("the model is down"))}
     service = EnhancedRetrievalService(
-        {"policy": "heuristic"}, dataset, None, Reversed(), llms=llms, strategies=registered(hyde=Hypothetical)
+        {"policy": "heuristic"},
+        dataset,
+        None,
+        ReversingReranker(),
+        llms=llms,
+        strategies=registry_of(hyde=Hypothetical),
     )
     plain = search(service, "what is a railway switch?", 2, use_rerank=False)
     assert ids(plain) == ids(dataset.search("what is a railway switch?", 2).hits)
@@ -395,7 +400,7 @@ def test_a_strategy_that_fails_is_replaced_by_the_plain_search(search: Search, d
 def test_a_reranked_strategy_is_asked_for_what_the_reranker_scores(search: Search, dataset: Dataset) -> None:
     llms = {"general": ScriptedLLM(lambda prompt: prompt)}
     service = EnhancedRetrievalService(
-        None, dataset, None, Reversed(), llms=llms, strategies=registered(x=Hypothetical)
+        None, dataset, None, ReversingReranker(), llms=llms, strategies=registry_of(x=Hypothetical)
     )
     assert ids(search(service, "railway switch", 2, "x")) == ["zh", "tea"]
     assert ids(search(service, "railway switch", 2, "x", False)) == ids(
@@ -432,14 +437,14 @@ def test_our_strategies_get_their_settings(dataset: Dataset) -> None:
         "compression_max_length": 77,
         "timeout": 4,
     }
-    reranker = Reversed()
+    reranker = ReversingReranker()
     service = EnhancedRetrievalService(settings, dataset, None, reranker, llms={"general": ScriptedLLM([])})
-    made: Any = service.strategies
-    assert made["query2doc"].num_expansions == 2
-    assert made["decomposition"].max_subqueries == 4
-    assert made["multi_query"].variants == ("original", "correction")
-    assert made["compression"].max_length == 77
-    assert made["compression"].reranker is reranker
+    strategies: Any = service.strategies
+    assert strategies["query2doc"].num_expansions == 2
+    assert strategies["decomposition"].max_subqueries == 4
+    assert strategies["multi_query"].variants == ("original", "correction")
+    assert strategies["compression"].max_length == 77
+    assert strategies["compression"].reranker is reranker
     recipe = service.engine.resolve(SearchRequest.of("why?", options={"strategy": "hyde"}), [dataset])
     assert recipe.budget is not None
     assert (recipe.budget.seconds, recipe.budget.call_seconds, recipe.timeout) == (None, 30, 4)
@@ -449,11 +454,11 @@ def test_our_strategies_get_their_settings(dataset: Dataset) -> None:
 
 
 def test_compression_answers_with_excerpts_within_its_length(search: Search, dataset: Dataset) -> None:
-    class Counting(Reversed):
-        seen: ClassVar[list[int]] = []
+    class Counting(ReversingReranker):
+        counts: ClassVar[list[int]] = []
 
         def score(self, query: str, texts: Sequence[str]) -> list[float]:
-            self.seen.append(len(texts))
+            self.counts.append(len(texts))
             return super().score(query, texts)
 
     reranker = Counting(cache=False)
@@ -462,10 +467,10 @@ def test_compression_answers_with_excerpts_within_its_length(search: Search, dat
     assert hits
     assert sum(len(hit.text) for hit in hits) <= 60
     assert hits.reranked
-    assert len(reranker.seen) == 1  # by what is left of the hits, and not before that
+    assert len(reranker.counts) == 1  # by what is left of the hits, and not before that
     assert not search(service, "railway switch", 2, "compression", False).reranked
-    assert len(reranker.seen) == 1
-    Counting.seen.clear()
+    assert len(reranker.counts) == 1
+    Counting.counts.clear()
 
 
 def test_a_model_that_fails_leaves_the_plain_answer(search: Search, dataset: Dataset) -> None:
@@ -485,13 +490,13 @@ def test_a_search_has_one_account_for_all_that_its_strategy_asks(search: Search,
                 accounts.append(account)
             return Transformed(Query.of(query))
 
-    class Noted(BaseRetrievalStrategy):
+    class NotingStrategy(BaseRetrievalStrategy):
         name = "noted"
 
         def transformer(self) -> BaseTransformer:
             return QueryTransformer(Notes(), Notes())
 
-    service = EnhancedRetrievalService(None, dataset, strategies=registered(noted=Noted))
+    service = EnhancedRetrievalService(None, dataset, strategies=registry_of(noted=NotingStrategy))
     assert search(service, "railway", 2, "noted")
     assert len({id(account) for account in accounts}) == 1
     assert accounts[0].budget.calls == Budget().calls != 99
@@ -499,28 +504,28 @@ def test_a_search_has_one_account_for_all_that_its_strategy_asks(search: Search,
 
 def test_heuristics_without_any_model_take_rules(search: Search, dataset: Dataset) -> None:
     service = EnhancedRetrievalService({"policy": "heuristic"}, dataset)
-    wanted = {"switch versus lamp": "decomposition", "what is tea?": "hybrid", "green tea": "multi_query"}
-    assert {query: search(service, query).strategy for query in wanted} == wanted
+    expected = {"switch versus lamp": "decomposition", "what is tea?": "hybrid", "green tea": "multi_query"}
+    assert {query: search(service, query).strategy for query in expected} == expected
 
 
 # ── reranking ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    ("setting", "use_rerank", "reranked"),
+    ("setting", "use_rerank", "expected"),
     [(True, None, True), (True, False, False), (False, None, False), (False, True, True)],
 )
-@pytest.mark.parametrize("reranker", [Reversed, Foreign])
+@pytest.mark.parametrize("reranker", [ReversingReranker, Foreign])
 def test_reranking_is_on_unless_somebody_says_otherwise(
-    search: Search, dataset: Dataset, setting: bool, use_rerank: bool | None, reranked: bool, reranker: type
+    search: Search, dataset: Dataset, setting: bool, use_rerank: bool | None, expected: bool, reranker: type
 ) -> None:
     settings = Settings(enable_reranker_by_default=setting)
     service = EnhancedRetrievalService(settings, dataset, None, reranker())
     hits = search(service, "railway switch", 3, use_rerank=use_rerank)
-    assert hits.reranked == reranked
-    assert (ids(hits) == ["zh", "tea", "points"]) == reranked
+    assert hits.reranked == expected
+    assert (ids(hits) == ["zh", "tea", "points"]) == expected
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    assert any(way.source == "rerank" for way in hits[0].provenance) == reranked
+    assert any(step.source == "rerank" for step in hits[0].provenance) == expected
 
 
 def test_the_offline_reranker_takes_the_place_of_none(search: Search, dataset: Dataset) -> None:
@@ -551,9 +556,9 @@ class Asks(Foreign):
 
 
 @pytest.mark.parametrize(
-    ("reranker", "told"),
+    ("reranker", "message"),
     [
-        (Broken(), "the reranker is down"),
+        (FailingReranker(), "the reranker is down"),
         (Foreign(available=False), "rerank: Foreign is not available"),
         (Asks(available=False), "rerank: Asks is not available"),
         (Refuses(), "rerank: Refuses is not available"),
@@ -566,52 +571,52 @@ class Asks(Foreign):
     ],
 )
 def test_a_reranker_that_fails_leaves_the_order_and_says_so(
-    search: Search, dataset: Dataset, reranker: Any, told: str
+    search: Search, dataset: Dataset, reranker: Any, message: str
 ) -> None:
     hits = search(EnhancedRetrievalService(None, dataset, None, reranker), "railway switch", 3)
     plain = dataset.search("railway switch", 3)
     assert [(hit.id, hit.score) for hit in hits] == [(hit.id, hit.score) for hit in plain.hits]
     (note,) = hits.degraded
-    assert told in note
+    assert message in note
     assert not hits.reranked
 
 
 def test_a_foreign_rerankers_scores_are_kept_where_they_are_scores(search: Search, dataset: Dataset) -> None:
-    def scored(documents: list[Document]) -> list[Document]:
-        return [Document(one.id, one.text, {"score": 9 - rank}) for rank, one in enumerate(documents)]
+    def descending(documents: list[Document]) -> list[Document]:
+        return [Document(document.id, document.text, {"score": 9 - rank}) for rank, document in enumerate(documents)]
 
     def rising(documents: list[Document]) -> list[Document]:
-        return [Document(one.id, one.text, {"score": rank}) for rank, one in enumerate(documents)]
+        return [Document(document.id, document.text, {"score": rank}) for rank, document in enumerate(documents)]
 
     def nonsense(documents: list[Document]) -> list[Document]:
-        return [Document(one.id, one.text, {"score": "high"}) for one in documents]
+        return [Document(document.id, document.text, {"score": "high"}) for document in documents]
 
-    def part(documents: list[Document]) -> list[Document]:
+    def partial(documents: list[Document]) -> list[Document]:
         return documents[3:4]
 
     def scores(answer: Any) -> list[float]:
         service = EnhancedRetrievalService(None, dataset, None, Foreign(answer=answer))
         return [hit.score for hit in search(service, "railway switch", 3)]
 
-    assert scores(scored) == [9, 8, 7]
+    assert scores(descending) == [9, 8, 7]
     assert scores(rising) == [1, 1 / 2, 1 / 3]
     assert scores(nonsense) == [1, 1 / 2, 1 / 3]
-    assert scores(part) == [1, 1, 1]
+    assert scores(partial) == [1, 1, 1]
     plain = ids(dataset.search("railway switch", 4).hits)
-    service = EnhancedRetrievalService(None, dataset, None, Asks(answer=part))
+    service = EnhancedRetrievalService(None, dataset, None, Asks(answer=partial))
     assert ids(search(service, "railway switch", 3)) == [plain[3], plain[0], plain[1]]
 
 
 def test_the_workflows_further_stages_are_kept(search: Search, dataset: Dataset) -> None:
     from pointsman import BaseRefiner
 
-    class Never(BaseRefiner):
+    class RefusingRefiner(BaseRefiner):
         stage = "refuse"
 
         def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
             return Ranked((), ranked.scale, refused=Refusal("never"))
 
-    service = EnhancedRetrievalService(None, dataset, workflow=RetrievalWorkflow(refiners=[Never()]))
+    service = EnhancedRetrievalService(None, dataset, workflow=RetrievalWorkflow(refiners=[RefusingRefiner()]))
     hits = search(service, "railway switch")
     assert hits == []
     assert str(hits.refused) == "never"
@@ -654,19 +659,19 @@ def test_a_foreign_vector_store_gets_a_keyword_index_in_step(
         hits = search(service, "green tea", 3, strategy, False)
         assert hits[0].id == "tea"
         sources = {"hybrid": {"bm25", "vector", "fuse"}, "auto": {"bm25", "vector", "fuse"}}
-        found = {way.source.removesuffix("_retriever") for way in hits[0].provenance}
-        assert found == sources.get(strategy, {strategy})
+        names = {step.source.removesuffix("_retriever") for step in hits[0].provenance}
+        assert names == sources.get(strategy, {strategy})
         assert hits.strategy == ("hybrid" if strategy == "auto" else strategy)
         dataset.add([Document("new", "zebra crossing")])
         assert search(service, "zebra", 1, strategy, False)[0].id == "new"
     if strategy != "bm25":
         return
-    with Dataset("same", "", "keyword", bm25_k1=0.9) as same:
-        same.add([*DOCUMENTS, Document("new", "zebra crossing")])
-        assert hits[0].score != same.search("green tea", 1, strategy="bm25").hits[0].score  # before the last one
+    with Dataset("same", "", "keyword", bm25_k1=0.9) as reference:
+        reference.add([*DOCUMENTS, Document("new", "zebra crossing")])
+        assert hits[0].score != reference.search("green tea", 1, strategy="bm25").hits[0].score  # before the last one
         with EnhancedRetrievalService(settings, dataset._local.collection.truth) as words:
-            again = search(words, "green tea", 1, "bm25", False)
-            assert again[0].score == pytest.approx(same.search("green tea", 1, strategy="bm25").hits[0].score)
+            hits_again = search(words, "green tea", 1, "bm25", False)
+            assert hits_again[0].score == pytest.approx(reference.search("green tea", 1, strategy="bm25").hits[0].score)
 
 
 @pytest.mark.parametrize("by_workflow", [False, True])
@@ -679,7 +684,7 @@ def test_a_default_strategy_searches_only_its_lists_of_a_foreign_store(
     with EnhancedRetrievalService(settings, ForeignStore(dataset), HashingEmbedder(), workflow=workflow) as service:
         hits = search(service, "green tea", 3, use_rerank=False)
         assert hits == search(service, "green tea", 3, "bm25", False)
-        assert {way.source for hit in hits for way in hit.provenance} == {"bm25_retriever"}
+        assert {step.source for hit in hits for step in hit.provenance} == {"bm25_retriever"}
 
 
 def test_a_store_without_a_part_does_without_it(search: Search, dataset: Dataset, tmp_path: Path) -> None:
@@ -700,13 +705,13 @@ def test_a_store_without_a_part_does_without_it(search: Search, dataset: Dataset
 
 
 def test_language_models_out_of_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = llm_for(Settings(), "hyde")
-    assert chosen.llm is None
-    assert "to dashscope and DASHSCOPE_API_KEY" in chosen.reason
+    choice = llm_for(Settings(), "hyde")
+    assert choice.llm is None
+    assert "to dashscope and DASHSCOPE_API_KEY" in choice.reason
     assert llm_for(Settings(), "hyde", {"DASHSCOPE_API_KEY": "s3cret"}).llm is None, "a key is no consent"
-    made = llm_for(Settings(hyde_llm_provider="dashscope"), "hyde", {"DASHSCOPE_API_KEY": "s3cret"})
-    assert isinstance(made.llm, DashScopeLLM)
-    assert "s3cret" not in repr(made)
+    dashscope = llm_for(Settings(hyde_llm_provider="dashscope"), "hyde", {"DASHSCOPE_API_KEY": "s3cret"})
+    assert isinstance(dashscope.llm, DashScopeLLM)
+    assert "s3cret" not in repr(dashscope)
     local = llm_for(Settings(llm_base_url="http://localhost:1/v1", llm_model="m"))
     assert isinstance(local.llm, OpenAILLM)
     assert local.llm.base_url == "http://localhost:1/v1"
@@ -719,32 +724,32 @@ def test_openais_key_goes_to_no_other_address(monkeypatch: pytest.MonkeyPatch) -
     local = llm_for(Settings(llm_base_url="http://localhost:1/v1", llm_model="m")).llm
     assert isinstance(local, OpenAILLM)
     assert local._key == "no-key"
-    named = llm_for(Settings(llm_base_url="http://localhost:1/v1", llm_model="m", llm_api_key_env="OPENAI_API_KEY"))
-    assert isinstance(named.llm, OpenAILLM)
-    assert named.llm._key == "s3cret"
+    choice = llm_for(Settings(llm_base_url="http://localhost:1/v1", llm_model="m", llm_api_key_env="OPENAI_API_KEY"))
+    assert isinstance(choice.llm, OpenAILLM)
+    assert choice.llm._key == "s3cret"
 
 
 def test_without_its_package_there_is_no_model_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "openai", None)
-    chosen = llm_for(Settings(llm_provider="openai"), "hyde", {"OPENAI_API_KEY": "k"})
-    assert chosen.llm is None
-    assert "pip install 'pointsman[openai]'" in chosen.reason
+    choice = llm_for(Settings(llm_provider="openai"), "hyde", {"OPENAI_API_KEY": "k"})
+    assert choice.llm is None
+    assert "pip install 'pointsman[openai]'" in choice.reason
 
 
 def test_models_given_in_code_go_before_the_settings(dataset: Dataset) -> None:
-    general, own = ScriptedLLM(["a"]), ScriptedLLM(["b"])
-    service = EnhancedRetrievalService(None, dataset, llms={"general": general, "hyde": own})
-    assert service.llm("hyde").llm is own
+    general, hyde_llm = ScriptedLLM(["a"]), ScriptedLLM(["b"])
+    service = EnhancedRetrievalService(None, dataset, llms={"general": general, "hyde": hyde_llm})
+    assert service.llm("hyde").llm is hyde_llm
     assert service.llm("query2doc").llm is general
     with pytest.raises(InputError, match="cooking"):
         service.llm("cooking")
 
 
 def test_an_unknown_name_lists_what_is_known(dataset: Dataset) -> None:
-    service = EnhancedRetrievalService(None, dataset, strategies=registered(mine=Halves))
-    with pytest.raises(UnknownNameError, match="mine") as caught:
+    service = EnhancedRetrievalService(None, dataset, strategies=registry_of(mine=Halves))
+    with pytest.raises(UnknownNameError, match="mine") as error_info:
         service.search_sync("x", 5, "yours")
-    assert {"auto", "bm25", "mine"} <= set(caught.value.known)
+    assert {"auto", "bm25", "mine"} <= set(error_info.value.known)
 
 
 class Similar:
@@ -786,8 +791,8 @@ def test_the_form_of_a_question_chooses_among_the_strategies_of_the_datasets_it_
             workspace.dataset(name, indexing_technique=technique).add([Document("tea", "Green tea is brewed.")])  # type: ignore[arg-type]
         with EnhancedRetrievalService(settings, workspace, llms={"general": llm}) as service:
             hits = service.search_sync(question, 2, datasets=["words"], refuse=False)
-        wanted = workspace.search(question, 2, datasets=["words"], refuse=False)
-    assert hits.strategy == wanted.plan.strategy
+        expected = workspace.search(question, 2, datasets=["words"], refuse=False)
+    assert hits.strategy == expected.plan.strategy
     assert hits.recommendation is not None
-    assert hits.recommendation.strategy == wanted.plan.strategy
-    assert [hit.id for hit in hits] == [hit.id for hit in wanted]
+    assert hits.recommendation.strategy == expected.plan.strategy
+    assert [hit.id for hit in hits] == [hit.id for hit in expected]

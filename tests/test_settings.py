@@ -43,7 +43,7 @@ SEED = {
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory without a file of settings."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -53,7 +53,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
     return Settings.load(environ=environ or {}, **overrides)
 
 
-def written(folder: Path, text: str | bytes, name: str = "pointsman.toml") -> Path:
+def write_settings(folder: Path, text: str | bytes, name: str = "pointsman.toml") -> Path:
     file = folder / name
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     return file
@@ -65,17 +65,17 @@ def test_the_seeds_names_and_defaults() -> None:
     assert set(load().origins.values()) == {"default"}
 
 
-def test_arguments_go_before_the_environment_that_before_the_file_that_before_defaults(elsewhere: Path) -> None:
-    written(elsewhere, "bm25_k1 = 1\nbm25_b = 0.1\ntimeout = 7\n")
+def test_arguments_go_before_the_environment_that_before_the_file_that_before_defaults(empty_folder: Path) -> None:
+    write_settings(empty_folder, "bm25_k1 = 1\nbm25_b = 0.1\ntimeout = 7\n")
     settings = load({"POINTSMAN_BM25_K1": "2", "POINTSMAN_BM25_B": "0.2"}, bm25_k1=3)
     assert (settings.bm25_k1, settings.bm25_b, settings.timeout, settings.policy) == (3, 0.2, 7, "auto")
-    wanted = {
+    expected = {
         "bm25_k1": "argument",
         "bm25_b": "POINTSMAN_BM25_B",
         "timeout": "pointsman.toml:timeout",
         "policy": "default",
     }
-    assert {name: settings.origins[name] for name in wanted} == wanted
+    assert {name: settings.origins[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_arguments_go_before_the_environment_that_before_the_file_that_before_de
     ],
 )
 def test_every_kind_of_value_is_read_from_the_environment(name: str, text: str, value: object) -> None:
-    found = getattr(load({f"POINTSMAN_{name.upper()}": text}), name)
-    assert found == value
-    assert type(found) is type(value)
+    setting = getattr(load({f"POINTSMAN_{name.upper()}": text}), name)
+    assert setting == value
+    assert type(setting) is type(value)
 
 
 BAD = [
@@ -133,17 +133,17 @@ BAD = [
 def test_a_bad_value_is_told_with_its_name_itself_and_the_remedy(name: str, value: object, remedy: str) -> None:
     makers: list[Callable[..., Settings]] = [Settings, load]
     for make in makers:
-        with pytest.raises(InputError) as caught:
+        with pytest.raises(InputError) as error_info:
             make(**{name: value})
-        assert str(caught.value).startswith(name)
-        assert remedy in str(caught.value)
-        assert repr(value)[:80] in str(caught.value)
+        assert str(error_info.value).startswith(name)
+        assert remedy in str(error_info.value)
+        assert repr(value)[:80] in str(error_info.value)
 
 
-def test_a_bad_value_is_told_with_where_it_comes_from(elsewhere: Path) -> None:
+def test_a_bad_value_is_told_with_where_it_comes_from(empty_folder: Path) -> None:
     with pytest.raises(InputError, match=r"bm25_k1 \(from POINTSMAN_BM25_K1\) is a number from 0 up, not 'x'"):
         load({"POINTSMAN_BM25_K1": "x"})
-    file = written(elsewhere, "[pointsman]\nbm25_k1 = 'x'", "other.toml")
+    file = write_settings(empty_folder, "[pointsman]\nbm25_k1 = 'x'", "other.toml")
     with pytest.raises(InputError, match=r"bm25_k1 \(from .*other.toml:bm25_k1\) is"):
         Settings.load(file, {})
 
@@ -152,20 +152,20 @@ def test_a_bad_value_is_told_with_where_it_comes_from(elsewhere: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["bm25_k1 = 2", "[pointsman]\nbm25_k1 = 2", "\ufeffbm25_k1 = 2"])
-@pytest.mark.parametrize("way", ["working directory", "path", "variable"])
-def test_the_file_is_found_and_both_forms_are_read(elsewhere: Path, text: str, way: str) -> None:
-    if way == "working directory":
-        written(elsewhere, text)
+@pytest.mark.parametrize("origin", ["working directory", "path", "variable"])
+def test_the_file_is_found_and_both_forms_are_read(empty_folder: Path, text: str, origin: str) -> None:
+    if origin == "working directory":
+        write_settings(empty_folder, text)
         assert load().bm25_k1 == 2
         return
-    file = written(elsewhere, text, "mine.toml")
-    settings = Settings.load(file, {}) if way == "path" else load({"POINTSMAN_CONFIG": str(file)})
+    file = write_settings(empty_folder, text, "mine.toml")
+    settings = Settings.load(file, {}) if origin == "path" else load({"POINTSMAN_CONFIG": str(file)})
     assert settings.bm25_k1 == 2
     assert settings.origins["bm25_k1"] == f"{file}:bm25_k1"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("bm25_ki = 2", "did you mean 'bm25_k1'?"),
         ("[pointsman]\nbm25_index_paths = '/'", "did you mean 'bm25_index_path'?"),
@@ -179,18 +179,18 @@ def test_the_file_is_found_and_both_forms_are_read(elsewhere: Path, text: str, w
         ("#" * 1_000_001, "larger than"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told(elsewhere: Path, text: str | bytes, told: str) -> None:
-    written(elsewhere, text)
-    with pytest.raises(InputError) as caught:
+def test_a_file_that_cannot_be_used_is_told(empty_folder: Path, text: str | bytes, message: str) -> None:
+    write_settings(empty_folder, text)
+    with pytest.raises(InputError) as error_info:
         load()
-    assert told in str(caught.value)
-    assert "secret" not in str(caught.value)
-    if "setting" in told or "mean" in told:
-        assert "pointsman.toml:" in str(caught.value)
+    assert message in str(error_info.value)
+    assert "secret" not in str(error_info.value)
+    if "setting" in message or "mean" in message:
+        assert "pointsman.toml:" in str(error_info.value)
 
 
 @pytest.mark.parametrize("name", ["absent.toml", "."])
-def test_a_file_that_is_named_and_cannot_be_read_is_an_error(elsewhere: Path, name: str) -> None:
+def test_a_file_that_is_named_and_cannot_be_read_is_an_error(empty_folder: Path, name: str) -> None:
     with pytest.raises(InputError, match="POINTSMAN_CONFIG"):
         load({"POINTSMAN_CONFIG": name})
     with pytest.raises(InputError, match="cannot be read"):
@@ -205,8 +205,8 @@ def test_an_unknown_argument_is_an_error() -> None:
 
 
 def test_variables_that_are_no_settings_are_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    ours = {"POINTSMAN_CACHE": "/c", "POINTSMAN_TEST_DATA": "/d", "PATH": "/bin", "POINTSMANX": "1"}
-    settings = load({**ours, "POINTSMAN_WORKSPACE": "/w", "POINTSMAN_EMBEDDER": "hashing"})
+    other_variables = {"POINTSMAN_CACHE": "/c", "POINTSMAN_TEST_DATA": "/d", "PATH": "/bin", "POINTSMANX": "1"}
+    settings = load({**other_variables, "POINTSMAN_WORKSPACE": "/w", "POINTSMAN_EMBEDDER": "hashing"})
     assert (settings.workspace, settings.embedder) == ("/w", "hashing")
     assert not caplog.records
     with caplog.at_level(logging.WARNING):
@@ -233,17 +233,17 @@ def test_settings_are_frozen_comparable_and_copied_whole() -> None:
 
 
 def test_origins_of_settings_that_are_built_or_updated() -> None:
-    built = Settings(bm25_k1=2)
-    assert (built.origins["bm25_k1"], built.origins["bm25_b"]) == ("argument", "default")
-    updated = load({"POINTSMAN_BM25_K1": "2"}).updated(policy="heuristic")
-    assert (updated.origins["bm25_k1"], updated.origins["policy"]) == ("POINTSMAN_BM25_K1", "argument")
+    settings = Settings(bm25_k1=2)
+    assert (settings.origins["bm25_k1"], settings.origins["bm25_b"]) == ("argument", "default")
+    update = load({"POINTSMAN_BM25_K1": "2"}).updated(policy="heuristic")
+    assert (update.origins["bm25_k1"], update.origins["policy"]) == ("POINTSMAN_BM25_K1", "argument")
     with pytest.raises(InputError, match="bm25_b"):
-        updated.updated(bm25_b=2)
+        update.updated(bm25_b=2)
 
 
 def test_describe_tells_every_setting_in_plain_values() -> None:
     rows = describe(load({"POINTSMAN_MULTI_QUERY_VARIANTS": "original"}))
-    assert [row["name"] for row in rows] == [one.name for one in fields(Settings)]
+    assert [row["name"] for row in rows] == [field.name for field in fields(Settings)]
     assert all(row["about"] for row in rows)
     assert json.loads(json.dumps(rows)) == rows
     (row,) = [row for row in rows if row["name"] == "multi_query_variants"]
@@ -252,7 +252,7 @@ def test_describe_tells_every_setting_in_plain_values() -> None:
     assert row["origin"] == "POINTSMAN_MULTI_QUERY_VARIANTS"
 
 
-FROM_TEXT = [one for one in fields(Settings) if one.name != "multi_query_variants"]
+FROM_TEXT = [field for field in fields(Settings) if field.name != "multi_query_variants"]
 
 
 @given(st.sampled_from(FROM_TEXT), st.text(max_size=40))
@@ -262,10 +262,10 @@ def test_any_text_in_a_variable_is_a_value_or_an_input_error(setting: Any, text:
     try:
         value = getattr(load({variable: text}), setting.name)
     except InputError as error:
-        told = str(error)
+        message = str(error)
     else:
-        told = variable
-    assert variable in told
+        message = variable
+    assert variable in message
     assert type(value) is type(setting.default)
 
 
@@ -284,20 +284,20 @@ def test_any_text_in_a_variable_is_a_value_or_an_input_error(setting: Any, text:
 )
 def test_a_secret_in_the_wrong_place_is_refused_and_not_repeated(name: str, value: str) -> None:
     arguments: dict[str, Any] = {name: value}
-    for environ, more in (({}, arguments), ({f"POINTSMAN_{name.upper()}": value}, {})):
-        with pytest.raises(InputError) as caught:
-            load(environ, **more)
-        assert name in str(caught.value)
-        assert "s3cret" not in str(caught.value)
-        assert caught.value.__suppress_context__
+    for environ, overrides in (({}, arguments), ({f"POINTSMAN_{name.upper()}": value}, {})):
+        with pytest.raises(InputError) as error_info:
+            load(environ, **overrides)
+        assert name in str(error_info.value)
+        assert "s3cret" not in str(error_info.value)
+        assert error_info.value.__suppress_context__
 
 
 def test_a_key_is_never_part_of_settings() -> None:
     environ = {"DASHSCOPE_API_KEY": "s3cret", "OPENAI_API_KEY": "s3cret", "MY_KEY": "s3cret"}
     settings = load(environ, llm_api_key_env="MY_KEY", llm_provider="openai")
-    shown = [repr(settings), repr(settings.origins), json.dumps(describe(settings))]
-    shown += [repr(settings.llm(task, environ)) for task in TASKS]
-    assert not any("s3cret" in text for text in shown)
+    texts = [repr(settings), repr(settings.origins), json.dumps(describe(settings))]
+    texts += [repr(settings.llm(task, environ)) for task in TASKS]
+    assert not any("s3cret" in text for text in texts)
 
 
 # ── language models ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -306,7 +306,7 @@ DASHSCOPE, OPENAI, LOCAL = {"DASHSCOPE_API_KEY": "k"}, {"OPENAI_API_KEY": "k"}, 
 
 
 @pytest.mark.parametrize(
-    ("task", "given", "environ", "wanted"),
+    ("task", "fields", "environ", "expected"),
     [
         # a key in the environment is no consent to send anything to its service
         (
@@ -345,14 +345,14 @@ DASHSCOPE, OPENAI, LOCAL = {"DASHSCOPE_API_KEY": "k"}, {"OPENAI_API_KEY": "k"}, 
     ],
 )
 def test_which_language_model_a_task_gets(
-    task: str, given: dict[str, Any], environ: dict[str, str], wanted: tuple[str, str, str | None, str | None]
+    task: str, fields: dict[str, Any], environ: dict[str, str], expected: tuple[str, str, str | None, str | None]
 ) -> None:
-    spec = load(**given).llm(task, environ)
-    assert (spec.provider, spec.model, spec.base_url) == wanted[:3]
-    if wanted[3] is None:
+    spec = load(**fields).llm(task, environ)
+    assert (spec.provider, spec.model, spec.base_url) == expected[:3]
+    if expected[3] is None:
         assert spec.missing is None
     else:
-        assert wanted[3] in (spec.missing or "")
+        assert expected[3] in (spec.missing or "")
 
 
 def test_the_temperature_is_hydes_own() -> None:
@@ -363,36 +363,39 @@ def test_the_temperature_is_hydes_own() -> None:
         settings.llm("cooking")
 
 
-class TestFileThatNobodyNamed:
-    def test_it_sets_nothing_that_reaches_beyond_the_process(self, elsewhere: Path) -> None:
+class TestUnnamedSettings:
+    def test_it_sets_nothing_that_reaches_beyond_the_process(self, empty_folder: Path) -> None:
         values = {item["name"]: item["default"] for item in describe(Settings())}
         for name, value in values.items():
-            given = "MY_KEY" if name.endswith("_env") else "http://localhost:9/v1" if value == "" else value
-            given = "colours" if name == "image_embedder" else given
-            written(elsewhere, f"{name} = {json.dumps(given)}")
+            text = "MY_KEY" if name.endswith("_env") else "http://localhost:9/v1" if value == "" else value
+            text = "colours" if name == "image_embedder" else text
+            write_settings(empty_folder, f"{name} = {json.dumps(text)}")
             if name not in REACHING:
                 assert load().origins[name] == f"pointsman.toml:{name}"
                 continue
-            with pytest.raises(InputError, match=f"sets {name}, .*POINTSMAN_CONFIG={elsewhere}/pointsman.toml"):
+            with pytest.raises(InputError, match=f"sets {name}, .*POINTSMAN_CONFIG={empty_folder}/pointsman.toml"):
                 load()
-            named = load({"POINTSMAN_CONFIG": "pointsman.toml"}).origins, Settings.load("pointsman.toml", {}).origins
-            assert [origins[name] for origins in named] == [f"pointsman.toml:{name}"] * 2
+            all_origins = (
+                load({"POINTSMAN_CONFIG": "pointsman.toml"}).origins,
+                Settings.load("pointsman.toml", {}).origins,
+            )
+            assert [origins[name] for origins in all_origins] == [f"pointsman.toml:{name}"] * 2
 
     def test_every_setting_of_an_address_a_key_a_path_or_a_provider_reaches(self) -> None:
         words = ("path", "url", "provider", "key", "workspace", "embedder")
-        named = {item["name"] for item in describe(Settings()) if any(word in item["name"] for word in words)}
-        assert named | {"reranker"} == REACHING
+        names = {item["name"] for item in describe(Settings()) if any(word in item["name"] for word in words)}
+        assert names | {"reranker"} == REACHING
 
     def test_the_page_lists_them(self) -> None:
         page = (Path(__file__).parents[1] / "docs" / "settings.md").read_text("utf-8")
-        listed = page.partition("name it: ")[2].partition(".\n\n")[0]
-        assert set(re.findall(r"`(\w+)`", listed)) == REACHING
+        names = page.partition("name it: ")[2].partition(".\n\n")[0]
+        assert set(re.findall(r"`(\w+)`", names)) == REACHING
 
-    def test_what_has_priority_over_it_is_not_its_affair(self, elsewhere: Path) -> None:
-        written(elsewhere, 'embedder = "openai:x@http://localhost:9"')
+    def test_what_has_priority_over_it_is_not_its_affair(self, empty_folder: Path) -> None:
+        write_settings(empty_folder, 'embedder = "openai:x@http://localhost:9"')
         assert load({"POINTSMAN_EMBEDDER": "hashing"}).embedder == load(embedder="hashing").embedder == "hashing"
 
-    def test_a_pipe_is_not_waited_for(self, elsewhere: Path) -> None:
-        os.mkfifo(elsewhere / "pointsman.toml")
+    def test_a_pipe_is_not_waited_for(self, empty_folder: Path) -> None:
+        os.mkfifo(empty_folder / "pointsman.toml")
         with pytest.raises(InputError, match="is not a file"):
             load()

@@ -14,15 +14,15 @@ from soak_kit import Soak
 
 
 def test_twenty_seconds_of_everything(tmp_path: Path) -> None:
-    disk, beside = tmp_path / "disk", tmp_path / "beside"
+    disk, other_folder = tmp_path / "disk", tmp_path / "beside"
     disk.mkdir()
-    beside.mkdir()
+    other_folder.mkdir()
     with ExitStack() as stack:
         try:
             small = bool(stack.enter_context(small_disk(disk, 64 << 20)))
         except NoSmallDiskError:
             small = False
-        soak = stack.enter_context(closing(Soak(disk, beside, small=small, seed=4)))
+        soak = stack.enter_context(closing(Soak(disk, other_folder, small=small, seed=4)))
         soak.run(20, calm=0.3)
     assert soak.problems == []
     assert soak.counts["POST documents 200"] > 10

@@ -32,7 +32,7 @@ speller = Speller(WORDS)
 
 
 @pytest.mark.parametrize(
-    ("text", "corrected"),
+    ("text", "expected"),
     [
         ("retreival", "retrieval"),
         ("Neurla netwrok", "Neural network"),
@@ -53,8 +53,8 @@ speller = Speller(WORDS)
         ("用 retreival 检索", "用 retrieval 检索"),
     ],
 )
-def test_corrected(text: str, corrected: str) -> None:
-    assert speller.correct(text).text == corrected
+def test_corrected(text: str, expected: str) -> None:
+    assert speller.correct(text).text == expected
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_left_alone(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "corrected"),
+    ("text", "expected"),
     [
         ("ghbdtn", "привет"),
         ("Ghbdtn, gjujlf", "Привет, погода"),
@@ -93,8 +93,8 @@ def test_left_alone(text: str) -> None:
         ("abcd", "abcd"),
     ],
 )
-def test_the_other_keyboard_layout(text: str, corrected: str) -> None:
-    assert speller.correct(text).text == corrected
+def test_the_other_keyboard_layout(text: str, expected: str) -> None:
+    assert speller.correct(text).text == expected
 
 
 def test_spans() -> None:
@@ -139,10 +139,10 @@ def test_of_a_very_long_text_some_words_are_looked_up() -> None:
     syllables = ["ba", "de", "fi", "go", "hu", "ka", "le"]
     words = ["".join(three) + "ation" for three in itertools.product(syllables, repeat=3)]
     slips = " ".join(word.replace("ation", "atoin") for word in words)
-    found = Speller(dict.fromkeys(words, 9)).correct(slips)
+    correction = Speller(dict.fromkeys(words, 9)).correct(slips)
     assert len(words) == 343
-    assert len(found.changes) == 200
-    assert found.text.startswith("bababaation")
+    assert len(correction.changes) == 200
+    assert correction.text.startswith("bababaation")
 
 
 def test_frequency_decides_between_equals() -> None:
@@ -159,17 +159,17 @@ def test_order_of_words_does_not_matter() -> None:
 
 
 def test_words_of_texts_and_more_of_them() -> None:
-    mine = Speller.from_texts(["Neural networks. Нейронные сети! 神经网络 x2 snake_case", "Neural"])
-    assert mine.frequencies["neural"] == 2
-    assert sorted(mine.frequencies) == ["case", "networks", "neural", "snake", "x", "нейронные", "сети"]
-    assert "NEURAL" in mine
-    assert "retrieval" not in mine
-    assert not mine.correct("retreival")
-    mine.add(["Retrieval, retrieval."])
-    assert len(mine) == 8
-    assert mine.correct("retreival").text == "retrieval"
-    mine.add(["retreival"])
-    assert not mine.correct("retreival")
+    speller = Speller.from_texts(["Neural networks. Нейронные сети! 神经网络 x2 snake_case", "Neural"])
+    assert speller.frequencies["neural"] == 2
+    assert sorted(speller.frequencies) == ["case", "networks", "neural", "snake", "x", "нейронные", "сети"]
+    assert "NEURAL" in speller
+    assert "retrieval" not in speller
+    assert not speller.correct("retreival")
+    speller.add(["Retrieval, retrieval."])
+    assert len(speller) == 8
+    assert speller.correct("retreival").text == "retrieval"
+    speller.add(["retreival"])
+    assert not speller.correct("retreival")
 
 
 def test_frequencies_are_positive() -> None:
@@ -180,9 +180,9 @@ def test_frequencies_are_positive() -> None:
 def test_files(tmp_path: Path) -> None:
     path = tmp_path / "words"
     speller.save(path)
-    again = Speller.load(path)
-    assert dict(again.frequencies) == dict(speller.frequencies)
-    assert again.correct("Neurla ghbdtn") == speller.correct("Neurla ghbdtn")
+    copy = Speller.load(path)
+    assert dict(copy.frequencies) == dict(speller.frequencies)
+    assert copy.correct("Neurla ghbdtn") == speller.correct("Neurla ghbdtn")
     assert [file.name for file in tmp_path.iterdir()] == ["words"]
     Speller({}).save(path)
     assert len(Speller.load(path)) == 0
@@ -204,60 +204,60 @@ LETTERS = st.text(alphabet="abcdehilmnoprstuvwабвеиклнопрстуьё'�
 
 @given(st.one_of(LETTERS, st.text(max_size=60)))
 def test_laws(text: str) -> None:
-    found = speller.correct(text)
+    correction = speller.correct(text)
     rebuilt, end = "", 0
-    for change in found.changes:
+    for change in correction.changes:
         assert end <= change.start < change.end
         assert text[change.start : change.end] == change.old != change.new
         rebuilt += text[end : change.start] + change.new
         end = change.end
-    assert rebuilt + text[end:] == found.text
-    assert speller.correct(found.text).text == found.text
+    assert rebuilt + text[end:] == correction.text
+    assert speller.correct(correction.text).text == correction.text
 
 
 LONG = sorted(word for word in WORDS if len(word) >= 8)
 
 
 @given(st.sampled_from(LONG), st.integers(1, 6), st.integers(0, 25), st.integers(0, 3))
-def test_one_slip_inside_a_long_word_is_put_right(word: str, at: int, number: int, kind: int) -> None:
+def test_one_slip_inside_a_long_word_is_put_right(word: str, position: int, number: int, kind: int) -> None:
     letter = "abcdefghijklmnopqrstuvwxyz"[number] if word.isascii() else "абвгдежзийклмнопрстуфхцчшщъыьэюя"[number]
-    made = (
-        word[:at] + word[at + 1 :],
-        word[:at] + letter + word[at:],
-        word[:at] + letter + word[at + 1 :],
-        word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+    misspelling = (
+        word[:position] + word[position + 1 :],
+        word[:position] + letter + word[position:],
+        word[:position] + letter + word[position + 1 :],
+        word[:position] + word[position + 1] + word[position] + word[position + 2 :],
     )[kind]
-    corrected = speller.correct(made).text
+    correction = speller.correct(misspelling).text
     # A slip can make another form of the word, which is known; and one of its forms is nearer than another.
-    assert corrected == word or DEFAULT_ANALYZER.tokens(corrected) == DEFAULT_ANALYZER.tokens(word)
+    assert correction == word or DEFAULT_ANALYZER.tokens(correction) == DEFAULT_ANALYZER.tokens(word)
 
 
-@pytest.mark.parametrize("piece", ["retreival ", "абвгдежз ", "a", "'", "ghbdtn,", "天"])
-def test_time_is_linear(piece: str) -> None:
-    huge = piece * (1_000_000 // len(piece))
-    many = " ".join(f"{a}{b}retreval" for a in "abcdefghij" * 10 for b in "klmnopqrst" * 10)
-    began = process_time()  # not hurt by other programs
+@pytest.mark.parametrize("unit", ["retreival ", "абвгдежз ", "a", "'", "ghbdtn,", "天"])
+def test_time_is_linear(unit: str) -> None:
+    huge = unit * (1_000_000 // len(unit))
+    long_text = " ".join(f"{a}{b}retreval" for a in "abcdefghij" * 10 for b in "klmnopqrst" * 10)
+    start = process_time()  # not hurt by other programs
     speller.correct(huge)
-    speller.correct(many)
+    speller.correct(long_text)
     Speller.from_texts([huge]).correct(huge[:1000])
-    assert process_time() - began < 10  # quadratic or worse would take minutes
+    assert process_time() - start < 10  # quadratic or worse would take minutes
 
 
 @pytest.mark.parametrize("name", ["en_cranfield", "en_cacm"])
 def test_queries_of_a_real_collection_are_left_alone(test_data: Path, name: str) -> None:
     collection = read_collection(test_data / name)
-    mine = Speller.from_texts(document.searchable for document in collection.documents)
-    changed = [query for query in collection.queries.values() if mine.correct(query)]
-    assert len(changed) <= 0.06 * len(collection.queries)
+    speller = Speller.from_texts(document.searchable for document in collection.documents)
+    changed_queries = [query for query in collection.queries.values() if speller.correct(query)]
+    assert len(changed_queries) <= 0.06 * len(collection.queries)
 
 
 # ── words of the language ────────────────────────────────────────────────────────────────────────────────────────────
 
-LISTED = Lexicon({"bake": 3.9, "break": 5.1, "goverment": 2.7, "government": 5.6, "следует": 5.3, "следуете": 2.0})
+LEXICON = Lexicon({"bake": 3.9, "break": 5.1, "goverment": 2.7, "government": 5.6, "следует": 5.3, "следуете": 2.0})
 
 
 @pytest.mark.parametrize(
-    ("text", "corrected"),
+    ("text", "expected"),
     [
         ("how do I bake bread", "how do I bake bread"),  # the manual knows break alone
         ("goverment", "government"),  # listed, and eight hundred times as rare
@@ -265,9 +265,9 @@ LISTED = Lexicon({"bake": 3.9, "break": 5.1, "goverment": 2.7, "government": 5.6
         ("следуете", "следуете"),  # a form of a word
     ],
 )
-def test_words_of_the_language_are_left_alone(text: str, corrected: str) -> None:
-    words = Speller({"break": 50, "government": 40, "bread": 9, "следует": 30}, lexicon=LISTED)
-    assert words.correct(text).text == corrected
+def test_words_of_the_language_are_left_alone(text: str, expected: str) -> None:
+    words = Speller({"break": 50, "government": 40, "bread": 9, "следует": 30}, lexicon=LEXICON)
+    assert words.correct(text).text == expected
 
 
 COMMON = Lexicon(
@@ -336,10 +336,10 @@ def test_the_commoner_of_two_words_one_slip_away_is_meant() -> None:
 
 
 def test_what_may_be_a_name_is_searched_in_both_forms() -> None:
-    found = speller.correct("the Neurla retreival")
-    assert found.text == "the Neurla retrieval"
-    assert found.alternative == "the Neural retrieval"
-    assert [change.sure for change in found.changes] == [False, True]
+    correction = speller.correct("the Neurla retreival")
+    assert correction.text == "the Neurla retrieval"
+    assert correction.alternative == "the Neural retrieval"
+    assert [change.sure for change in correction.changes] == [False, True]
     assert speller.correct("the neurla retreival").alternative is None
 
 

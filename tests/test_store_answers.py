@@ -16,14 +16,18 @@ from pointsman.copying import copy
 from pointsman.errors import StoreError
 from pointsman.store.backend import open_backend
 from pointsman.store.base import Capability
-from test_judging import ANSWERED, OFFICE, RAILS, UNANSWERED
+from test_judging import OFFICE, QUESTIONS_WITH_ANSWER, QUESTIONS_WITHOUT_ANSWER, RAILS
 
 if TYPE_CHECKING:
     from opensearch_kit import Cluster
     from pointsman import Hit, RetrievalContext
     from postgres_kit import PostgresServer
 
-QUESTIONS = [text for text, _ in ANSWERED] + UNANSWERED + ["vacation", "E1234", "switch", "zzzz", "train borscht"]
+QUESTIONS = (
+    [text for text, _ in QUESTIONS_WITH_ANSWER]
+    + QUESTIONS_WITHOUT_ANSWER
+    + ["vacation", "E1234", "switch", "zzzz", "train borscht"]
+)
 TRIPS = {"postgresql": {"search": 1}, "opensearch": {"search": 1, "score": 1}}
 
 
@@ -50,8 +54,8 @@ def pair(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[Workspa
         url = f"{cluster.url}/a{uuid4().hex[:8]}?shards=2"
     with closing(open_backend(folder)) as source, closing(open_backend(url)) as target:
         copy(source, target)
-    with Workspace(folder) as here, Workspace(url) as there:
-        yield here, there
+    with Workspace(folder) as local_workspace, Workspace(url) as server_workspace:
+        yield local_workspace, server_workspace
 
 
 def hits(answer: RetrievalContext) -> tuple[Hit, ...]:
@@ -62,34 +66,34 @@ def hits(answer: RetrievalContext) -> tuple[Hit, ...]:
 @pytest.mark.parametrize("datasets", [["rails"], ["office"], ["words"], ["rails", "office"]])
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_m1_a_server_judges_as_a_folder_does(pair: tuple[Workspace, Workspace], text: str, datasets: list[str]) -> None:
-    first, other = (workspace.search(text, 5, datasets=datasets) for workspace in pair)
-    assert (other.refused is None) == (first.refused is None)
-    assert other.degraded == first.degraded
-    for mine, theirs in zip(hits(first), hits(other), strict=True):
-        assert theirs.id == mine.id
-        assert mine.relevance is not None
-        assert theirs.relevance == pytest.approx(mine.relevance, abs=0.02)
-    assert other.confidence == pytest.approx(first.confidence, abs=0.02)
+    first, second = (workspace.search(text, 5, datasets=datasets) for workspace in pair)
+    assert (second.refused is None) == (first.refused is None)
+    assert second.degraded == first.degraded
+    for local_hit, server_hit in zip(hits(first), hits(second), strict=True):
+        assert server_hit.id == local_hit.id
+        assert local_hit.relevance is not None
+        assert server_hit.relevance == pytest.approx(local_hit.relevance, abs=0.02)
+    assert second.confidence == pytest.approx(first.confidence, abs=0.02)
 
 
 def test_b1_judging_takes_no_further_round_trip(
     pair: tuple[Workspace, Workspace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = pair[1]
-    store = there.dataset("rails").store
+    server_workspace = pair[1]
+    store = server_workspace.dataset("rails").store
     calls: Counter[str] = Counter()
     for name in ("search", "score", "fetch", "get", "keys", "frequencies", "vectors"):
-        monkeypatch.setattr(store, name, counted(calls, name, getattr(store, name)))
+        monkeypatch.setattr(store, name, count_calls(calls, name, getattr(store, name)))
     text = "which lamp tells that the line is not clear?"
-    answer = there.search(text, 3, datasets=["rails"], spelling=False)
+    answer = server_workspace.search(text, 3, datasets=["rails"], spelling=False)
     assert [hit.relevance is not None for hit in answer] == [True] * 3
     assert calls == TRIPS[store.info.kind]
     calls.clear()
-    there.search_many([text, "guard"] * 5, 3, datasets=["rails"], spelling=False)
+    server_workspace.search_many([text, "guard"] * 5, 3, datasets=["rails"], spelling=False)
     assert calls == TRIPS[store.info.kind], "of many questions together as well"
 
 
-def counted(calls: Counter[str], name: str, call: Any) -> Any:
+def count_calls(calls: Counter[str], name: str, call: Any) -> Any:
     def count(*args: Any, **options: Any) -> Any:
         calls[name] += 1
         return call(*args, **options)
@@ -101,25 +105,27 @@ def test_b1_scores_that_cannot_be_had_are_told(
     pair: tuple[Workspace, Workspace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second round trip fails: the answer is that of each list's own scores, and says so."""
-    there = pair[1]
-    store = there.dataset("rails").store
+    server_workspace = pair[1]
+    store = server_workspace.dataset("rails").store
 
     def fail(*_: Any) -> Any:
         raise StoreError("the cluster went away")
 
     monkeypatch.setattr(store, "score", fail)
-    answer = there.search("which lamp tells that the line is not clear?", 3, datasets=["rails"], spelling=False)
+    answer = server_workspace.search(
+        "which lamp tells that the line is not clear?", 3, datasets=["rails"], spelling=False
+    )
     assert answer.hits[0].id == "signal"
-    told = [note for note in answer.degraded if "the cluster went away" in note]
-    assert len(told) == ("score" in TRIPS[store.info.kind])
+    notes = [note for note in answer.degraded if "the cluster went away" in note]
+    assert len(notes) == ("score" in TRIPS[store.info.kind])
     assert store.info.can(Capability.SCORES_OTHERS)
 
 
 def test_m1_awaited_searches_judge_alike(pair: tuple[Workspace, Workspace]) -> None:
     import asyncio
 
-    first, other = pair
+    first, second = pair
     text = "how do I reset my password?"
-    wanted = first.search(text, 3, datasets=["office"])
-    answer = asyncio.run(other.asearch(text, 3, datasets=["office"]))
-    assert [hit.relevance for hit in answer] == pytest.approx([hit.relevance for hit in wanted], abs=0.02)
+    expected = first.search(text, 3, datasets=["office"])
+    answer = asyncio.run(second.asearch(text, 3, datasets=["office"]))
+    assert [hit.relevance for hit in answer] == pytest.approx([hit.relevance for hit in expected], abs=0.02)

@@ -35,12 +35,12 @@ def store(tmp_path: Path) -> Iterator[Collection]:
     collection.close()
 
 
-def found(collection: Collection, query: str, k: int = 10) -> list[str]:
+def found_ids(collection: Collection, query: str, k: int = 10) -> list[str]:
     documents = collection.truth.fetch([key for key, _ in collection.keyword.search(query, k)])
     return [document.id for document in documents if document]
 
 
-def near(collection: Collection, vector: NDArray[np.float32], k: int = 1) -> list[str]:
+def nearest_ids(collection: Collection, vector: NDArray[np.float32], k: int = 1) -> list[str]:
     assert collection.vectors is not None
     documents = collection.truth.fetch([key for key, _ in collection.vectors.search(vector, k)])
     return [document.id for document in documents if document]
@@ -51,16 +51,16 @@ class TestWriting:
         first, second = Document("1", "the red lamp"), Document("2", "the green lamp", {"n": [1, "x", None]})
         assert add(store, [first, second]) == AddResult(added=2)
         assert store.truth.get(["2", "0", "1"]) == [second, None, first]
-        changed = Document("1", "the blue lamp", {"n": 1})
-        assert add(store, [changed, Document("3", "a tunnel")]) == AddResult(added=1, updated=1)
-        assert list(store.truth.documents()) == [changed, second, Document("3", "a tunnel")]
-        assert found(store, "blue") == ["1"]
-        assert found(store, "red") == []
+        changed_document = Document("1", "the blue lamp", {"n": 1})
+        assert add(store, [changed_document, Document("3", "a tunnel")]) == AddResult(added=1, updated=1)
+        assert list(store.truth.documents()) == [changed_document, second, Document("3", "a tunnel")]
+        assert found_ids(store, "blue") == ["1"]
+        assert found_ids(store, "red") == []
         assert store.delete(["2", "unknown", "2"]) == 1
         assert store.truth.ids() == ["1", "3"]
         assert len(store.truth) == 2
-        assert found(store, "green") == []
-        assert near(store, units([second])[0], 5) != ["2"]
+        assert found_ids(store, "green") == []
+        assert nearest_ids(store, units([second])[0], 5) != ["2"]
         sound(store)
 
     def test_what_is_stored_just_so_is_not_written(self, store: Collection) -> None:
@@ -69,8 +69,8 @@ class TestWriting:
         sequence = store.truth.sequence()
         assert add(store, documents) == AddResult(unchanged=20)
         assert store.truth.sequence() == sequence
-        touched = [*documents[:5], Document("d5", "changed")]
-        assert add(store, touched) == AddResult(updated=1, unchanged=5)
+        second_version = [*documents[:5], Document("d5", "changed")]
+        assert add(store, second_version) == AddResult(updated=1, unchanged=5)
 
     def test_a_new_vector_alone_is_an_update(self, store: Collection) -> None:
         documents = corpus(20)
@@ -78,8 +78,8 @@ class TestWriting:
         rows = units(documents)
         rows[3] = unit("another")
         assert add(store, documents, rows) == AddResult(updated=1, unchanged=19)
-        assert near(store, unit("another")) == ["d3"]
-        assert near(store, units(documents)[3]) != ["d3"]
+        assert nearest_ids(store, unit("another")) == ["d3"]
+        assert nearest_ids(store, units(documents)[3]) != ["d3"]
         sound(store)
 
     def test_a_deleted_id_comes_back_as_a_new_document(self, store: Collection) -> None:
@@ -88,15 +88,15 @@ class TestWriting:
         store.delete(["d1"])
         add(store, [Document("d1", "reborn whistle")])
         assert store.truth.keys(["d1"])["d1"] > key
-        assert found(store, "reborn") == ["d1"]
+        assert found_ids(store, "reborn") == ["d1"]
         sound(store)
 
     def test_a_write_that_fails_half_way_leaves_nothing(self, store: Collection) -> None:
         add(store, corpus(5))
-        before = store.truth.sequence()
+        sequence = store.truth.sequence()
         with pytest.raises((ValueError, IndexError)), store.writer():
             store.truth.upsert([prepare(document) for document in corpus(9)], [b"x"])
-        assert store.truth.sequence() == before
+        assert store.truth.sequence() == sequence
         assert len(store.truth) == 5
         assert add(store, corpus(9)).added == 4
         sound(store)
@@ -104,12 +104,12 @@ class TestWriting:
     def test_interrupted_derivation_is_not_doubled(self, store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
         postings = keyword._postings
 
-        def interrupted(key: int, document: Document) -> object:
+        def interrupt(key: int, document: Document) -> object:
             if document.id == "d7":
                 raise KeyboardInterrupt
             return postings(key, document)
 
-        monkeypatch.setattr(keyword, "_postings", interrupted)
+        monkeypatch.setattr(keyword, "_postings", interrupt)
         with pytest.raises(KeyboardInterrupt):
             add(store, corpus(10))
         monkeypatch.undo()
@@ -160,32 +160,35 @@ class TestPersistence:
         add(store, corpus(60, seed=1))  # updates
         store.delete([f"d{number}" for number in range(100, 140)])
         assert store.vectors is not None
-        before = store.keyword.search("rail switch lamp", 50), store.vectors.search(unit("q"), 50)
+        results_at_start = store.keyword.search("rail switch lamp", 50), store.vectors.search(unit("q"), 50)
         store.close()
-        again = opened(tmp_path)
-        assert again.vectors is not None
-        assert (again.keyword.search("rail switch lamp", 50), again.vectors.search(unit("q"), 50)) == before
-        sound(again)
-        again.close()
+        reopened_store = opened(tmp_path)
+        assert reopened_store.vectors is not None
+        assert (
+            reopened_store.keyword.search("rail switch lamp", 50),
+            reopened_store.vectors.search(unit("q"), 50),
+        ) == results_at_start
+        sound(reopened_store)
+        reopened_store.close()
 
     def test_an_object_that_was_closed_can_be_used_again(self, store: Collection) -> None:
         add(store, corpus(5))
         store.close()
-        assert len(found(store, " ".join(["rail", "track", "lamp", "yard", "guard", "switch"]))) > 0
+        assert len(found_ids(store, " ".join(["rail", "track", "lamp", "yard", "guard", "switch"]))) > 0
         add(store, corpus(6))
         sound(store)
 
     def test_a_change_is_read_by_an_object_opened_before(self, tmp_path: Path, store: Collection) -> None:
-        other = opened(tmp_path)
+        other_store = opened(tmp_path)
         from pointsman.filters import Range
 
-        assert other.keyword.search("zebra", 5, Range("number", gte=0)) == []  # loads the columns
+        assert other_store.keyword.search("zebra", 5, Range("number", gte=0)) == []  # loads the columns
         add(store, [Document("z", "zebra", {"number": 1})])
-        assert len(other.keyword.search("zebra", 5, Range("number", gte=0))) == 1
-        assert near(other, units([Document("z", "zebra")])[0]) == ["z"]
+        assert len(other_store.keyword.search("zebra", 5, Range("number", gte=0))) == 1
+        assert nearest_ids(other_store, units([Document("z", "zebra")])[0]) == ["z"]
         store.delete(["z"])
-        assert other.keyword.search("zebra", 5, Range("number", gte=0)) == []
-        other.close()
+        assert other_store.keyword.search("zebra", 5, Range("number", gte=0)) == []
+        other_store.close()
 
     def test_a_reader_takes_a_new_base_instead_of_a_long_log(
         self, tmp_path: Path, store: Collection, monkeypatch: pytest.MonkeyPatch
@@ -208,10 +211,10 @@ class TestPersistence:
             sql = f"EXPLAIN QUERY PLAN SELECT id FROM documents WHERE {truth._SOURCE} = 'a.md'"
             return "documents_source" in str(collection.truth._rows(sql))
 
-        with closing(opened(tmp_path)) as made:
-            add(made, [Document("1", "red", {"source": "a.md"}), Document("2", "green", {"source": "b.md"})])
-            assert uses_index(made)
-            with made.truth.transaction(advance=False) as (connection, _):
+        with closing(opened(tmp_path)) as store:
+            add(store, [Document("1", "red", {"source": "a.md"}), Document("2", "green", {"source": "b.md"})])
+            assert uses_index(store)
+            with store.truth.transaction(advance=False) as (connection, _):
                 connection.execute("DROP INDEX documents_source")
         with closing(opened(tmp_path)) as older:
             assert older.truth.ids(source="a.md") == ["1"]
@@ -223,10 +226,10 @@ class TestPersistence:
 
     def test_manifest_says_what_it_was_given(self, tmp_path: Path) -> None:
         Collection(tmp_path / "x", about={"name": "x", "description": "путь 轨道"}).close()
-        again = Collection(tmp_path / "x", about={"name": "ignored"})
-        assert (again.manifest["name"], again.manifest["description"]) == ("x", "путь 轨道")
-        again.describe(description="new")
-        again.close()
+        reopened_store = Collection(tmp_path / "x", about={"name": "ignored"})
+        assert (reopened_store.manifest["name"], reopened_store.manifest["description"]) == ("x", "путь 轨道")
+        reopened_store.describe(description="new")
+        reopened_store.close()
         assert json.loads((tmp_path / "x" / "manifest.json").read_text("utf-8"))["description"] == "new"
 
 
@@ -271,15 +274,15 @@ class TestHostileInput:
         add(store, HOSTILE)
         for _ in range(2):
             for document in HOSTILE:
-                (kept,) = store.truth.get([document.id])
-                assert kept is not None
+                (document_back,) = store.truth.get([document.id])
+                assert document_back is not None
                 if document.id == "surrogate":
-                    assert kept.text == "half \ufffd a pair"
-                    assert kept.metadata == {"title": "\ufffd", "k\ufffd": ["\ufffd"]}
+                    assert document_back.text == "half \ufffd a pair"
+                    assert document_back.metadata == {"title": "\ufffd", "k\ufffd": ["\ufffd"]}
                 else:
-                    assert kept == document
-            assert found(store, "whistle") == ["nul"]
-            assert found(store, "🚂") == ["轨道 ё 🚂"]
+                    assert document_back == document
+            assert found_ids(store, "whistle") == ["nul"]
+            assert found_ids(store, "🚂") == ["轨道 ё 🚂"]
             sound(store)
             store.close()
             store = opened(tmp_path)
@@ -312,18 +315,18 @@ class TestHostileInput:
             prepare(document)
 
     def test_metadata_nested_without_end(self) -> None:
-        nested: list[object] = []
+        nested_list: list[object] = []
         for _ in range(100_000):
-            nested = [nested]
+            nested_list = [nested_list]
         with pytest.raises(InputError, match="deeper than 64"):
-            prepare(Document("x", "x", {"a": nested}))
+            prepare(Document("x", "x", {"a": nested_list}))
 
     @pytest.mark.parametrize("levels", [1, 63, 64, 980])
     def test_metadata_that_is_accepted_comes_back(self, levels: int) -> None:
-        nested: object = "a"
+        nested_list: object = "a"
         for _ in range(levels):
-            nested = {"k": nested}
-        document = Document("x", "x", {"a": nested})
+            nested_list = {"k": nested_list}
+        document = Document("x", "x", {"a": nested_list})
         if levels < 64:
             assert json.loads(prepare(document).metadata) == document.metadata
         else:
@@ -338,10 +341,10 @@ class TestHostileInput:
 
     def test_metadata_too_deep_for_sqlite_has_no_source(self, tmp_path: Path) -> None:
         deep = '{"source":"a.md","x":' + "[" * 2500 + "]" * 2500 + "}"
-        with closing(truth.Truth(tmp_path / "documents.sqlite")) as made:
-            other = prepare(Document("2", "y", {"source": "a.md"}))
-            made.upsert([Prepared(Document("1", "x"), deep, bytes(truth._DIGEST)), other])
-            assert (made.ids(), made.ids(source="a.md")) == (["1", "2"], ["2"])
+        with closing(truth.Truth(tmp_path / "documents.sqlite")) as truth_file:
+            other_row = prepare(Document("2", "y", {"source": "a.md"}))
+            truth_file.upsert([Prepared(Document("1", "x"), deep, bytes(truth._DIGEST)), other_row])
+            assert (truth_file.ids(), truth_file.ids(source="a.md")) == (["1", "2"], ["2"])
 
     def test_k_beyond_all_documents(self, store: Collection) -> None:
         add(store, [Document(str(number), "rail") for number in range(30)])
@@ -376,7 +379,7 @@ class TestDamage:
         monkeypatch.setattr(vectors, "_REBASE_ROWS", 10)
 
     @pytest.fixture
-    def made(self, tmp_path: Path) -> Path:
+    def two_datasets(self, tmp_path: Path) -> Path:
         for name, seed in (("one", 1), ("two", 2)):
             store = Collection(tmp_path / name, about={"name": name})
             add(store, corpus(100, seed))
@@ -384,15 +387,15 @@ class TestDamage:
             store.close()
         return tmp_path
 
-    def damage(self, path: Path, way: str, foreign: Path) -> None:
+    def damage(self, path: Path, damage_kind: str, foreign: Path) -> None:
         content = path.read_bytes()
-        if way == "delete":
+        if damage_kind == "delete":
             path.unlink()
-        elif way == "truncate":
+        elif damage_kind == "truncate":
             path.write_bytes(content[: len(content) // 2])
-        elif way == "empty":
+        elif damage_kind == "empty":
             path.write_bytes(b"")
-        elif way == "flip":
+        elif damage_kind == "flip":
             middle = len(content) // 2
             path.write_bytes(content[:middle] + bytes([content[middle] ^ 0x55]) + content[middle + 1 :])
         else:
@@ -403,90 +406,98 @@ class TestDamage:
         words = store.keyword.search("rail lamp guard", 99)  # scores shift a little when deletions are merged away
         return {key for key, _ in words}, [(key, round(score, 4)) for key, score in store.vectors.search(unit("q"), 99)]
 
-    @pytest.mark.parametrize("way", ["delete", "truncate", "empty", "flip", "foreign"])
-    def test_every_file_of_the_indexes(self, made: Path, way: str, caplog: pytest.LogCaptureFixture) -> None:
-        store = Collection(made / "one")
+    @pytest.mark.parametrize("damage_kind", ["delete", "truncate", "empty", "flip", "foreign"])
+    def test_every_file_of_the_indexes(
+        self, two_datasets: Path, damage_kind: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        store = Collection(two_datasets / "one")
         expected = self.answers(store)
         store.close()
-        files = [path for path in (made / "one" / "keyword").iterdir() if "lock" not in path.name]
-        files.append(made / "one" / "vectors.bin")
+        files = [path for path in (two_datasets / "one" / "keyword").iterdir() if "lock" not in path.name]
+        files.append(two_datasets / "one" / "vectors.bin")
         assert len(files) >= 9
         assert any(path.suffix == ".del" for path in files)
         for original in files:
-            alike = made / "two" / original.relative_to(made / "one")
-            alike = alike if alike.exists() else next(alike.parent.glob(f"*{alike.suffix}"))
-            if way == "foreign" and alike.read_bytes() == original.read_bytes():
+            counterpart = two_datasets / "two" / original.relative_to(two_datasets / "one")
+            counterpart = (
+                counterpart if counterpart.exists() else next(counterpart.parent.glob(f"*{counterpart.suffix}"))
+            )
+            if damage_kind == "foreign" and counterpart.read_bytes() == original.read_bytes():
                 continue
-            shutil.rmtree(made / "it", ignore_errors=True)
-            shutil.copytree(made / "one", made / "it")
-            target = made / "it" / original.relative_to(made / "one")
-            self.damage(target, way, alike)
+            shutil.rmtree(two_datasets / "it", ignore_errors=True)
+            shutil.copytree(two_datasets / "one", two_datasets / "it")
+            target = two_datasets / "it" / original.relative_to(two_datasets / "one")
+            self.damage(target, damage_kind, counterpart)
             caplog.clear()
-            store = Collection(made / "it")
+            store = Collection(two_datasets / "it")
             assert self.answers(store) == expected, target.name
-            if target.suffix != ".json" and (way != "delete" or target.suffix not in {".bin", ".pos"}):
+            if target.suffix != ".json" and (damage_kind != "delete" or target.suffix not in {".bin", ".pos"}):
                 assert any(record.levelno >= logging.WARNING for record in caplog.records), target.name
             sound(store)
             store.close()
             caplog.clear()
-            healed = Collection(made / "it")
-            sound(healed)
-            assert self.answers(healed) == expected
+            collection = Collection(two_datasets / "it")
+            sound(collection)
+            assert self.answers(collection) == expected
             assert not caplog.records, target.name
-            healed.close()
+            collection.close()
 
-    def test_the_whole_index_of_another_dataset(self, made: Path, caplog: pytest.LogCaptureFixture) -> None:
-        shutil.rmtree(made / "one" / "keyword")
-        shutil.copytree(made / "two" / "keyword", made / "one" / "keyword")
-        shutil.copy(made / "two" / "vectors.bin", made / "one" / "vectors.bin")
-        store = Collection(made / "one")
-        assert near(store, units(corpus(100, 1))[50]) == ["d50"]
+    def test_the_whole_index_of_another_dataset(self, two_datasets: Path, caplog: pytest.LogCaptureFixture) -> None:
+        shutil.rmtree(two_datasets / "one" / "keyword")
+        shutil.copytree(two_datasets / "two" / "keyword", two_datasets / "one" / "keyword")
+        shutil.copy(two_datasets / "two" / "vectors.bin", two_datasets / "one" / "vectors.bin")
+        store = Collection(two_datasets / "one")
+        assert nearest_ids(store, units(corpus(100, 1))[50]) == ["d50"]
         sound(store)
         assert sum("belongs to" in record.getMessage() for record in caplog.records) == 2
         store.close()
 
-    @pytest.mark.parametrize("way", ["truncate", "empty", "flip"])
-    def test_the_manifest(self, made: Path, way: str) -> None:
-        path = made / "one" / "manifest.json"
-        self.damage(path, way, path)
-        if way == "flip":
+    @pytest.mark.parametrize("damage_kind", ["truncate", "empty", "flip"])
+    def test_the_manifest(self, two_datasets: Path, damage_kind: str) -> None:
+        path = two_datasets / "one" / "manifest.json"
+        self.damage(path, damage_kind, path)
+        if damage_kind == "flip":
             path.write_text('{"format": 1')
         with pytest.raises(CorruptStoreError, match=r"manifest\.json"):
-            Collection(made / "one")
+            Collection(two_datasets / "one")
 
-    def test_a_manifest_that_is_missing_is_written_again(self, made: Path) -> None:
-        (made / "one" / "manifest.json").unlink()
-        store = Collection(made / "one", about={"name": "one"})
+    def test_a_manifest_that_is_missing_is_written_again(self, two_datasets: Path) -> None:
+        (two_datasets / "one" / "manifest.json").unlink()
+        store = Collection(two_datasets / "one", about={"name": "one"})
         assert len(store.truth) == 99
         sound(store)
         store.close()
 
     @pytest.mark.parametrize("file", ["manifest.json", "documents.sqlite"])
-    def test_files_of_another_dataset_are_told_from_its_own(self, made: Path, file: str) -> None:
-        (made / "one" / file).write_bytes((made / "two" / file).read_bytes())
+    def test_files_of_another_dataset_are_told_from_its_own(self, two_datasets: Path, file: str) -> None:
+        (two_datasets / "one" / file).write_bytes((two_datasets / "two" / file).read_bytes())
         with pytest.raises(CorruptStoreError, match="different datasets"):
-            Collection(made / "one")
+            Collection(two_datasets / "one")
 
-    def test_an_unknown_format_is_refused_with_the_remedy(self, made: Path) -> None:
-        path = made / "one" / "manifest.json"
+    def test_an_unknown_format_is_refused_with_the_remedy(self, two_datasets: Path) -> None:
+        path = two_datasets / "one" / "manifest.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
         with pytest.raises(FormatVersionError, match=r"99.*format 2.*open it with the version that wrote it"):
-            Collection(made / "one")
+            Collection(two_datasets / "one")
 
-    def test_a_truth_that_is_missing(self, made: Path) -> None:
-        (made / "one" / "documents.sqlite").unlink()
+    def test_a_truth_that_is_missing(self, two_datasets: Path) -> None:
+        (two_datasets / "one" / "documents.sqlite").unlink()
         with pytest.raises(CorruptStoreError, match=r"missing.*backup"):
-            Collection(made / "one")
+            Collection(two_datasets / "one")
 
-    @pytest.mark.parametrize("way", ["truncate", "empty", "header"])
-    def test_a_truth_that_is_torn(self, made: Path, way: str) -> None:
-        path = made / "one" / "documents.sqlite"
+    @pytest.mark.parametrize("damage_kind", ["truncate", "empty", "header"])
+    def test_a_truth_that_is_torn(self, two_datasets: Path, damage_kind: str) -> None:
+        path = two_datasets / "one" / "documents.sqlite"
         content = path.read_bytes()
-        torn = {"truncate": content[: len(content) // 2], "empty": b"", "header": b"\xff" * 100 + content[100:]}
-        path.write_bytes(torn[way])
+        damaged_bytes = {
+            "truncate": content[: len(content) // 2],
+            "empty": b"",
+            "header": b"\xff" * 100 + content[100:],
+        }
+        path.write_bytes(damaged_bytes[damage_kind])
 
         def use() -> None:
-            store = Collection(made / "one")
+            store = Collection(two_datasets / "one")
             try:
                 store.verify()
                 list(store.truth.documents())
@@ -496,32 +507,32 @@ class TestDamage:
         with pytest.raises(CorruptStoreError):
             use()
 
-    def test_a_flipped_byte_in_a_text_is_found_by_verify(self, made: Path) -> None:
-        path = made / "one" / "documents.sqlite"
+    def test_a_flipped_byte_in_a_text_is_found_by_verify(self, two_datasets: Path) -> None:
+        path = two_datasets / "one" / "documents.sqlite"
         content = bytearray(path.read_bytes())
-        place = content.rindex(b"whistle")
-        content[place] ^= 1
+        offset = content.rindex(b"whistle")
+        content[offset] ^= 1
         path.write_bytes(content)
-        store = Collection(made / "one")
+        store = Collection(two_datasets / "one")
         assert any("does not match its checksum" in problem for problem in store.verify().problems)
         store.close()
 
-    def test_leftovers_of_killed_writers_go(self, made: Path) -> None:
-        left = made / "one" / "vectors.bin.1234.tmp"
-        left.write_bytes(b"half")
-        store = Collection(made / "one")
+    def test_leftovers_of_killed_writers_go(self, two_datasets: Path) -> None:
+        leftover = two_datasets / "one" / "vectors.bin.1234.tmp"
+        leftover.write_bytes(b"half")
+        store = Collection(two_datasets / "one")
         add(store, corpus(200, 3))
         store.close()
-        assert not left.exists()
+        assert not leftover.exists()
 
 
 class TestRebuild:
     def test_indexes_are_made_anew(self, store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(vectors, "_REBASE_ROWS", 10)
         add(store, corpus(50))
-        before = store.keyword.search("rail", 50)
+        results_at_start = store.keyword.search("rail", 50)
         store.rebuild()
-        assert [key for key, _ in store.keyword.search("rail", 50)] == [key for key, _ in before]
+        assert [key for key, _ in store.keyword.search("rail", 50)] == [key for key, _ in results_at_start]
         sound(store)
 
     def test_searches_go_on_meanwhile(self, store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -564,13 +575,13 @@ class TestLog:
         store.delete(["d1", "d30"])
         add(store, corpus(60, seed=6)[55:])
         changes = [change for batch in store.truth.changes(start) for change in batch]
-        gone = [change.key for change in changes if change.document is None]
-        there = [change.document.id for change in changes if change.document is not None]
-        assert gone == [2, 31]
-        assert [change.document is None for change in changes] == [True] * 2 + [False] * len(there)
-        assert sorted(there) == sorted({f"d{n}" for n in range(20) if n != 1} | {f"d{n}" for n in range(55, 60)})
-        everything = [change.key for batch in store.truth.changes(0) for change in batch]
-        assert sorted(everything) == sorted(key for key, _ in store.truth.alive())
+        deleted_keys = [change.key for change in changes if change.document is None]
+        changed_ids = [change.document.id for change in changes if change.document is not None]
+        assert deleted_keys == [2, 31]
+        assert [change.document is None for change in changes] == [True] * 2 + [False] * len(changed_ids)
+        assert sorted(changed_ids) == sorted({f"d{n}" for n in range(20) if n != 1} | {f"d{n}" for n in range(55, 60)})
+        keys = [change.key for batch in store.truth.changes(0) for change in batch]
+        assert sorted(keys) == sorted(key for key, _ in store.truth.alive())
         assert list(store.truth.changes(store.truth.sequence())) == []
 
     def test_what_is_written_meanwhile_comes_next_time(
@@ -579,16 +590,16 @@ class TestLog:
         monkeypatch.setattr(truth, "_PAGE", 10)
         add(store, corpus(30))
         target = store.truth.sequence()
-        seen = []
+        changes = []
         for batch in store.truth.changes(0):
-            seen += batch
+            changes += batch
             store.delete(["d29"])
             add(store, [Document("d28", "changed meanwhile"), Document("new", "new")])
-        assert {change.key for change in seen} == set(range(1, 29))
-        later = {change.key: change.document for batch in store.truth.changes(target) for change in batch}
-        assert later[30] is None
-        assert later[29] == Document("d28", "changed meanwhile")
-        assert len(later) == 3
+        assert {change.key for change in changes} == set(range(1, 29))
+        later_changes = {change.key: change.document for batch in store.truth.changes(target) for change in batch}
+        assert later_changes[30] is None
+        assert later_changes[29] == Document("d28", "changed meanwhile")
+        assert len(later_changes) == 3
 
     def test_vectors_without_documents_of_their_own(self, store: Collection) -> None:
         with store.writer():
@@ -613,8 +624,8 @@ class TestLeftovers:
         with closing(Collection(tmp_path / "a")) as store:
             add(store, corpus(50))
         shutil.copytree(tmp_path / "a", tmp_path / "b")
-        with closing(Collection(tmp_path / "b")) as other:
-            other.delete(["d7"])
+        with closing(Collection(tmp_path / "b")) as other_store:
+            other_store.delete(["d7"])
         (name,) = {path.name for path in (tmp_path / "b" / "keyword").glob("*.del")}
         with closing(Collection(tmp_path / "a")) as store:
             assert store.keyword.shown == store.truth.sequence(), "it is open before the file is there"
@@ -627,11 +638,11 @@ class TestLeftovers:
 def test_dataset_opened_when_it_could_only_be_read_is_opened_again_to_write(tmp_path: Path) -> None:
     store = opened(tmp_path)
     add(store, corpus(3))
-    how = store.truth._how
+    how_to_open = store.truth._how
     store.truth.close()
     store.truth._how = lambda *, create: "mode=ro"  # type: ignore[method-assign]  # as SQLite falls back to
     assert len(store.truth) == 3
-    store.truth._how = how  # type: ignore[method-assign]
+    store.truth._how = how_to_open  # type: ignore[method-assign]
     assert add(store, corpus(5)[3:]).added == 2
     sound(store)
     store.close()
@@ -652,21 +663,21 @@ def test_dataset_that_can_still_only_be_read_says_so_again_and_again(tmp_path: P
 def test_file_taken_for_unchangeable_is_opened_again_once_others_may_write(tmp_path: Path) -> None:
     store = opened(tmp_path)
     add(store, corpus(3))
-    how = store.truth._how
+    how_to_open = store.truth._how
     store.truth.close()
     store.truth._how = lambda *, create: "immutable=1"  # type: ignore[method-assign]
     assert len(store.truth) == 3
-    store.truth._how = how  # type: ignore[method-assign]
-    other = opened(tmp_path)
-    add(other, corpus(5)[3:])
+    store.truth._how = how_to_open  # type: ignore[method-assign]
+    other_store = opened(tmp_path)
+    add(other_store, corpus(5)[3:])
     assert len(store.truth) == 5
-    other.close()
+    other_store.close()
     store.close()
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 def test_only_the_owner_may_read_a_dataset(tmp_path: Path, umask: int) -> None:
-    before = os.umask(umask)
+    umask_at_start = os.umask(umask)
     try:
         store = opened(tmp_path)
         add(store, corpus(20))
@@ -674,7 +685,7 @@ def test_only_the_owner_may_read_a_dataset(tmp_path: Path, umask: int) -> None:
         folder = stat.S_IMODE((tmp_path / "dataset").stat().st_mode)
         store.close()
     finally:
-        os.umask(before)
+        os.umask(umask_at_start)
     assert folder == 0o700
     assert {name: rights[name] for name in rights if name.startswith("documents")} == {
         "documents.sqlite": 0o600,
@@ -696,7 +707,7 @@ def test_rights_of_others_to_an_existing_dataset_are_withdrawn_when_it_is_opened
 
 def test_verifying_while_others_write_reports_no_problems(store: Collection) -> None:
     """The keyword index follows the documents a moment later; verifying in between compared two moments."""
-    documents, done = corpus(40), threading.Event()
+    documents, is_finished = corpus(40), threading.Event()
     problems: list[str] = []
 
     def write() -> None:
@@ -705,11 +716,11 @@ def test_verifying_while_others_write_reports_no_problems(store: Collection) -> 
                 add(store, [Document(f"x{number}", f"rail {number}"), documents[number]])
                 store.delete([f"x{number}"])
         finally:
-            done.set()
+            is_finished.set()
 
     thread = threading.Thread(target=write)
     thread.start()
-    while not done.is_set():
+    while not is_finished.is_set():
         problems += store.verify().problems
     thread.join()
     assert problems == []

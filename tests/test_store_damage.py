@@ -43,15 +43,15 @@ def test_what_is_repaired_is_sound_and_nothing_in_it_is_wrong(patient: Patient) 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    with Workspace(tmp_path / "w", embedder=HashingEmbedder(16)) as opened:
-        notes = opened.dataset("notes", description="Notes on trains")
+    with Workspace(tmp_path / "w", embedder=HashingEmbedder(16)) as handle:
+        notes = handle.dataset("notes", description="Notes on trains")
         notes.add([Document(f"d{number}", f"signal number {number}", {"page": number}) for number in range(50)])
         notes.delete(["d7"])
-        opened.backend.put_record("policy", "", "{}")
+        handle.backend.put_record("policy", "", "{}")
     return tmp_path / "w"
 
 
-def opened(path: Path) -> Workspace:
+def open_at(path: Path) -> Workspace:
     return Workspace(path, embedder=HashingEmbedder(16))
 
 
@@ -76,11 +76,11 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("what", CHANGES)
-def test_each_part_of_a_row_has_a_checksum(workspace: Path, what: str) -> None:
-    change(workspace, CHANGES[what])
-    with pytest.raises(CorruptStoreError, match=r"documents\.sqlite"), opened(workspace) as changed:  # noqa: PT012
-        notes = changed.dataset("notes", create=False)
+@pytest.mark.parametrize("damage_kind", CHANGES)
+def test_each_part_of_a_row_has_a_checksum(workspace: Path, damage_kind: str) -> None:
+    change(workspace, CHANGES[damage_kind])
+    with pytest.raises(CorruptStoreError, match=r"documents\.sqlite"), open_at(workspace) as handle:  # noqa: PT012
+        notes = handle.dataset("notes", create=False)
         if problems := notes.verify().problems:
             raise CorruptStoreError(" ".join(problems))
 
@@ -99,17 +99,17 @@ def test_a_definition_that_is_no_text_is_named_and_repaired(workspace: Path, was
     content = path.read_bytes()
     assert was in content
     path.write_bytes(content.replace(was, becomes))
-    with opened(workspace) as changed:
+    with open_at(workspace) as handle:
         with pytest.raises(CorruptStoreError, match=r"documents\.sqlite is damaged \(malformed"):
-            len(changed.dataset("notes", create=False))
-        assert changed.repair("notes").lost == 0
-        assert len(changed.dataset("notes", create=False)) == 49
+            len(handle.dataset("notes", create=False))
+        assert handle.repair("notes").lost == 0
+        assert len(handle.dataset("notes", create=False)) == 49
 
 
 def test_a_hit_is_compared_when_it_is_read(workspace: Path) -> None:
     change(workspace, CHANGES["text"])
-    with opened(workspace) as changed:
-        notes = changed.dataset("notes", create=False)
+    with open_at(workspace) as handle:
+        notes = handle.dataset("notes", create=False)
         with pytest.raises(CorruptStoreError, match=r"documents\.sqlite is damaged \(document 'd5', key 6"):
             notes.get("d5")
         assert notes.get("d6") is not None
@@ -117,18 +117,18 @@ def test_a_hit_is_compared_when_it_is_read(workspace: Path) -> None:
 
 def test_a_list_of_ids_is_compared_too(workspace: Path) -> None:
     change(workspace, CHANGES["id"])
-    with opened(workspace) as changed, pytest.raises(CorruptStoreError, match=r"documents\.sqlite is damaged"):
-        changed.dataset("notes", create=False).ids()
+    with open_at(workspace) as handle, pytest.raises(CorruptStoreError, match=r"documents\.sqlite is damaged"):
+        handle.dataset("notes", create=False).ids()
 
 
 def test_the_manifest_has_a_checksum(workspace: Path) -> None:
     path = workspace / "datasets" / "notes" / "manifest.json"
     path.write_text(path.read_text().replace("Notes on trains", "Notes on trams"))
-    with opened(workspace) as changed:
+    with open_at(workspace) as handle:
         with pytest.raises(CorruptStoreError, match=r"manifest\.json.*verify --repair"):
-            changed.dataset("notes", create=False)
-        assert changed.repair("notes").documents == 49
-        assert changed.dataset("notes", create=False).description == "Notes on trams"
+            handle.dataset("notes", create=False)
+        assert handle.repair("notes").documents == 49
+        assert handle.dataset("notes", create=False).description == "Notes on trams"
 
 
 def without_checksums(workspace: Path) -> None:
@@ -144,49 +144,49 @@ def without_checksums(workspace: Path) -> None:
 
 
 def test_a_dataset_of_the_first_format_opens_and_is_brought_up_to_date(workspace: Path) -> None:
-    with opened(workspace) as before:
+    with open_at(workspace) as before:
         expected = [(hit.id, hit.score) for hit in before.dataset("notes").search("signal 12", 5, refuse=False).hits]
     without_checksums(workspace)
-    with opened(workspace) as old:
+    with open_at(workspace) as old:
         notes = old.dataset("notes", create=False)
         assert [(hit.id, hit.score) for hit in notes.search("signal 12", 5, refuse=False).hits] == expected
         assert notes.verify().problems == ()
         assert notes.add([Document("d5", "signal number 5", {"page": 5}), Document("new", "a new one")]).unchanged == 1
     manifest = json.loads((workspace / "datasets" / "notes" / "manifest.json").read_text())
     assert manifest["format"] == 2
-    with opened(workspace) as new:
+    with open_at(workspace) as new:
         assert new.dataset("notes", create=False).verify().problems == ()
     change(workspace, CHANGES["dimensions"])
-    with pytest.raises(CorruptStoreError), opened(workspace) as changed:
-        changed.dataset("notes", create=False).verify()
+    with pytest.raises(CorruptStoreError), open_at(workspace) as handle:
+        handle.dataset("notes", create=False).verify()
 
 
 def test_notes_of_several_lines_are_read_from_the_first_format(workspace: Path) -> None:
-    with opened(workspace) as before:
-        before.dataset("notes").store.annotate(remark="one\ntwo")
+    with open_at(workspace) as handle:
+        handle.dataset("notes").store.annotate(remark="one\ntwo")
     without_checksums(workspace)
     change(workspace, "UPDATE meta SET value = 'one\ntwo' WHERE name = 'remark'")
-    with opened(workspace) as old:
+    with open_at(workspace) as old:
         assert old.dataset("notes", create=False).store.statistics().notes["remark"] == "one\ntwo"
 
 
 class TestRepair:
     def test_a_sound_dataset_stays_as_it_is(self, workspace: Path) -> None:
-        before = (workspace / "datasets" / "notes" / "documents.sqlite").read_bytes()
-        with opened(workspace) as sound:
+        content_before = (workspace / "datasets" / "notes" / "documents.sqlite").read_bytes()
+        with open_at(workspace) as sound:
             repair = sound.repair("notes")
         assert (repair.documents, repair.lost, repair.problems, repair.aside) == (49, 0, (), None)
-        assert (workspace / "datasets" / "notes" / "documents.sqlite").read_bytes() == before
+        assert (workspace / "datasets" / "notes" / "documents.sqlite").read_bytes() == content_before
 
     def test_damaged_documents_are_left_out_and_the_others_saved(self, workspace: Path) -> None:
         change(workspace, CHANGES["text"])
         change(workspace, "UPDATE vectors SET vector = zeroblob(length(vector)) WHERE key = 9")
-        with opened(workspace) as damaged:
-            damaged.dataset("notes", create=False).store.annotate(remark="kept")
-            repair = damaged.repair("notes")
+        with open_at(workspace) as handle:
+            handle.dataset("notes", create=False).store.annotate(remark="kept")
+            repair = handle.repair("notes")
             assert (repair.documents, repair.lost, repair.without_vector) == (48, 1, 1)
             assert any("'d5'" in problem for problem in repair.problems)
-            notes = damaged.dataset("notes", create=False)
+            notes = handle.dataset("notes", create=False)
             assert notes.verify().problems == ()
             assert notes.get("d5") is None
             assert notes.get("d6") == Document("d6", "signal number 6", {"page": 6})
@@ -194,53 +194,53 @@ class TestRepair:
             assert notes.description == "Notes on trains"
             assert repair.aside is not None
             assert (repair.aside / "documents.sqlite").exists()
-            assert damaged.names() == ["notes"]
+            assert handle.names() == ["notes"]
 
-    @pytest.mark.parametrize("place", [0, 16, 18, 20, 31, 56])
-    def test_the_head_of_the_file_is_made_anew(self, workspace: Path, place: int) -> None:
-        Flip("datasets/notes/documents.sqlite", place, 0).apply(workspace)
-        with opened(workspace) as damaged:
-            repair = damaged.repair("notes")
+    @pytest.mark.parametrize("offset", [0, 16, 18, 20, 31, 56])
+    def test_the_head_of_the_file_is_made_anew(self, workspace: Path, offset: int) -> None:
+        Flip("datasets/notes/documents.sqlite", offset, 0).apply(workspace)
+        with open_at(workspace) as handle:
+            repair = handle.repair("notes")
             assert (repair.documents, repair.lost, repair.without_vector) == (49, 0, 0)
 
     def test_damaged_indexes_are_built_anew(self, workspace: Path) -> None:
         shutil.rmtree(workspace / "datasets" / "notes" / "keyword")
-        with opened(workspace) as damaged:
-            assert damaged.repair("notes").aside is None
-            assert damaged.dataset("notes", create=False).verify().problems == ()
+        with open_at(workspace) as handle:
+            assert handle.repair("notes").aside is None
+            assert handle.dataset("notes", create=False).verify().problems == ()
 
     def test_a_dataset_without_its_manifest_is_reported_and_repaired(self, workspace: Path) -> None:
         (workspace / "datasets" / "notes" / "manifest.json").unlink()
-        with opened(workspace) as damaged:
-            damaged.dataset("more").add([Document("one", "signal")])
-            assert damaged.names() == ["more", "notes"]
-            answer = damaged.search("signal", refuse=False)
+        with open_at(workspace) as handle:
+            handle.dataset("more").add([Document("one", "signal")])
+            assert handle.names() == ["more", "notes"]
+            answer = handle.search("signal", refuse=False)
             assert {hit.dataset for hit in answer} == {"more"}
             assert any("manifest.json is missing" in note for note in answer.degraded)
             with pytest.raises(CorruptStoreError, match="verify --repair"):
-                damaged.dataset("notes").add([Document("new", "x")])
-        place = ["-w", str(workspace), "--json"]
-        shown = CliRunner().invoke(app, ["verify", *place])
-        assert shown.exit_code == 1
-        assert "manifest.json is missing" in json.loads(shown.stdout)["notes"]["problems"][0]
-        repaired = json.loads(CliRunner().invoke(app, ["verify", "--repair", *place]).stdout)["notes"]
+                handle.dataset("notes").add([Document("new", "x")])
+        workspace_options = ["-w", str(workspace), "--json"]
+        process = CliRunner().invoke(app, ["verify", *workspace_options])
+        assert process.exit_code == 1
+        assert "manifest.json is missing" in json.loads(process.stdout)["notes"]["problems"][0]
+        repaired = json.loads(CliRunner().invoke(app, ["verify", "--repair", *workspace_options]).stdout)["notes"]
         assert (repaired["documents"], repaired["lost"], repaired["aside"]) == (49, 0, None)
         assert repaired["problems"] == ["manifest.json was missing; describe the dataset again"]
-        with opened(workspace) as whole:
-            assert whole.dataset("notes", create=False).verify().problems == ()
+        with open_at(workspace) as repaired_handle:
+            assert repaired_handle.dataset("notes", create=False).verify().problems == ()
 
     def test_a_name_that_is_none(self, workspace: Path) -> None:
-        with opened(workspace) as damaged, pytest.raises(UnknownNameError, match="known: notes"):
-            damaged.repair("other")
+        with open_at(workspace) as handle, pytest.raises(UnknownNameError, match="known: notes"):
+            handle.repair("other")
 
     def test_on_the_command_line(self, workspace: Path) -> None:
         change(workspace, CHANGES["text"])
-        place = ["-w", str(workspace)]
-        assert CliRunner().invoke(app, ["verify", *place]).exit_code == 1
-        result = CliRunner().invoke(app, ["verify", "--repair", "--json", *place])
+        workspace_options = ["-w", str(workspace)]
+        assert CliRunner().invoke(app, ["verify", *workspace_options]).exit_code == 1
+        result = CliRunner().invoke(app, ["verify", "--repair", "--json", *workspace_options])
         assert result.exit_code == 0, result.output
         assert json.loads(result.stdout)["notes"]["lost"] == 1
-        assert CliRunner().invoke(app, ["verify", *place]).exit_code == 0
+        assert CliRunner().invoke(app, ["verify", *workspace_options]).exit_code == 0
 
 
 HARM: dict[str, Callable[[Path], object]] = {
@@ -254,34 +254,34 @@ HARM: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("harm", HARM)
 def test_a_damaged_dataset_hides_no_other_from_the_commands_and_can_be_deleted(workspace: Path, harm: str) -> None:
-    with opened(workspace) as two:
+    with open_at(workspace) as two:
         two.dataset("a").add([Document("one", "signal")])
         two.dataset("z").add([Document("one", "signal")])
     HARM[harm](workspace / "datasets" / "a")
 
     def run(*arguments: str, code: int = 1) -> str:
-        done = CliRunner().invoke(app, [*arguments, "-w", str(workspace)], env={"COLUMNS": "300"})
-        assert done.exit_code == code, (arguments, done.output, done.exception)
-        return done.stdout
+        process = CliRunner().invoke(app, [*arguments, "-w", str(workspace)], env={"COLUMNS": "300"})
+        assert process.exit_code == code, (arguments, process.output, process.exception)
+        return process.stdout
 
     for command in ("datasets", "status", "verify"):
-        shown = run(command)
-        assert re.search(r"^a: .*(documents\.sqlite|manifest\.json)", shown, re.MULTILINE), shown
-        assert re.search(r"^notes\W", shown, re.MULTILINE)
-        assert re.search(r"^z\W", shown, re.MULTILINE)
+        output = run(command)
+        assert re.search(r"^a: .*(documents\.sqlite|manifest\.json)", output, re.MULTILINE), output
+        assert re.search(r"^notes\W", output, re.MULTILINE)
+        assert re.search(r"^z\W", output, re.MULTILINE)
     by_name = json.loads(run("verify", "--json"))
     assert (by_name["a"]["documents"], by_name["z"]["documents"], by_name["notes"]["problems"]) == (None, 1, [])
     if harm == "documents gone":
-        repaired = json.loads(run("verify", "--repair", "--json"))
-        assert "documents.sqlite is missing" in repaired["a"]["problems"][0]
-        assert [repaired[name]["documents"] for name in ("a", "notes", "z")] == [None, 49, 1]
+        repairs = json.loads(run("verify", "--repair", "--json"))
+        assert "documents.sqlite is missing" in repairs["a"]["problems"][0]
+        assert [repairs[name]["documents"] for name in ("a", "notes", "z")] == [None, 49, 1]
     assert run("delete", "-d", "a", "--all", code=0) == "dataset 'a' deleted; its documents could not be counted\n"
     assert list(json.loads(run("verify", "--json", code=0))) == ["notes", "z"]
 
 
 def test_a_document_that_lost_its_row_is_not_taken_for_a_deleted_one(workspace: Path) -> None:
-    with opened(workspace) as whole:
-        store = whole.dataset("notes").store
+    with open_at(workspace) as handle:
+        store = handle.dataset("notes").store
         (key,) = store.keys(["d5"]).values()
         change(workspace, CHANGES["a row that is gone"])
         with pytest.raises(CorruptStoreError, match="was not deleted"):
@@ -298,8 +298,8 @@ def test_an_entry_of_the_index_of_sources_that_leads_to_another_row(tmp_path: Pa
         (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'documents_source'").fetchone()
         (size,) = connection.execute("PRAGMA page_size").fetchone()
     content = bytearray(path.read_bytes())
-    place = content.index(b"s1.md\x05", (page - 1) * size, page * size) + 5
-    content[place] ^= 2  # the key after the value: 5, of d4, becomes 7, of d6
+    offset = content.index(b"s1.md\x05", (page - 1) * size, page * size) + 5
+    content[offset] ^= 2  # the key after the value: 5, of d4, becomes 7, of d6
     path.write_bytes(content)
     with (
         Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace,

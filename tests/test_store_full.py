@@ -27,8 +27,8 @@ SIZE = 12 << 20
 @pytest.fixture(scope="module")
 def whole_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     try:
-        with small_disk(tmp_path_factory.mktemp("disk"), SIZE) as place:
-            yield place
+        with small_disk(tmp_path_factory.mktemp("disk"), SIZE) as disk:
+            yield disk
     except NoSmallDiskError as error:
         pytest.skip(str(error))
 
@@ -43,9 +43,9 @@ def disk(whole_disk: Path) -> Iterator[Path]:
 def answers(store: Collection) -> tuple[list[int], list[int], list[Document | None]]:
     assert store.vectors is not None
     words = store.keyword.search("rail lamp guard", 10)
-    near = store.vectors.search(unit("q"), 10)
+    neighbours = store.vectors.search(unit("q"), 10)
     documents = store.truth.fetch([key for key, _ in words])
-    return [key for key, _ in words], [key for key, _ in near], documents
+    return [key for key, _ in words], [key for key, _ in neighbours], documents
 
 
 @pytest.mark.parametrize("close", [False, True], ids=["open", "closed"])
@@ -57,7 +57,7 @@ def test_searching_goes_on_and_writing_says_what_was_kept(
     monkeypatch.setattr(collection, "_COLUMNS_AGAIN", 10)
     monkeypatch.setattr(vectors, "_EXACT_ROWS", 10)
     store = opened(disk)
-    expected = {one.id: one.text for one in corpus(100)}
+    expected = {document.id: document.text for document in corpus(100)}
     add(store, corpus(100))
     answer = answers(store)
     if close:
@@ -78,28 +78,30 @@ def test_searching_goes_on_and_writing_says_what_was_kept(
             refused += 1
             assert "free some space" in message
             ids = set(store.truth.ids())
-            stored = [one for one in documents if one.id in ids]
-            assert len(stored) in {0, 80}
-            assert ("the documents are stored" in message) == bool(stored), message
-            documents = stored
-        expected |= {one.id: one.text for one in documents}
+            stored_documents = [document for document in documents if document.id in ids]
+            assert len(stored_documents) in {0, 80}
+            assert ("the documents are stored" in message) == bool(stored_documents), message
+            documents = stored_documents
+        expected |= {document.id: document.text for document in documents}
         assert len(answers(store)[1]) == 10
         reader = opened(disk)  # one that has it open from now on
-        assert {one.id: one.text for one in reader.truth.documents()} == expected
+        assert {document.id: document.text for document in reader.truth.documents()} == expected
         reader.close()
     assert refused
     store.close()
     store = opened(disk)
-    assert {one.id: one.text for one in store.truth.documents()} == expected
+    assert {document.id: document.text for document in store.truth.documents()} == expected
     assert len(answers(store)[1]) == 10
     filler.unlink()
     add(store, [Document("after", "the tunnel after it")])
-    assert {one.id: one.text for one in store.truth.documents()} == expected | {"after": "the tunnel after it"}
+    assert {document.id: document.text for document in store.truth.documents()} == expected | {
+        "after": "the tunnel after it"
+    }
     sound(store)
     store.close()
-    again = opened(disk)
-    sound(again)
-    again.close()
+    reopened_store = opened(disk)
+    sound(reopened_store)
+    reopened_store.close()
 
 
 def test_a_service_says_that_the_disk_is_full_and_goes_on_searching(disk: Path) -> None:
@@ -107,18 +109,18 @@ def test_a_service_says_that_the_disk_is_full_and_goes_on_searching(disk: Path) 
     from pointsman.server import create_app
     from serving import serving
 
-    texts = [{"id": one.id, "text": one.text} for one in corpus(40)]
-    asked = {"query": "rail lamp guard", "refuse": False, "k": 10}
+    texts = [{"id": document.id, "text": document.text} for document in corpus(40)]
+    request = {"query": "rail lamp guard", "refuse": False, "k": 10}
     app = create_app(Workspace(disk / "workspace", embedder=HashingEmbedder()))
     with serving(app) as address, Client(address) as client:
         notes = client.dataset("notes")
         notes.add(texts)
-        expected = httpx.post(f"{address}/api/search", json=asked).json()["hits"]
+        expected = httpx.post(f"{address}/api/search", json=request).json()["hits"]
         filler = fill(disk, 0)
         refused = 0
         for number in range(5):
-            more = [{"id": f"n{number}-{one['id']}", "text": one["text"]} for one in texts]
-            answer = httpx.post(f"{address}/api/datasets/notes/documents", json={"documents": more})
+            new_documents = [{"id": f"n{number}-{text['id']}", "text": text["text"]} for text in texts]
+            answer = httpx.post(f"{address}/api/datasets/notes/documents", json={"documents": new_documents})
             refused += answer.status_code == 507
             assert answer.status_code in {200, 507}, answer.text
             if answer.status_code == 507:
@@ -128,10 +130,10 @@ def test_a_service_says_that_the_disk_is_full_and_goes_on_searching(disk: Path) 
         assert refused
         with pytest.raises(StorageFullError, match="no room is left"):  # noqa: PT012  (a few may still find room)
             for number in range(20):
-                notes.add([{"id": f"c{number}-{one['id']}", "text": one["text"]} for one in texts])
-        found = httpx.post(f"{address}/api/search", json=asked)
-        assert found.status_code == 200
-        assert len(found.json()["hits"]) == len(expected) == 10
+                notes.add([{"id": f"c{number}-{text['id']}", "text": text["text"]} for text in texts])
+        response = httpx.post(f"{address}/api/search", json=request)
+        assert response.status_code == 200
+        assert len(response.json()["hits"]) == len(expected) == 10
         filler.unlink()
         assert notes.add([{"id": "after", "text": "the tunnel after it"}]).added == 1
         assert notes.verify().problems == ()

@@ -22,47 +22,49 @@ WORKER = Path(__file__).with_name("lag_worker.py")
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def dataset_folder(tmp_path: Path) -> Path:
     store = opened(tmp_path)
     add(store, corpus(300))
     store.close()
     return tmp_path
 
 
-def damage(path: Path, way: str) -> None:
+def damage(path: Path, damage_kind: str) -> None:
     """Take the keyword index away, or spoil it."""
     index = path / "dataset" / "keyword"
-    if way == "missing":
+    if damage_kind == "missing":
         shutil.rmtree(index)
     else:
-        for one in index.glob("*.idx"):
-            content = bytearray(one.read_bytes())
+        for file in index.glob("*.idx"):
+            content = bytearray(file.read_bytes())
             content[len(content) // 2] ^= 0x55
-            (aside := one.with_suffix(".aside")).write_bytes(content)
-            aside.replace(one)  # the file that is open stays: who truncates what is mapped ends the process
+            (copy := file.with_suffix(".aside")).write_bytes(content)
+            copy.replace(file)  # the file that is open stays: who truncates what is mapped ends the process
 
 
-@pytest.mark.parametrize("way", ["missing", "damaged"])
-def test_while_another_builds_the_index(made: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    postings, begun, go_on = keyword._postings, threading.Event(), threading.Event()
+@pytest.mark.parametrize("damage_kind", ["missing", "damaged"])
+def test_while_another_builds_the_index(
+    dataset_folder: Path, damage_kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postings, build_started, go_on = keyword._postings, threading.Event(), threading.Event()
 
     def slowly(key: int, document: Document) -> object:
-        begun.set()
+        build_started.set()
         assert go_on.wait(60)
         return postings(key, document)
 
-    damage(made, way)
+    damage(dataset_folder, damage_kind)
     monkeypatch.setattr(keyword, "_postings", slowly)
     healer: list[Collection] = []
-    thread = threading.Thread(target=lambda: healer.append(opened(made)))
+    thread = threading.Thread(target=lambda: healer.append(opened(dataset_folder)))
     thread.start()
-    assert begun.wait(60)
-    reader = opened(made)
+    assert build_started.wait(60)
+    reader = opened(dataset_folder)
     for _ in range(3):
         assert reader.keyword.search("rail lamp guard", 5) == []
-        told = reader.lagging()
-        assert told is not None
-        assert "keyword index of 'dataset' is not there yet" in told
+        lag = reader.lagging()
+        assert lag is not None
+        assert "keyword index of 'dataset' is not there yet" in lag
         assert reader.lagging(words=False) is None
     go_on.set()
     thread.join()
@@ -73,34 +75,34 @@ def test_while_another_builds_the_index(made: Path, way: str, monkeypatch: pytes
         store.close()
 
 
-def test_who_has_the_index_open_goes_on_in_it(made: Path) -> None:
-    reader = opened(made)
+def test_who_has_the_index_open_goes_on_in_it(dataset_folder: Path) -> None:
+    reader = opened(dataset_folder)
     answer = reader.keyword.search("rail lamp guard", 5)
-    for way in ("damaged", "missing"):
-        damage(made, way)
+    for damage_kind in ("damaged", "missing"):
+        damage(dataset_folder, damage_kind)
         assert reader.keyword.search("rail lamp guard", 5) == answer
         assert reader.lagging() is None
     add(reader, [Document("new", "tunnel")])
     assert reader.lagging() is None
     sound(reader)
     reader.close()
-    again = opened(made)
-    assert len(again.keyword.search("tunnel", 1000)) > 0
-    sound(again)
-    again.close()
+    reopened_store = opened(dataset_folder)
+    assert len(reopened_store.keyword.search("tunnel", 1000)) > 0
+    sound(reopened_store)
+    reopened_store.close()
 
 
-def test_behind_for_longer_than_a_moment(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer, reader = opened(made), opened(made)
+def test_behind_for_longer_than_a_moment(dataset_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, reader = opened(dataset_folder), opened(dataset_folder)
     assert reader.lagging() is None
     monkeypatch.setattr(Collection, "_derive", lambda _: None)
     add(writer, corpus(7, prefix="n"))
     reader.keyword.search("rail", 5)
     assert reader.lagging() is None  # its writer may be about to
     monkeypatch.setattr(collection, "_LAG_SECONDS", 0.0)
-    told = reader.lagging()
-    assert told is not None
-    assert "keyword index of 'dataset' lacks the last 7 changes" in told
+    lag = reader.lagging()
+    assert lag is not None
+    assert "keyword index of 'dataset' lacks the last 7 changes" in lag
     monkeypatch.undo()
     writer.close()
     add(reader, [Document("last", "rail")])
@@ -109,19 +111,19 @@ def test_behind_for_longer_than_a_moment(made: Path, monkeypatch: pytest.MonkeyP
     reader.close()
 
 
-def test_a_clock_that_jumps(made: Path) -> None:
+def test_a_clock_that_jumps(dataset_folder: Path) -> None:
     """Nobody goes by the age of a file alone."""
-    writer, reader = opened(made), opened(made)
+    writer, reader = opened(dataset_folder), opened(dataset_folder)
     for number, moment in enumerate((10**9, 0, 2**31, 10**9)):
         add(writer, [Document(f"new{number}", f"tunnel{number}")])
         writer.describe(description=f"{number}")
-        for path in made.rglob("*"):
+        for path in dataset_folder.rglob("*"):
             os.utime(path, (moment, moment))
         assert len(reader.keyword.search(f"tunnel{number}", 5)) == 1
-        again = opened(made)
-        assert again.manifest["description"] == f"{number}"
-        sound(again)
-        again.close()
+        reopened_store = opened(dataset_folder)
+        assert reopened_store.manifest["description"] == f"{number}"
+        sound(reopened_store)
+        reopened_store.close()
     for store in (writer, reader):
         sound(store)
         store.close()
@@ -137,19 +139,19 @@ def test_an_empty_dataset_is_not_behind(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def racers(made: Path) -> Iterator[list[subprocess.Popen[str]]]:
-    command = [sys.executable, "-W", "error", str(WORKER), str(made)]
+def racers(dataset_folder: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    command = [sys.executable, "-W", "error", str(WORKER), str(dataset_folder)]
     processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     yield processes
     for process in processes:
         process.communicate()
 
 
-@pytest.mark.parametrize("way", ["missing", "damaged"])
-def test_a_race_of_three_processes(made: Path, way: str, racers: list[subprocess.Popen[str]]) -> None:
+@pytest.mark.parametrize("damage_kind", ["missing", "damaged"])
+def test_a_race_of_three_processes(dataset_folder: Path, damage_kind: str, racers: list[subprocess.Popen[str]]) -> None:
     """All three find the index unusable at once; every answer is full or says that it is not, and soon all are full."""
     for number in range(6):
-        damage(made, way)
+        damage(dataset_folder, damage_kind)
         for process in racers:
             assert process.stdin is not None
             process.stdin.write(f"{time.monotonic() + 0.2}\n")
@@ -159,6 +161,6 @@ def test_a_race_of_three_processes(made: Path, way: str, racers: list[subprocess
             silent, last = process.stdout.readline().split()
             assert silent == "0", f"round {number}: {silent} answers without a hit that say nothing"
             assert last == "5", f"round {number}: in the end {last} hits"
-    store = opened(made)
+    store = opened(dataset_folder)
     sound(store)
     store.close()

@@ -29,9 +29,9 @@ def test_three_workers_and_one_name(tmp_path: Path) -> None:
     assert sum(count for outcome, count in three.outcomes.items() if outcome.endswith(" 200")) > 20
 
 
-@pytest.mark.parametrize("where", ["store", "workspace"])
-def test_two_processes_and_one_name(tmp_path: Path, where: str) -> None:
-    two = Two(tmp_path, 3, where)
+@pytest.mark.parametrize("path", ["store", "workspace"])
+def test_two_processes_and_one_name(tmp_path: Path, path: str) -> None:
+    two = Two(tmp_path, 3, path)
     for number in range(20):
         two.interleave(number)
     two.close()
@@ -155,11 +155,11 @@ class TestDropping:
             with pytest.raises(ReplacedError, match="open it again"):
                 action()
         store.close()
-        again = opened(tmp_path)
-        assert len(again.truth) == 20
-        assert "description" not in again.manifest
-        sound(again)
-        again.close()
+        reopened_store = opened(tmp_path)
+        assert len(reopened_store.truth) == 20
+        assert "description" not in reopened_store.manifest
+        sound(reopened_store)
+        reopened_store.close()
 
     def test_a_name_too_long_to_be_made_longer(self, tmp_path: Path) -> None:
         directory = tmp_path / ("я" * 120)
@@ -173,38 +173,38 @@ class TestLeftovers:
         for name in (f".pointsman-{'0' * 32}.new", f".pointsman-{'1' * 32}.removed", ".notes.123.removed"):
             (tmp_path / name).mkdir()
             (tmp_path / name / "documents.sqlite").touch()
-        others = [".hidden", "notes", ".pointsman-x.new", f".pointsman-{'0' * 32}"]
-        for name in others:
+        other_names = [".hidden", "notes", ".pointsman-x.new", f".pointsman-{'0' * 32}"]
+        for name in other_names:
             (tmp_path / name).mkdir()
         assert collect_leftovers(tmp_path) == 3
-        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(other_names)
 
     def test_what_the_living_are_at_stays(self, tmp_path: Path) -> None:
-        with directory_aside(tmp_path) as aside:
+        with directory_aside(tmp_path) as temporary:
             assert collect_leftovers(tmp_path) == 0
-            assert aside.is_dir()
-        assert not aside.exists()
+            assert temporary.is_dir()
+        assert not temporary.exists()
 
     @pytest.mark.parametrize("drop", [False, True])
     def test_making_and_dropping_collect_them(self, tmp_path: Path, drop: bool) -> None:
         store = opened(tmp_path)
-        left = tmp_path / f".pointsman-{'0' * 32}.removed"
-        left.mkdir()
+        leftover = tmp_path / f".pointsman-{'0' * 32}.removed"
+        leftover.mkdir()
         if drop:
             store.remove()
         else:
             store.close()
             Collection(tmp_path / "another").close()
-        assert not left.exists()
+        assert not leftover.exists()
 
 
 def test_who_opens_waits_for_who_renames(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
-    with steady(tmp_path / "x") as one, steady(tmp_path / "x") as other:
-        assert one
-        assert other
-    with steady(tmp_path / "nothing") as there:
-        assert not there
+    with steady(tmp_path / "x") as first, steady(tmp_path / "x") as second:
+        assert first
+        assert second
+    with steady(tmp_path / "nothing") as is_there:
+        assert not is_there
 
 
 def test_damage_is_no_other_dataset(tmp_path: Path) -> None:

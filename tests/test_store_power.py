@@ -15,10 +15,10 @@ WORKER = Path(__file__).with_name("power_worker.py")
 pytestmark = pytest.mark.skipif(STRACE is None, reason="strace, which records the calls, is not installed")
 
 
-@pytest.mark.parametrize("where", ["store", "workspace"])
-def test_what_was_acknowledged_survives(tmp_path: Path, where: str) -> None:
-    replay = Replay(WORKER, tmp_path, where)
-    replay.every(20, [None, random.Random(1)])
+@pytest.mark.parametrize("path", ["store", "workspace"])
+def test_what_was_acknowledged_survives(tmp_path: Path, path: str) -> None:
+    replay = Replay(WORKER, tmp_path, path)
+    replay.crash_everywhere(20, [None, random.Random(1)])
     assert replay.problems == []
     assert replay.replays > 100
 
@@ -27,5 +27,5 @@ def test_without_syncing_directories_it_would_not(tmp_path: Path, monkeypatch: p
     """Else the test above would show nothing."""
     monkeypatch.setenv("WITHOUT_SYNC", "1")
     replay = Replay(WORKER, tmp_path)
-    replay.every(100)
+    replay.crash_everywhere(100)
     assert any("instead of" in problem for problem in replay.problems)

@@ -38,15 +38,15 @@ def test_one_writer_any_number_of_readers(tmp_path: Path) -> None:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         try:
-            with worker("try", tmp_path) as other:
-                answer = other.communicate()[0]
+            with worker("try", tmp_path) as process:
+                answer = process.communicate()[0]
         finally:
             holder.kill()
         assert f"being written to by another process (process {holder.pid})" in answer
         assert "reading goes on meanwhile" in answer
         assert int(answer.split()[0]) > 10  # it could search
-    with worker("try", tmp_path) as other:
-        assert other.communicate()[0] == "wrote\n"
+    with worker("try", tmp_path) as process:
+        assert process.communicate()[0] == "wrote\n"
 
 
 def test_readers_during_writes(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_readers_during_writes(tmp_path: Path) -> None:
     add(store, [Document("first", "track")])
     readers = [worker("read", tmp_path) for _ in range(2)]
     for number in range(25):
-        add(store, [Document(f"{number}-{place}", f"track {place}") for place in range(20)])
+        add(store, [Document(f"{number}-{index}", f"track {index}") for index in range(20)])
         add(store, [Document(f"{number}-0", "track changed")])
         time.sleep(0.02)
     store.rebuild()
@@ -62,8 +62,8 @@ def test_readers_during_writes(tmp_path: Path) -> None:
     for reader in readers:
         answer, _ = reader.communicate()
         assert reader.returncode == 0
-        seen, searches = map(int, answer.split())
-        assert seen == 502
+        document_count, searches = map(int, answer.split())
+        assert document_count == 502
         assert searches > 1
     sound(store)
     store.close()
@@ -87,15 +87,15 @@ def test_a_writer_waits_for_a_reader_that_heals(tmp_path: Path, monkeypatch: pyt
     add(store, [Document("late", "rail")])
     searching.join()
     assert len(store.truth) == 4
-    for one in (reader, store):
-        one.close()
+    for handle in (reader, store):
+        handle.close()
 
 
 def test_a_fork_keeps_no_lock_and_takes_none_away(tmp_path: Path) -> None:
-    lock, other = ExclusiveLock(tmp_path / "lock"), ExclusiveLock(tmp_path / "lock")
+    lock, second_lock = ExclusiveLock(tmp_path / "lock"), ExclusiveLock(tmp_path / "lock")
     assert lock.acquire()
     assert lock._descriptor is not None
-    (began, begin), (ends, end) = os.pipe(), os.pipe()
+    (start_read, begin), (ends, end) = os.pipe(), os.pipe()
     process = os.fork()
     if process == 0:  # the child: it gives its copy of the lock up, and keeps a copy of the descriptor
         try:
@@ -107,13 +107,13 @@ def test_a_fork_keeps_no_lock_and_takes_none_away(tmp_path: Path) -> None:
         finally:
             os._exit(0)
     try:
-        assert os.read(began, 1) == b"x"
-        assert not other.acquire()
+        assert os.read(start_read, 1) == b"x"
+        assert not second_lock.acquire()
         lock.release()
-        assert other.acquire()
-        other.release()
+        assert second_lock.acquire()
+        second_lock.release()
     finally:
-        for descriptor in (began, begin, ends, end):
+        for descriptor in (start_read, begin, ends, end):
             os.close(descriptor)
         os.waitpid(process, 0)
 
@@ -143,7 +143,7 @@ def test_threads_search_while_another_writes(tmp_path: Path, monkeypatch: pytest
         thread.start()
     for number in range(15):
         add(store, corpus(60, seed=number))
-        store.delete([f"d{place}" for place in range(number)])
+        store.delete([f"d{index}" for index in range(number)])
     stop.set()
     for thread in threads:
         thread.join()
@@ -175,12 +175,12 @@ def test_columns_that_load_during_a_write_miss_nothing(tmp_path: Path, monkeypat
     add(store, [Document("a", "rail", {"colour": "red"})])
     metadata = store.truth.metadata
 
-    def interrupted() -> object:
+    def interrupt() -> object:
         rows = list(metadata())
         add(store, [Document("b", "rail", {"colour": "red"})])
         return iter(rows)
 
-    monkeypatch.setattr(store.truth, "metadata", interrupted)
+    monkeypatch.setattr(store.truth, "metadata", interrupt)
     store.keyword.search("rail", 5, Equals("colour", "red"))
     monkeypatch.undo()
     assert len(store.keyword.search("rail", 5, Equals("colour", "red"))) == 2

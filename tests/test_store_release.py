@@ -29,83 +29,83 @@ def dataset(path: Path, name: str = "notes") -> Dataset:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Dataset, Dataset]]:
-    one, other = dataset(tmp_path), dataset(tmp_path)
-    yield one, other
-    one.close()
-    other.close()
+    first, second = dataset(tmp_path), dataset(tmp_path)
+    yield first, second
+    first.close()
+    second.close()
 
 
 def document(id_: str, text: str = "rail signal") -> Document:
     return Document(id_, f"{text} {id_}")
 
 
-def found(where: Dataset, text: str) -> list[str]:
+def ids_found(target: Dataset, text: str) -> list[str]:
     """The ids that both lists agree to hold for a word."""
-    by_words = {hit.id for hit in where.retriever("bm25").retrieve(text, 100)}
-    near = {hit.id for hit in where.retriever("vector").retrieve(text, 1000)}
-    assert by_words <= near
+    by_words = {hit.id for hit in target.retriever("bm25").retrieve(text, 100)}
+    ids_by_vector = {hit.id for hit in target.retriever("vector").retrieve(text, 1000)}
+    assert by_words <= ids_by_vector
     return sorted(by_words)
 
 
 class TestBlock:
     def test_others_may_write_after_it(self, pair: tuple[Dataset, Dataset]) -> None:
-        one, other = pair
+        first, second = pair
         for number in range(5):
-            for who in pair:
-                with who.writing():
-                    assert who.add([document(f"{number}-{pair.index(who)}")]).added == 1
-            assert len(found(one, "signal")) == len(found(other, "signal")) == 2 * number + 2
-        for who in pair:
-            sound(who._local.collection)
+            for writer in pair:
+                with writer.writing():
+                    assert writer.add([document(f"{number}-{pair.index(writer)}")]).added == 1
+            assert len(ids_found(first, "signal")) == len(ids_found(second, "signal")) == 2 * number + 2
+        for writer in pair:
+            sound(writer._local.collection)
 
     def test_without_it_a_write_does_not_wait_and_lets_others_write_after_it(
         self, pair: tuple[Dataset, Dataset]
     ) -> None:
-        one, other = pair
-        one.add([document("a")])
-        assert other.add([document("b")]).added == 1
-        assert one.delete("b") == 1
-        other.rebuild()
-        with other.writing(), pytest.raises(LockedError, match="being written to"):
-            one.add([document("c")])
-        assert one.add([document("c")]).added == 1
-        assert found(other, "signal") == ["a", "c"]
+        first, second = pair
+        first.add([document("a")])
+        assert second.add([document("b")]).added == 1
+        assert first.delete("b") == 1
+        second.rebuild()
+        with second.writing(), pytest.raises(LockedError, match="being written to"):
+            first.add([document("c")])
+        assert first.add([document("c")]).added == 1
+        assert ids_found(second, "signal") == ["a", "c"]
 
     def test_all_that_writes_works_inside(self, pair: tuple[Dataset, Dataset]) -> None:
-        one, other = pair
-        with one.writing():
-            one.add([document("a"), document("b")])
-            assert one.delete(["a"]) == 1
-            one.rebuild()
-            assert found(one, "signal") == ["b"]
+        first, second = pair
+        with first.writing():
+            first.add([document("a"), document("b")])
+            assert first.delete(["a"]) == 1
+            first.rebuild()
+            assert ids_found(first, "signal") == ["b"]
             with pytest.raises(LockedError):
-                other.delete(["b"])
-        assert found(other, "signal") == ["b"]
-        with other.writing():
-            assert other.delete("b") == 1
-        assert found(one, "signal") == []
+                second.delete(["b"])
+        assert ids_found(second, "signal") == ["b"]
+        with second.writing():
+            assert second.delete("b") == 1
+        assert ids_found(first, "signal") == []
 
     def test_a_block_in_a_block(self, pair: tuple[Dataset, Dataset]) -> None:
-        one, other = pair
-        with one.writing():
-            with one.writing(), one.writing(wait=5):
-                one.add([document("a")])
+        first, second = pair
+        with first.writing():
+            with first.writing(), first.writing(wait=5):
+                first.add([document("a")])
             with pytest.raises(LockedError):
-                other.add([document("b")])
-        assert other.add([document("b")]).added == 1
+                second.add([document("b")])
+        assert second.add([document("b")]).added == 1
 
     def test_an_error_inside_releases_too(self, pair: tuple[Dataset, Dataset]) -> None:
-        one, other = pair
+        first, second = pair
 
         def fail() -> None:
-            with one.writing():
-                one.add([document("a")])
+            with first.writing():
+                first.add([document("a")])
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
             fail()
-        assert other.add([document("b")]).added == 1
-        assert found(other, "signal") == ["a", "b"]
+        assert second.add([document("b")]).added == 1
+        assert ids_found(second, "signal") == ["a", "b"]
 
     def test_dropping_inside(self, tmp_path: Path) -> None:
         with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
@@ -117,69 +117,69 @@ class TestBlock:
             assert workspace.dataset("notes").add([document("b")]).added == 1
 
     def test_closing_inside(self, pair: tuple[Dataset, Dataset]) -> None:
-        one, other = pair
-        with one.writing():
-            one.add([document("a")])
-            one.close()
-        assert other.add([document("b")]).added == 1
+        first, second = pair
+        with first.writing():
+            first.add([document("a")])
+            first.close()
+        assert second.add([document("b")]).added == 1
 
     def test_readers_keep_what_they_have_in_memory(self, pair: tuple[Dataset, Dataset]) -> None:
-        one, _ = pair
-        with one.writing():
-            one.add([document(str(number)) for number in range(50)])
-        found(one, "signal")
-        keyword, vectors = one._local.collection.keyword, one._local.collection.vectors
+        first, _ = pair
+        with first.writing():
+            first.add([document(str(number)) for number in range(50)])
+        ids_found(first, "signal")
+        keyword, vectors = first._local.collection.keyword, first._local.collection.vectors
         assert vectors is not None
         index, base = keyword._index, vectors._state
         assert index is not None
-        with one.writing():
-            one.add([document("new")])
+        with first.writing():
+            first.add([document("new")])
         assert keyword._index is index
         assert keyword._writer is None
         assert vectors._state is not None
         assert base is not None
         assert vectors._state.base is base.base
-        assert "new" in found(one, "signal")
+        assert "new" in ids_found(first, "signal")
 
 
 class TestWaiting:
     def test_it_waits_for_another_process(self, tmp_path: Path) -> None:
-        with dataset(tmp_path) as one, dataset(tmp_path) as other:
-            inside, done = threading.Event(), threading.Event()
+        with dataset(tmp_path) as first, dataset(tmp_path) as second:
+            is_inside, may_leave = threading.Event(), threading.Event()
 
             def write() -> None:
-                with one.writing():
-                    one.add([document("a")])
-                    inside.set()
-                    done.wait(60)
+                with first.writing():
+                    first.add([document("a")])
+                    is_inside.set()
+                    may_leave.wait(60)
 
             thread = threading.Thread(target=write)
             thread.start()
-            assert inside.wait(60)
-            began = time.monotonic()
-            with pytest.raises(LockedError, match="being written to"), other.writing(wait=0.2):
+            assert is_inside.wait(60)
+            start = time.monotonic()
+            with pytest.raises(LockedError, match="being written to"), second.writing(wait=0.2):
                 pytest.fail("it is locked")
-            assert time.monotonic() - began >= 0.2
-            threading.Timer(0.1, done.set).start()
-            with other.writing(wait=60):
-                assert other.add([document("b")]).added == 1
+            assert time.monotonic() - start >= 0.2
+            threading.Timer(0.1, may_leave.set).start()
+            with second.writing(wait=60):
+                assert second.add([document("b")]).added == 1
             thread.join()
-            assert found(one, "signal") == ["a", "b"]
+            assert ids_found(first, "signal") == ["a", "b"]
 
     def test_threads_are_inside_together_and_the_last_one_releases(self, pair: tuple[Dataset, Dataset]) -> None:
-        one, other = pair
+        first, second = pair
         barrier, errors = threading.Barrier(4), []
 
         def write(number: int) -> None:
             try:
-                with one.writing(wait=60):
+                with first.writing(wait=60):
                     barrier.wait(60)  # all four are inside
-                    one.add([document(f"t{number}")])
+                    first.add([document(f"t{number}")])
                     if number:
                         return
                     time.sleep(0.05)
                     with pytest.raises(LockedError):
-                        other.add([document("b")])
+                        second.add([document("b")])
             except BaseException as error:  # noqa: BLE001  # told below
                 errors.append(error)
 
@@ -189,13 +189,13 @@ class TestWaiting:
         for thread in threads:
             thread.join()
         assert not errors
-        assert other.add([document("b")]).added == 1
-        assert len(found(one, "signal")) == 5
+        assert second.add([document("b")]).added == 1
+        assert len(ids_found(first, "signal")) == 5
 
     def test_who_writes_without_a_pause_lets_others_in(self, pair: tuple[Dataset, Dataset]) -> None:
         """Threads whose blocks overlap for ever would keep another process out if they did not line up behind it."""
-        one, other = pair
-        stop, entered, errors = threading.Event(), threading.Condition(), []
+        first, second = pair
+        stop, entry, errors = threading.Event(), threading.Condition(), []
         blocks = 0
 
         def write(name: str) -> None:
@@ -204,13 +204,13 @@ class TestWaiting:
             try:
                 while not stop.is_set():
                     number += 1
-                    with one.writing(wait=60):
-                        one.add([document(f"{name}{number}")])
-                        with entered:
+                    with first.writing(wait=60):
+                        first.add([document(f"{name}{number}")])
+                        with entry:
                             blocks += 1
-                            mine = blocks
-                            entered.notify_all()
-                            entered.wait_for(lambda: blocks > mine or stop.is_set(), 0.2)  # noqa: B023  # ours
+                            own_block = blocks
+                            entry.notify_all()
+                            entry.wait_for(lambda: blocks > own_block or stop.is_set(), 0.2)  # noqa: B023  # ours
             except BaseException as error:  # noqa: BLE001  # told below
                 errors.append(error)
 
@@ -219,52 +219,52 @@ class TestWaiting:
             thread.start()
         try:
             for number in range(5):
-                with other.writing(wait=20):
-                    other.add([document(f"b{number}")])
+                with second.writing(wait=20):
+                    second.add([document(f"b{number}")])
         finally:
             stop.set()
             for thread in threads:
                 thread.join()
         assert not errors
-        assert other.delete([f"b{number}" for number in range(5)]) == 5
-        sound(other._local.collection)
+        assert second.delete([f"b{number}" for number in range(5)]) == 5
+        sound(second._local.collection)
 
     def test_a_block_in_a_block_does_not_line_up_behind_who_waits_for_its_end(
         self, pair: tuple[Dataset, Dataset]
     ) -> None:
-        one, other = pair
+        first, second = pair
 
         def write() -> None:
-            with other.writing(wait=60):
-                other.add([document("b")])
+            with second.writing(wait=60):
+                second.add([document("b")])
 
-        with one.writing():
-            one.add([document("a")])
+        with first.writing():
+            first.add([document("a")])
             thread = threading.Thread(target=write)
             thread.start()
-            while not one._local.collection._lock.wanted:
+            while not first._local.collection._lock.wanted:
                 time.sleep(0.005)
-            with one.writing(wait=5):
-                one.add([document("c")])
+            with first.writing(wait=5):
+                first.add([document("c")])
         thread.join()
-        assert found(one, "signal") == ["a", "b", "c"]
+        assert ids_found(first, "signal") == ["a", "b", "c"]
 
     def test_what_others_have_indexed_is_not_indexed_again(
         self, pair: tuple[Dataset, Dataset], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        one, other = pair
-        with one.writing():
-            one.add([document("a")])
-        with other.writing():
-            other.add([document("b")])
+        first, second = pair
+        with first.writing():
+            first.add([document("a")])
+        with second.writing():
+            second.add([document("b")])
 
-        def again(*_: object) -> None:
+        def index_again(*_: object) -> None:
             pytest.fail("it is in the index")
 
-        monkeypatch.setattr(one._local.collection.keyword, "_write", again)
-        with one.writing():
-            assert one.delete(["unknown"]) == 0
-        assert found(one, "signal") == ["a", "b"]
+        monkeypatch.setattr(first._local.collection.keyword, "_write", index_again)
+        with first.writing():
+            assert first.delete(["unknown"]) == 0
+        assert ids_found(first, "signal") == ["a", "b"]
 
     def test_processes_take_turns(self, tmp_path: Path) -> None:
         names = ["a", "b", "c"]
@@ -273,7 +273,7 @@ class TestWaiting:
         assert [process.wait(120) for process in processes] == [0, 0, 0]
         with dataset(tmp_path) as notes:
             assert sorted(notes.ids()) == sorted(f"{name}{number}" for name in names for number in range(20))
-            assert len(found(notes, "signal")) == 60
+            assert len(ids_found(notes, "signal")) == 60
             sound(notes._local.collection)
 
     def test_who_dies_inside_or_in_line_holds_nobody_up(self, tmp_path: Path) -> None:
@@ -285,22 +285,22 @@ class TestWaiting:
                 subprocess.Popen([*command, f"{name}{number}-", "1000"], stdout=subprocess.PIPE, text=True)
                 for name in "ab"
             ]
-            acknowledged = []
+            acknowledged_ids = []
             for process in processes:
                 assert process.stdout is not None
-                acknowledged += [process.stdout.readline().strip() for _ in range(2)]
+                acknowledged_ids += [process.stdout.readline().strip() for _ in range(2)]
             for process in processes:
                 process.kill()
             for process in processes:
                 assert process.stdout is not None
-                acknowledged += [line.strip() for line in process.stdout if line.endswith("\n")]
+                acknowledged_ids += [line.strip() for line in process.stdout if line.endswith("\n")]
                 process.stdout.close()
                 process.wait()
             with dataset(tmp_path) as notes:
                 with notes.writing(wait=30):
                     notes.add([document(f"after{number}")])
                 ids = set(notes.ids())
-                assert set(acknowledged) <= ids
+                assert set(acknowledged_ids) <= ids
                 assert f"after{number}" in ids
                 sound(notes._local.collection)
 
@@ -308,65 +308,65 @@ class TestWaiting:
 class TestClosedMeanwhile:
     """Closing waits for the thread that writes, which must not wait for what closing holds."""
 
-    @pytest.mark.parametrize("how", ["close", "follow"])
-    def test_by_another_thread(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    @pytest.mark.parametrize("method", ["close", "follow"])
+    def test_by_another_thread(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
         monkeypatch.setattr("pointsman.dataset.documents.BATCH", 2)
-        notes, begun, closing = dataset(tmp_path), threading.Event(), threading.Event()
+        notes, write_started, closing = dataset(tmp_path), threading.Event(), threading.Event()
 
         def documents() -> Iterator[Document]:
             yield from (document("a"), document("b"))
-            begun.set()
+            write_started.set()
             assert closing.wait(60)
             time.sleep(0.1)  # until the other thread waits
             yield from (document("c"), document("d"))
 
-        added = []
-        thread = threading.Thread(target=lambda: added.append(notes.add(documents()).added), daemon=True)
+        counts = []
+        thread = threading.Thread(target=lambda: counts.append(notes.add(documents()).added), daemon=True)
         thread.start()
-        assert begun.wait(60)
+        assert write_started.wait(60)
         closing.set()
-        if how == "close":
+        if method == "close":
             notes.close()
         else:
             notes.follow(DatasetRecord("notes", "", "hybrid", "another"))
         thread.join(60)
-        assert added == [4]
-        with dataset(tmp_path) as again:
-            assert sorted(again.ids()) == list("abcd")
-            sound(again._local.collection)
+        assert counts == [4]
+        with dataset(tmp_path) as reader:
+            assert sorted(reader.ids()) == list("abcd")
+            sound(reader._local.collection)
         notes.close()
 
 
 class TestGoneMeanwhile:
     def test_a_deleted_dataset_is_not_written_to(self, pair: tuple[Dataset, Dataset], tmp_path: Path) -> None:
-        one, other = pair
-        with one.writing():
-            one.add([document("a")])
-        with other.writing():
-            other._local.collection.remove()
-        with pytest.raises(UnknownNameError, match="notes"), one.writing():
+        first, second = pair
+        with first.writing():
+            first.add([document("a")])
+        with second.writing():
+            second._local.collection.remove()
+        with pytest.raises(UnknownNameError, match="notes"), first.writing():
             pytest.fail("it is gone")
         with pytest.raises(StoreError, match="deleted"):
-            one.add([document("b")])
+            first.add([document("b")])
         assert Workspace(tmp_path).names() == []
 
     def test_one_made_anew_is_opened_anew(self, pair: tuple[Dataset, Dataset], tmp_path: Path) -> None:
-        one, other = pair
-        with one.writing():
-            one.add([document("a")])
-        with other.writing():
-            other._local.collection.remove()
-        with dataset(tmp_path) as again, again.writing():
-            again.add([document("b")])
-            again.describe("another one")
+        first, second = pair
+        with first.writing():
+            first.add([document("a")])
+        with second.writing():
+            second._local.collection.remove()
+        with dataset(tmp_path) as new_dataset, new_dataset.writing():
+            new_dataset.add([document("b")])
+            new_dataset.describe("another one")
         with pytest.raises(StoreError, match="recreated"):
-            one.add([document("c")])  # into files that nobody would ever see
-        with one.writing():
-            one.add([document("c")])
-        assert one.description == "another one"
-        assert found(one, "signal") == ["b", "c"]
-        with dataset(tmp_path) as again:
-            assert found(again, "signal") == ["b", "c"]
+            first.add([document("c")])  # into files that nobody would ever see
+        with first.writing():
+            first.add([document("c")])
+        assert first.description == "another one"
+        assert ids_found(first, "signal") == ["b", "c"]
+        with dataset(tmp_path) as new_dataset:
+            assert ids_found(new_dataset, "signal") == ["b", "c"]
 
 
 def test_a_reader_that_heals_lets_the_writer_on(tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ def test_an_index_is_opened_again_after_many_commits(tmp_path: Path, monkeypatch
         for number in range(12):
             with writing.writing():
                 writing.add([document(str(number))])
-            for one in (writing, reading):
-                assert len(found(one, "signal")) == number + 1
-        assert all(one._local.collection.keyword._reloads <= 3 for one in (writing, reading))
+            for handle in (writing, reading):
+                assert len(ids_found(handle, "signal")) == number + 1
+        assert all(handle._local.collection.keyword._reloads <= 3 for handle in (writing, reading))
         sound(writing._local.collection)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Collection]:
-    made = opened(tmp_path)
-    yield made
-    made.close()
+    collection = opened(tmp_path)
+    yield collection
+    collection.close()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -74,16 +74,16 @@ def test_with_nearly_all_deleted(store: Collection, compact: int, monkeypatch: p
         for number in range(1000)
     }
     add(store, list(documents.values()))
-    kept = {id_: documents[id_] for id_ in chance.sample(sorted(documents), 5)}
-    store.delete([id_ for id_ in documents if id_ not in kept])
+    remaining = {id_: documents[id_] for id_ in chance.sample(sorted(documents), 5)}
+    store.delete([id_ for id_ in documents if id_ not in remaining])
     queries = [" ".join(chance.choices(WORDS, k=3)) for _ in range(20)]
-    assert max(check(store, kept, query) for query in queries) < WITHIN
-    before = [store.keyword.search(query, 5) for query in queries]
+    assert max(check(store, remaining, query) for query in queries) < WITHIN
+    results_before = [store.keyword.search(query, 5) for query in queries]
     store.rebuild()
-    for query, hits in zip(queries, before, strict=True):
-        again = store.keyword.search(query, 5)
-        assert [key for key, _ in again] == [key for key, _ in hits]
-        assert [score for _, score in again] == pytest.approx([score for _, score in hits], rel=1e-5)
+    for query, hits in zip(queries, results_before, strict=True):
+        results = store.keyword.search(query, 5)
+        assert [key for key, _ in results] == [key for key, _ in hits]
+        assert [score for _, score in results] == pytest.approx([score for _, score in hits], rel=1e-5)
 
 
 def test_an_index_that_was_built_before_the_first_document_counts_documents_alone(store: Collection) -> None:
@@ -99,14 +99,14 @@ def test_an_index_that_is_mostly_deleted_is_built_anew(store: Collection, monkey
     monkeypatch.setattr(keyword, "_COMPACT", 20)
     add(store, [Document(f"d{number}", "rail signal") for number in range(100)])
 
-    def held() -> int:
+    def index_size() -> int:
         return sum(segment["max_doc"] for segment in keyword_files.segments(store.keyword._directory))
 
     store.delete([f"d{number}" for number in range(40)])
-    assert held() > 60
+    assert index_size() > 60
     store.delete([f"d{number}" for number in range(40, 90)])
     add(store, [Document("new", "rail")])  # what was deleted is seen by the next write
-    assert held() == 12
+    assert index_size() == 12
     assert len(store.keyword.search("rail", 100)) == 11
     sound(store)
 

@@ -36,8 +36,8 @@ leaves = st.one_of(
 filters = st.recursive(
     leaves,
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3).map(lambda parts: And(tuple(parts))),
-        st.lists(inner, max_size=3).map(lambda parts: Or(tuple(parts))),
+        st.lists(inner, max_size=3).map(lambda operands: And(tuple(operands))),
+        st.lists(inner, max_size=3).map(lambda operands: Or(tuple(operands))),
         inner.map(Not),
     ),
     max_leaves=4,
@@ -79,43 +79,43 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-def matching(store: Collection, wanted: Filter) -> set[int]:
-    return {key for key, metadata in store.truth.metadata() if wanted.matches(metadata)}
+def matching(store: Collection, condition: Filter) -> set[int]:
+    return {key for key, metadata in store.truth.metadata() if condition.matches(metadata)}
 
 
-def agrees(found: list[tuple[int, float]], full: list[tuple[int, float]], k: int) -> None:
+def agrees(hits: list[tuple[int, float]], full: list[tuple[int, float]], k: int) -> None:
     """The first ``k`` of the full ranking, where any of those that tie with the last may be it."""
-    assert [score for _, score in found] == pytest.approx([score for _, score in full[:k]], abs=1e-5)
+    assert [score for _, score in hits] == pytest.approx([score for _, score in full[:k]], abs=1e-5)
     if len(full) > k:
         last = full[k - 1][1]
         full = [item for item in full if item[1] >= last - 1e-5]
-        assert {key for key, score in full if score > last + 1e-5} <= {key for key, _ in found}
-    assert {key for key, _ in found} <= {key for key, _ in full}
-    assert len(dict(found)) == len(found)
-    assert found == sorted(found, key=lambda hit: (-hit[1], hit[0]))
+        assert {key for key, score in full if score > last + 1e-5} <= {key for key, _ in hits}
+    assert {key for key, _ in hits} <= {key for key, _ in full}
+    assert len(dict(hits)) == len(hits)
+    assert hits == sorted(hits, key=lambda hit: (-hit[1], hit[0]))
 
 
 @pytest.mark.usefixtures("path")
 class TestFilters:
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(wanted=filters, words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), k=st.integers(1, 60))
-    def test_keyword(self, store: Collection, wanted: Filter, words: list[str], k: int) -> None:
-        query, allowed = " ".join(words), matching(store, wanted)
+    def test_keyword(self, store: Collection, condition: Filter, words: list[str], k: int) -> None:
+        query, keys = " ".join(words), matching(store, condition)
         full = store.keyword.search(query, 10 * COUNT)
-        agrees(store.keyword.search(query, k, wanted), [hit for hit in full if hit[0] in allowed], k)
+        agrees(store.keyword.search(query, k, condition), [hit for hit in full if hit[0] in keys], k)
 
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(wanted=filters, seed=st.integers(0, 50), k=st.integers(1, 60))
-    def test_vectors(self, store: Collection, wanted: Filter, seed: int, k: int) -> None:
+    def test_vectors(self, store: Collection, condition: Filter, seed: int, k: int) -> None:
         assert store.vectors is not None
-        vector, allowed = unit(seed), matching(store, wanted)
+        vector, allowed = unit(seed), matching(store, condition)
         rows = dict(zip(store.truth.ids(), units(list(store.truth.documents())), strict=True))
         keys = store.truth.keys(list(rows))
         full = sorted(
             ((keys[id_], float(row @ vector)) for id_, row in rows.items()), key=lambda hit: (-hit[1], hit[0])
         )
-        found = store.vectors.search(vector, k, wanted)
-        agrees(found, [hit for hit in full if hit[0] in allowed], k)
+        hits = store.vectors.search(vector, k, condition)
+        agrees(hits, [hit for hit in full if hit[0] in allowed], k)
 
 
 class TestScores:
@@ -125,8 +125,8 @@ class TestScores:
         keys = [key for key, _ in store.truth.metadata()]
         words = dict(store.keyword.search(query, 10 * COUNT))
         assert store.keyword.score(query, keys) == pytest.approx([words.get(key, 0.0) for key in keys], rel=1e-5)
-        near = dict(store.vectors.search(vector, 10 * COUNT))
-        assert store.vectors.score(vector, keys) == pytest.approx([near[key] for key in keys], abs=1e-5)
+        cosines = dict(store.vectors.search(vector, 10 * COUNT))
+        assert store.vectors.score(vector, keys) == pytest.approx([cosines[key] for key in keys], abs=1e-5)
         assert store.keyword.score(query, [10**6]) == [0.0]
         assert math.isnan(store.vectors.score(vector, [10**6])[0])
         assert store.keyword.score(query, []) == store.vectors.score(vector, []) == []

@@ -46,9 +46,9 @@ def test_a_sample_of_the_cases(forker: ProcessPoolExecutor, operation: str) -> N
     cases = forker.submit(_cases, operation).result()
     assert len(cases) > 50
     outcomes = [forker.submit(_run, case).result() for case in random.Random(operation).sample(cases, 10)]
-    assert [f"{one.case}: {one.problems}" for one in outcomes if one.problems] == []
+    assert [f"{outcome.case}: {outcome.problems}" for outcome in outcomes if outcome.problems] == []
     if operation != "embed":  # a cache that fails costs time, and no call
-        assert any(one.error for one in outcomes), "nothing has failed"
+        assert any(outcome.error for outcome in outcomes), "nothing has failed"
 
 
 def test_a_base_file_that_cannot_be_removed(forker: ProcessPoolExecutor) -> None:

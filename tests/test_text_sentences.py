@@ -124,10 +124,10 @@ CASES = [*(("en", c) for c in ENGLISH), *(("ru", c) for c in RUSSIAN), *(("zh", 
 @pytest.mark.parametrize(("language", "case"), CASES)
 def test_sentences_end_where_a_reader_would_end_them(language: str, case: str) -> None:
     text = case.replace("|", "")
-    assert [text[a:b] for a, b in sentences(text)] == [part.strip() for part in case.split("|")]
+    assert [text[a:b] for a, b in sentences(text)] == [sentence.strip() for sentence in case.split("|")]
 
 
-PIECES = st.lists(
+FRAGMENTS = st.lists(
     st.sampled_from([
         ".", "!", "?", "…", "。", "！", "？", "；", " ", "\n", "\r\n",
         "\t", "\u2028", "\x85", '"', "”", ")", "（", "「", "」",
@@ -138,7 +138,7 @@ PIECES = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@given(st.one_of(st.text(), PIECES))
+@given(st.one_of(st.text(), FRAGMENTS))
 def test_offsets_are_ordered_disjoint_bare_and_lose_nothing(text: str) -> None:
     end = 0
     for start, stop in sentences(text):
@@ -149,7 +149,7 @@ def test_offsets_are_ordered_disjoint_bare_and_lose_nothing(text: str) -> None:
     assert text[end:].strip() == ""
 
 
-@given(PIECES, PIECES)
+@given(FRAGMENTS, FRAGMENTS)
 def test_an_empty_line_always_ends_a_sentence(first: str, second: str) -> None:
     text = f"{first}\n\n{second}"
     gap = len(first)
@@ -185,6 +185,6 @@ def test_an_empty_line_always_ends_a_sentence(first: str, second: str) -> None:
 )
 def test_long_runs_of_anything_are_split(unit: str) -> None:
     text = unit * (300_000 // len(unit))
-    found = sentences(text)
-    assert sum(b - a for a, b in found) <= len(text)
-    assert found == sorted(found)
+    spans = sentences(text)
+    assert sum(b - a for a, b in spans) <= len(text)
+    assert spans == sorted(spans)

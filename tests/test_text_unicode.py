@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from pointsman.text import fold, repair
 from pointsman.text.unicode import normalize, simplified, table_checksum
 
-ANY = st.text(alphabet=st.characters(exclude_categories=()))  # surrogates included
+ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))  # surrogates included
 
 
 @pytest.mark.parametrize(
-    ("text", "repaired"),
+    ("text", "expected"),
     [
         ("plain", "plain"),
         ("", ""),
@@ -25,21 +25,21 @@ ANY = st.text(alphabet=st.characters(exclude_categories=()))  # surrogates inclu
         ("中\udfff文", "中\ufffd文"),
     ],
 )
-def test_surrogates_are_joined_or_replaced(text: str, repaired: str) -> None:
-    assert repair(text) == repaired
+def test_surrogates_are_joined_or_replaced(text: str, expected: str) -> None:
+    assert repair(text) == expected
 
 
-@given(ANY)
+@given(ANY_TEXT)
 def test_repaired_text_is_utf8_and_sound_text_is_untouched(text: str) -> None:
-    repaired = repair(text)
-    repaired.encode()
-    assert repair(repaired) is repaired
+    sound = repair(text)
+    sound.encode()
+    assert repair(sound) is sound
     if not any("\ud800" <= c <= "\udfff" for c in text):
-        assert repaired is text
+        assert sound is text
 
 
 @pytest.mark.parametrize(
-    ("text", "folded"),
+    ("text", "expected"),
     [
         ("ABC", "abc"),
         ("Straße STRASSE", "strasse strasse"),
@@ -62,11 +62,11 @@ def test_repaired_text_is_utf8_and_sound_text_is_untouched(text: str) -> None:
         ("שָׁלוֹם", normalize("שָׁלוֹם")),
     ],
 )
-def test_fold(text: str, folded: str) -> None:
-    assert fold(text) == folded
+def test_fold(text: str, expected: str) -> None:
+    assert fold(text) == expected
 
 
-@given(ANY)
+@given(ANY_TEXT)
 def test_folding_twice_changes_nothing(text: str) -> None:
     assert fold(fold(text)) == fold(text)
 

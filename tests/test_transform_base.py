@@ -19,13 +19,15 @@ class Adds(BaseTransformer):
 
     def __init__(self, *texts: str, rewrite: str | None = None, degraded: tuple[str, ...] = ()) -> None:
         self.texts, self.rewrite, self.degraded = texts, rewrite, degraded
-        self.saw: list[str] = []
+        self.queries: list[str] = []
 
     def transform(self, query: str | Query) -> Transformed:
         query = Query.of(query)
-        self.saw.append(query.text)
-        made = Query(self.rewrite) if self.rewrite else query
-        return Transformed(made, tuple(Variant(text, "expansion", 0.5) for text in self.texts), "done", self.degraded)
+        self.queries.append(query.text)
+        rewriting = Query(self.rewrite) if self.rewrite else query
+        return Transformed(
+            rewriting, tuple(Variant(text, "expansion", 0.5) for text in self.texts), "done", self.degraded
+        )
 
 
 class AddsLater(BaseTransformer):
@@ -42,21 +44,21 @@ def both_ways(transformer: BaseTransformer, query: str | Query) -> Transformed:
     """The synchronous answer, checked to be the asynchronous one."""
     answer = transformer.transform(query)
 
-    async def again() -> Transformed:
+    async def transform_async() -> Transformed:
         return await transformer.atransform(query)
 
-    assert anyio.run(again) == answer
+    assert anyio.run(transform_async) == answer
     return answer
 
 
 def test_each_step_sees_what_the_one_before_has_made() -> None:
     first, second = Adds("a", rewrite="rewritten"), Adds("b")
-    done = both_ways(QueryTransformer(first, AddsLater(), second), "asked")
-    assert first.saw == ["asked"] * 2
-    assert second.saw == ["rewritten"] * 2
-    assert done.query == Query("rewritten")
-    assert [variant.text for variant in done.variants] == ["a", "later", "b"]
-    assert done.detail == "Adds: done; Adds: done"
+    transformation = both_ways(QueryTransformer(first, AddsLater(), second), "asked")
+    assert first.queries == ["asked"] * 2
+    assert second.queries == ["rewritten"] * 2
+    assert transformation.query == Query("rewritten")
+    assert [variant.text for variant in transformation.variants] == ["a", "later", "b"]
+    assert transformation.detail == "Adds: done; Adds: done"
 
 
 def test_every_public_name_is_there() -> None:
@@ -74,28 +76,30 @@ def test_nothing_to_do_gives_the_same_query() -> None:
 
 
 def test_a_failing_step_is_told_and_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
-    done = both_ways(QueryTransformer(Adds("a", degraded=("half",)), Fails(), Adds("b")), "asked")
-    assert [variant.text for variant in done.variants] == ["a", "b"]
-    assert done.degraded == ("half", "Fails failed and was skipped: RuntimeError: no such luck")
+    transformation = both_ways(QueryTransformer(Adds("a", degraded=("half",)), Fails(), Adds("b")), "asked")
+    assert [variant.text for variant in transformation.variants] == ["a", "b"]
+    assert transformation.degraded == ("half", "Fails failed and was skipped: RuntimeError: no such luck")
     assert "Fails failed" in caplog.text
 
 
 def test_variants_that_read_alike_are_kept_once_and_never_the_query() -> None:
-    done = QueryTransformer(Adds("Who was  Bach", "BACH’s life", "who was bach?"), Adds("bach’s life.", "")).transform(
-        "Who was Bach?"
-    )
-    assert [variant.text for variant in done.variants] == ["BACH’s life"]
+    transformation = QueryTransformer(
+        Adds("Who was  Bach", "BACH’s life", "who was bach?"), Adds("bach’s life.", "")
+    ).transform("Who was Bach?")
+    assert [variant.text for variant in transformation.variants] == ["BACH’s life"]
 
 
 def test_a_variant_of_the_rewritten_query_goes_too() -> None:
-    done = QueryTransformer(Adds("He died when", rewrite="Bach died when"), Adds("Bach died when?")).transform("x")
-    assert [variant.text for variant in done.variants] == ["He died when"]
+    transformation = QueryTransformer(
+        Adds("He died when", rewrite="Bach died when"), Adds("Bach died when?")
+    ).transform("x")
+    assert [variant.text for variant in transformation.variants] == ["He died when"]
 
 
 def test_variants_are_bounded_and_it_is_said() -> None:
-    done = QueryTransformer(Adds(*map(str, range(9))), max_variants=3).transform("asked")
-    assert [variant.text for variant in done.variants] == ["0", "1", "2"]
-    assert "the first 3 of 9" in done.detail
+    transformation = QueryTransformer(Adds(*map(str, range(9))), max_variants=3).transform("asked")
+    assert [variant.text for variant in transformation.variants] == ["0", "1", "2"]
+    assert "the first 3 of 9" in transformation.detail
     assert QueryTransformer(Adds("a"), max_variants=0).transform("asked").variants == ()
 
 
@@ -110,7 +114,7 @@ def test_what_is_no_transformer_is_refused() -> None:
 
 @given(st.lists(st.text(max_size=8), max_size=8), st.text(max_size=8))
 def test_distinct_is_idempotent_and_never_repeats(texts: list[str], query: str) -> None:
-    kept = distinct((Variant(text, "x") for text in texts), query)
-    assert distinct(kept, query) == kept
-    keys = [same(variant.text) for variant in kept]
+    variants = distinct((Variant(text, "x") for text in texts), query)
+    assert distinct(variants, query) == variants
+    keys = [same(variant.text) for variant in variants]
     assert len({*keys, same(query), ""}) == len(keys) + len({same(query), ""})

@@ -111,9 +111,9 @@ SIMPLE = [
 ]
 
 
-@pytest.mark.parametrize(("question", "parts"), [*COMPARISONS, *CONJUNCTIONS, *SEEDS])
-def test_taken_apart(question: str, parts: list[str]) -> None:
-    assert list(subquestions(question)) == parts
+@pytest.mark.parametrize(("question", "expected"), [*COMPARISONS, *CONJUNCTIONS, *SEEDS])
+def test_taken_apart(question: str, expected: list[str]) -> None:
+    assert list(subquestions(question)) == expected
 
 
 COMPARING = [
@@ -171,11 +171,11 @@ def test_what_is_recommended_for_decomposition_is_taken_apart(form: str, sides: 
     """I3, I5: one grammar, one answer; every side that is named is looked up by a part of its own."""
     query = lead + form.format(*sides)
     assert recommend(query).strategy == "decomposition"
-    parts = [variant.text for variant in RuleDecomposer().transform(query).variants]
+    questions = [variant.text for variant in RuleDecomposer().transform(query).variants]
     count = form.count("{}")
-    assert len(parts) == max(2, count)
+    assert len(questions) == max(2, count)
     if count > 1:
-        assert all(side in part for side, part in zip(sides, parts, strict=False))
+        assert all(side in question for side, question in zip(sides, questions, strict=False))
 
 
 @given(st.lists(st.sampled_from([*SIDES, *COMPARING]), max_size=8).map(" ".join) | st.text(max_size=80))
@@ -187,9 +187,9 @@ def test_recommend_and_decompose_agree_on_any_text(query: str) -> None:
 @pytest.mark.parametrize("question", SIMPLE)
 def test_left_alone(question: str) -> None:
     query = Query(question)
-    done = RuleDecomposer().transform(query)
-    assert done.query is query
-    assert done.variants == ()
+    transformation = RuleDecomposer().transform(query)
+    assert transformation.query is query
+    assert transformation.variants == ()
     assert chain(question) == ()
 
 
@@ -224,9 +224,9 @@ def test_a_chain_of_three() -> None:
 
 def test_sub_questions_are_bounded_and_weighted() -> None:
     question = " ".join(f"{n}) What is term{n}?" for n in range(1, 9))
-    done = RuleDecomposer(max_subqueries=3, weight=0.5).transform(question)
-    assert [(variant.kind, variant.weight) for variant in done.variants] == [("subquestion", 0.5)] * 3
-    assert "8 sub-questions" in done.detail
+    transformation = RuleDecomposer(max_subqueries=3, weight=0.5).transform(question)
+    assert [(variant.kind, variant.weight) for variant in transformation.variants] == [("subquestion", 0.5)] * 3
+    assert "8 sub-questions" in transformation.detail
     with pytest.raises(InputError, match="max_subqueries"):
         RuleDecomposer(0)
 
@@ -236,10 +236,10 @@ def test_bridge_entities_of_english_passages() -> None:
         "Pulp Fiction\nPulp Fiction is a 1994 film by Quentin Tarantino. It won the Palme d'Or in Cannes.",
         "Cannes Film Festival\nThe festival is held every year.",
     ]
-    found = bridge_entities("film that won the Palme d'Or", passages)
-    assert found[0] == "Pulp Fiction"
-    assert "Quentin Tarantino" in found
-    assert not any("palme" in fold(name) for name in found)
+    entities = bridge_entities("film that won the Palme d'Or", passages)
+    assert entities[0] == "Pulp Fiction"
+    assert "Quentin Tarantino" in entities
+    assert not any("palme" in fold(name) for name in entities)
 
 
 @pytest.mark.parametrize(
@@ -263,11 +263,11 @@ def test_bridge_entities_of_nothing() -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_at_all(text: str) -> None:
-    parts = subquestions(text)
-    done = RuleDecomposer().transform(text)
-    assert done.query.text == text
-    assert len(done.variants) <= 5
-    assert len(parts) != 1 or parts[0]
+    questions = subquestions(text)
+    transformation = RuleDecomposer().transform(text)
+    assert transformation.query.text == text
+    assert len(transformation.variants) <= 5
+    assert len(questions) != 1 or questions[0]
     for hop in chain(text):
         assert hop.slot is None or 0 <= hop.slot[0] < hop.slot[1] <= len(hop.text)
     bridge_entities(text, [text, text[::-1]])
@@ -313,22 +313,22 @@ WORDS = [
 @given(st.lists(st.sampled_from(WORDS), max_size=40))
 def test_any_words_of_the_rules(words: list[str]) -> None:
     for text in (" ".join(words), "".join(words)):
-        for part in subquestions(text):
-            assert part.strip()
+        for subquestion in subquestions(text):
+            assert subquestion.strip()
         chain(text)
 
 
 @pytest.mark.parametrize(
-    "piece", ["What is A and B, ", "который, ", "的作者和", "the film that ", "1) a ", "A" * 10, "? ", "«", "Ab of "]
+    "unit", ["What is A and B, ", "который, ", "的作者和", "the film that ", "1) a ", "A" * 10, "? ", "«", "Ab of "]
 )
-def test_time_is_bounded(piece: str) -> None:
+def test_time_is_bounded(unit: str) -> None:
     """The longest text that is looked at takes milliseconds, and a megabyte is not looked at."""
-    began = process_time()  # not hurt by other programs
-    longest = (piece * 1000)[:1000]
+    start = process_time()  # not hurt by other programs
+    longest = (unit * 1000)[:1000]
     subquestions(longest)
     chain(longest)
-    huge = piece * (1_000_000 // len(piece))
+    huge = unit * (1_000_000 // len(unit))
     assert subquestions(huge) == ()
     assert chain(huge) == ()
     bridge_entities(longest, [huge] * 3)
-    assert process_time() - began < 5  # quadratic or worse would take minutes
+    assert process_time() - start < 5  # quadratic or worse would take minutes

@@ -22,7 +22,7 @@ def of_kind(expander: RuleExpander, text: str, kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("query", "kept"),
+    ("query", "expected"),
     [
         ("Can you tell me what is the capital of France?", "capital France"),
         ("Hi, could you please explain how to install Docker?", "how install Docker"),
@@ -37,8 +37,8 @@ def of_kind(expander: RuleExpander, text: str, kind: str) -> list[str]:
         ("Почему небо не зелёное?", "Почему небо не зелёное"),
     ],
 )
-def test_paraphrase(query: str, kept: str) -> None:
-    assert paraphrase(query) == kept
+def test_paraphrase(query: str, expected: str) -> None:
+    assert paraphrase(query) == expected
 
 
 @pytest.mark.parametrize("query", ["to be or not to be", "who are you", "что это", "是什么", "?", "", "who?", "как"])
@@ -80,26 +80,26 @@ def test_a_thesaurus_by_language_is_one_table() -> None:
 
 
 def test_neighbours_are_asked_where_the_thesaurus_is_silent() -> None:
-    asked: list[str] = []
+    words: list[str] = []
 
     def neighbours(word: str) -> list[tuple[str, float]]:
-        asked.append(word)
+        words.append(word)
         return [("engines", 0.95), ("motor", 0.9), ("wheel", 0.2)]
 
     expander = RuleExpander(["synonym"], THESAURUS, neighbours, least_likeness=0.5)
     assert of_kind(expander, "the engine of 747", "synonym") == ["the motor of 747"]  # its plural is no synonym
-    assert asked == ["engine"]
+    assert words == ["engine"]
     assert of_kind(expander, "red car", "synonym") == ["red automobile", "red vehicle"]
-    assert asked == ["engine"]
+    assert words == ["engine"]
 
 
 def test_neighbours_that_fail_are_told() -> None:
     def neighbours(word: str) -> list[tuple[str, float]]:
         raise ConnectionError("gone")
 
-    done = RuleExpander(neighbours=neighbours).transform("What is the engine?")
-    assert done.degraded == ("no neighbours of words: ConnectionError: gone",)
-    assert [variant.kind for variant in done.variants] == ["paraphrase"]
+    transformation = RuleExpander(neighbours=neighbours).transform("What is the engine?")
+    assert transformation.degraded == ("no neighbours of words: ConnectionError: gone",)
+    assert [variant.kind for variant in transformation.variants] == ["paraphrase"]
 
 
 def test_correction_comes_first_and_the_others_build_on_it() -> None:
@@ -109,13 +109,13 @@ def test_correction_comes_first_and_the_others_build_on_it() -> None:
         speller=Speller({"retrieval": 9}),
         weights={"correction": 2.0},
     )
-    done = expander.transform("What is retreival?")
-    assert [(v.kind, v.text, v.weight) for v in done.variants] == [
+    transformation = expander.transform("What is retreival?")
+    assert [(v.kind, v.text, v.weight) for v in transformation.variants] == [
         ("correction", "What is retrieval?", 2.0),
         ("synonym", "What is search", 1.0),
         ("paraphrase", "retrieval", 1.0),
     ]
-    assert done.query.text == "What is retreival?"
+    assert transformation.query.text == "What is retreival?"
     assert expander.transform("retrieval").variants[0].kind == "synonym"
 
 
@@ -159,21 +159,21 @@ EXPANDER = RuleExpander(thesaurus=THESAURUS, speller=Speller({"retrieval": 3, "�
 
 @given(st.text(max_size=120))
 def test_any_text(text: str) -> None:
-    done = EXPANDER.transform(text)
-    assert done.query.text == text
-    assert done == EXPANDER.transform(text)
-    keys = [same(variant.text) for variant in done.variants]
+    transformation = EXPANDER.transform(text)
+    assert transformation.query.text == text
+    assert transformation == EXPANDER.transform(text)
+    keys = [same(variant.text) for variant in transformation.variants]
     assert len({*keys, same(text)}) == len(keys) + 1
     paraphrase(text)
 
 
-@pytest.mark.parametrize("piece", ["please ", "计算机", "car big data ", "请问", "а ", "(", "tell me "])
-def test_time_is_bounded(piece: str) -> None:
-    huge = piece * (1_000_000 // len(piece))
-    began = process_time()  # not hurt by other programs
+@pytest.mark.parametrize("unit", ["please ", "计算机", "car big data ", "请问", "а ", "(", "tell me "])
+def test_time_is_bounded(unit: str) -> None:
+    huge = unit * (1_000_000 // len(unit))
+    start = process_time()  # not hurt by other programs
     assert EXPANDER.transform(huge).variants == ()
-    EXPANDER.transform((piece * 2000)[:2000])
-    assert process_time() - began < 5  # quadratic or worse would take minutes
+    EXPANDER.transform((unit * 2000)[:2000])
+    assert process_time() - start < 5  # quadratic or worse would take minutes
 
 
 @pytest.mark.parametrize(
@@ -228,6 +228,6 @@ def test_the_everyday_words_are_well_formed() -> None:
             assert len(set(group)) == len(group) > 1
             assert any(word[0] != "-" for word in group)
         for word in {word for group in groups for word in group if word[0] != "-" and "_" not in word}:
-            others = thesaurus.synonyms(word)
-            assert others
-            assert word not in others
+            synonyms = thesaurus.synonyms(word)
+            assert synonyms
+            assert word not in synonyms

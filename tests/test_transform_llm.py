@@ -28,7 +28,7 @@ from pointsman.retrieval.transform.generation import one, strings
 from pointsman.types import Message, Query
 
 QUESTION = "Who directed the film that won the Palme d'Or in 1994?"
-PARTS = ["Which film won the Palme d'Or in 1994?", "Who directed Pulp Fiction?"]
+SUBQUESTIONS = ["Which film won the Palme d'Or in 1994?", "Who directed Pulp Fiction?"]
 HISTORY = (Message("user", "Who wrote Emma?"), Message("assistant", "Jane Austen wrote it."))
 
 
@@ -38,39 +38,39 @@ def both_ways(
     """The synchronous answer, checked to be the asynchronous one; every reply is used in both."""
     llm = ScriptedLLM(list(replies))
     answer = make(llm).transform(query)
-    other = ScriptedLLM(list(replies))
+    second_llm = ScriptedLLM(list(replies))
 
-    async def again() -> Transformed:
-        return await make(other).atransform(query)
+    async def transform_async() -> Transformed:
+        return await make(second_llm).atransform(query)
 
-    assert anyio.run(again) == answer
-    assert [call.prompt for call in other.calls] == [call.prompt for call in llm.calls]
+    assert anyio.run(transform_async) == answer
+    assert [call.prompt for call in second_llm.calls] == [call.prompt for call in llm.calls]
     return answer
 
 
 SHAPES = [
-    json.dumps({"queries": PARTS}),
-    json.dumps(PARTS),
-    json.dumps([{"question": part, "id": 1} for part in PARTS]),
-    f"```json\n{json.dumps({'queries': PARTS}, indent=2)}\n```",
-    f"Sure! Here is the JSON: {json.dumps({'sub_questions': PARTS})} Hope this helps!",
-    f"<think>Which film? ['no']</think>{json.dumps({'queries': PARTS})}",
-    "Here are the sub-questions:\n1. {}\n2. {}".format(*PARTS),
-    "- {}\n* **{}**".format(*PARTS),
-    "a) {}\nb) {}\n\nLet me know!".format(*PARTS),
-    "{}\n{}".format(*PARTS),
-    "Question 1: {}\nQuestion 2: {}".format(*PARTS),
-    "{{'queries': [“{}”, “{}”]}}".format(*PARTS),
+    json.dumps({"queries": SUBQUESTIONS}),
+    json.dumps(SUBQUESTIONS),
+    json.dumps([{"question": subquestion, "id": 1} for subquestion in SUBQUESTIONS]),
+    f"```json\n{json.dumps({'queries': SUBQUESTIONS}, indent=2)}\n```",
+    f"Sure! Here is the JSON: {json.dumps({'sub_questions': SUBQUESTIONS})} Hope this helps!",
+    f"<think>Which film? ['no']</think>{json.dumps({'queries': SUBQUESTIONS})}",
+    "Here are the sub-questions:\n1. {}\n2. {}".format(*SUBQUESTIONS),
+    "- {}\n* **{}**".format(*SUBQUESTIONS),
+    "a) {}\nb) {}\n\nLet me know!".format(*SUBQUESTIONS),
+    "{}\n{}".format(*SUBQUESTIONS),
+    "Question 1: {}\nQuestion 2: {}".format(*SUBQUESTIONS),
+    "{{'queries': [“{}”, “{}”]}}".format(*SUBQUESTIONS),
 ]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_list_in_any_shape(shape: str) -> None:
-    assert strings(shape) == PARTS
-    done = both_ways(LLMDecomposer, [shape], QUESTION)
-    assert [variant.text for variant in done.variants] == PARTS
-    assert {variant.kind for variant in done.variants} == {"subquestion"}
-    assert done.degraded == ()
+    assert strings(shape) == SUBQUESTIONS
+    transformation = both_ways(LLMDecomposer, [shape], QUESTION)
+    assert [variant.text for variant in transformation.variants] == SUBQUESTIONS
+    assert {variant.kind for variant in transformation.variants} == {"subquestion"}
+    assert transformation.degraded == ()
 
 
 def test_a_list_counts_more_than_the_question_that_announces_it() -> None:
@@ -88,7 +88,7 @@ def test_chinese_and_russian_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("", []),
         ("   \n```\n```", []),
@@ -98,8 +98,8 @@ def test_chinese_and_russian_lists() -> None:
         ("in [Paris] now?", ["in [Paris] now?"]),
     ],
 )
-def test_what_lists_nothing(text: str, found: list[str]) -> None:
-    assert strings(text) == found
+def test_what_lists_nothing(text: str, expected: list[str]) -> None:
+    assert strings(text) == expected
 
 
 USELESS = [
@@ -168,16 +168,16 @@ def test_usable_in_three_languages(text: str, query: str, reason: str | None) ->
 def test_any_generation(text: str, query: str, prompt: str) -> None:
     reason = usable(text, query, prompt)
     assert reason is None or reason.startswith("it ")
-    assert all(found.strip() == found and found for found in strings(text))
+    assert all(string.strip() == string and string for string in strings(text))
 
 
-@pytest.mark.parametrize("piece", ["a ", "{", '["', "1. x\n", "~~~", "我", "<think>", "$a ", "[insert ", "sorry "])
-def test_time_is_bounded(piece: str) -> None:
-    huge = piece * (1_000_000 // len(piece))
-    began = time.process_time()  # not hurt by other programs
+@pytest.mark.parametrize("unit", ["a ", "{", '["', "1. x\n", "~~~", "我", "<think>", "$a ", "[insert ", "sorry "])
+def test_time_is_bounded(unit: str) -> None:
+    huge = unit * (1_000_000 // len(unit))
+    start = time.process_time()  # not hurt by other programs
     usable(huge, "query", huge[:2000])
     strings(huge)
-    assert time.process_time() - began < 10  # quadratic or worse would take minutes
+    assert time.process_time() - start < 10  # quadratic or worse would take minutes
 
 
 MAKERS: tuple[Callable[[ScriptedLLM], BaseTransformer], ...] = (LLMDecomposer, LLMExpander, LLMDisambiguator)
@@ -187,28 +187,28 @@ MAKERS: tuple[Callable[[ScriptedLLM], BaseTransformer], ...] = (LLMDecomposer, L
 def test_an_answer_of_no_use_degrades_and_leaves_the_query(reply: str, reason: str) -> None:
     query = Query(QUESTION, history=HISTORY)
     for make in MAKERS[: 1 if "echoes" in reason else 3]:  # each knows its own prompt
-        done = both_ways(make, [reply], query)
-        assert done.query is query
-        assert done.variants == ()
-        assert len(done.degraded) == 1
-        assert f"{getattr(make, '__name__', '')}: the model's answer was unusable (it" in done.degraded[0]
+        transformation = both_ways(make, [reply], query)
+        assert transformation.query is query
+        assert transformation.variants == ()
+        assert len(transformation.degraded) == 1
+        assert f"{getattr(make, '__name__', '')}: the model's answer was unusable (it" in transformation.degraded[0]
 
 
 @pytest.mark.parametrize("fault", [ModelError("overloaded"), ConnectionError("gone"), ValueError("odd")])
 def test_a_model_that_fails_degrades(fault: Exception) -> None:
-    done = both_ways(LLMExpander, [fault], QUESTION)
-    assert done.variants == ()
-    assert str(fault) in done.degraded[0]
+    transformation = both_ways(LLMExpander, [fault], QUESTION)
+    assert transformation.variants == ()
+    assert str(fault) in transformation.degraded[0]
 
 
 def test_a_slow_model_is_not_waited_for() -> None:
-    done = both_ways(lambda llm: LLMExpander(llm, timeout=0.05), [Delay(1.0, "late")], QUESTION)
-    assert "within 0.05 s" in done.degraded[0]
-    assert not done.variants  # "late" would have been one
+    transformation = both_ways(lambda llm: LLMExpander(llm, timeout=0.05), [Delay(1.0, "late")], QUESTION)
+    assert "within 0.05 s" in transformation.degraded[0]
+    assert not transformation.variants  # "late" would have been one
 
 
 def test_one_retry_and_no_more() -> None:
-    good = {"queries": PARTS}
+    good = {"queries": SUBQUESTIONS}
     assert both_ways(lambda llm: LLMDecomposer(llm, retries=1), ["", good], QUESTION).degraded == ()
     llm = ScriptedLLM(["", ModelError("x"), good])
     assert LLMDecomposer(llm, retries=1).transform(QUESTION).variants == ()
@@ -218,27 +218,29 @@ def test_one_retry_and_no_more() -> None:
 
 
 def test_some_queries_of_no_use_are_dropped_and_told() -> None:
-    reply = [*PARTS, "Who directed <film>?", QUESTION.lower(), PARTS[0].upper()]
-    done = both_ways(LLMDecomposer, [reply], QUESTION)
-    assert [variant.text for variant in done.variants] == PARTS
-    assert done.degraded == ("LLMDecomposer: dropped some of the model's queries: it holds a placeholder",)
+    reply = [*SUBQUESTIONS, "Who directed <film>?", QUESTION.lower(), SUBQUESTIONS[0].upper()]
+    transformation = both_ways(LLMDecomposer, [reply], QUESTION)
+    assert [variant.text for variant in transformation.variants] == SUBQUESTIONS
+    assert transformation.degraded == ("LLMDecomposer: dropped some of the model's queries: it holds a placeholder",)
 
 
 def test_a_simple_question_needs_no_parts() -> None:
     replies: list[Any] = [{"queries": []}, "```json\n[]\n```", {"queries": ["Who wrote Emma?"]}]
     for reply in replies:
-        done = both_ways(LLMDecomposer, [reply], "Who wrote Emma?")
-        assert done.variants == ()
-        assert done.degraded == ()
+        transformation = both_ways(LLMDecomposer, [reply], "Who wrote Emma?")
+        assert transformation.variants == ()
+        assert transformation.degraded == ()
     assert LLMExpander(ScriptedLLM([{"queries": []}])).transform("Who wrote Emma?").degraded
 
 
 def test_bounds_and_weights() -> None:
-    many = [f"Which film is number {number}?" for number in range(9)]
-    done = LLMDecomposer(ScriptedLLM([many]), max_subqueries=2, weight=0.4).transform(QUESTION)
-    assert [(variant.text, variant.weight) for variant in done.variants] == [(text, 0.4) for text in many[:2]]
-    expanded = LLMExpander(ScriptedLLM([many]), num=4).transform(QUESTION)
-    assert [variant.kind for variant in expanded.variants] == ["expansion"] * 4
+    questions = [f"Which film is number {number}?" for number in range(9)]
+    transformation = LLMDecomposer(ScriptedLLM([questions]), max_subqueries=2, weight=0.4).transform(QUESTION)
+    assert [(variant.text, variant.weight) for variant in transformation.variants] == [
+        (text, 0.4) for text in questions[:2]
+    ]
+    expansion = LLMExpander(ScriptedLLM([questions]), num=4).transform(QUESTION)
+    assert [variant.kind for variant in expansion.variants] == ["expansion"] * 4
     with pytest.raises(InputError, match="num is at least 1"):
         LLMExpander(ScriptedLLM([]), num=0)
     with pytest.raises(InputError, match="max_subqueries"):
@@ -281,25 +283,25 @@ def test_the_query_is_fenced_data() -> None:
 
 
 def test_the_schema_is_passed_on_and_data_is_read() -> None:
-    llm = ScriptedLLM([{"queries": PARTS}, {"query": "When was Emma published?"}], supports_schema=True)
-    assert [variant.text for variant in LLMDecomposer(llm).transform(QUESTION).variants] == PARTS
-    done = LLMDisambiguator(llm).transform(Query("When was it published?", history=HISTORY))
-    assert done.query.text == "When was Emma published?"
+    llm = ScriptedLLM([{"queries": SUBQUESTIONS}, {"query": "When was Emma published?"}], supports_schema=True)
+    assert [variant.text for variant in LLMDecomposer(llm).transform(QUESTION).variants] == SUBQUESTIONS
+    transformation = LLMDisambiguator(llm).transform(Query("When was it published?", history=HISTORY))
+    assert transformation.query.text == "When was Emma published?"
     assert [list((call.schema or {})["properties"]) for call in llm.calls] == [["queries"], ["query"]]
 
 
 def test_disambiguation() -> None:
     query = Query("When was it published?", history=HISTORY)
-    done = both_ways(LLMDisambiguator, ['{"query": "When was Emma published?"}'], query)
-    assert done.query == Query("When was Emma published?", history=HISTORY)
-    assert done.variants == ()
+    transformation = both_ways(LLMDisambiguator, ['{"query": "When was Emma published?"}'], query)
+    assert transformation.query == Query("When was Emma published?", history=HISTORY)
+    assert transformation.variants == ()
     assert (
         both_ways(LLMDisambiguator, ["Rewritten question: When was Emma published?"], query).query.text
         == "When was Emma published?"
     )
-    same = both_ways(LLMDisambiguator, ["when was it published"], query)
-    assert same.query is query
-    assert same.degraded == ()
+    no_change = both_ways(LLMDisambiguator, ["when was it published"], query)
+    assert no_change.query is query
+    assert no_change.degraded == ()
 
 
 def test_without_history_the_model_is_not_asked() -> None:
@@ -316,9 +318,9 @@ def test_without_history_the_model_is_not_asked() -> None:
 )
 def test_a_useless_rewriting_leaves_the_query(reply: str) -> None:
     query = Query("When was it published?", history=HISTORY)
-    done = both_ways(LLMDisambiguator, [reply], query)
-    assert done.query is query
-    assert len(done.degraded) == 1
+    transformation = both_ways(LLMDisambiguator, [reply], query)
+    assert transformation.query is query
+    assert len(transformation.degraded) == 1
 
 
 def test_only_the_last_messages_are_shown() -> None:
@@ -332,21 +334,21 @@ def test_only_the_last_messages_are_shown() -> None:
 
 
 def test_prompts_of_ones_own() -> None:
-    own = TransformPrompts("Split: $query", "More: $query ($most)", "Fill: $history $query")
+    prompts = TransformPrompts("Split: $query", "More: $query ($most)", "Fill: $history $query")
     llm = ScriptedLLM(["", ""])
-    LLMExpander(llm, num=2, prompts=own).transform("Кто это?")
+    LLMExpander(llm, num=2, prompts=prompts).transform("Кто это?")
     assert llm.calls[0].prompt.startswith("More: ~~~")
-    LLMExpander(llm, prompts={"ru": own}).transform("who?")
+    LLMExpander(llm, prompts={"ru": prompts}).transform("who?")
     assert llm.calls[1].prompt.startswith("Write 3 other search queries")
     for wrong in ("no placeholder", "$query $other", "$query $"):
         with pytest.raises(InputError, match="decompose"):
-            TransformPrompts(wrong, own.expand, own.disambiguate)
+            TransformPrompts(wrong, prompts.expand, prompts.disambiguate)
 
 
 @given(st.text(max_size=300))
 def test_any_answer(reply: str) -> None:
     query = Query(QUESTION, history=HISTORY)
     for make in MAKERS:
-        done = make(ScriptedLLM([reply])).transform(query)
-        assert len(done.variants) <= 5
-        assert done.query.text.strip()
+        transformation = make(ScriptedLLM([reply])).transform(query)
+        assert len(transformation.variants) <= 5
+        assert transformation.query.text.strip()

@@ -64,8 +64,8 @@ def test_a_hit_speaks_for_its_document() -> None:
 
 
 def test_the_filters_of_a_query_may_be_an_expression_or_a_mapping() -> None:
-    wanted = parse_filter("year > 2021")
-    assert Query("x", "year > 2021") == Query("x", {"year": {"gt": 2021}}) == Query("x", wanted)  # type: ignore[arg-type]
+    condition = parse_filter("year > 2021")
+    assert Query("x", "year > 2021") == Query("x", {"year": {"gt": 2021}}) == Query("x", condition)  # type: ignore[arg-type]
     with pytest.raises(FilterError):
         Query("x", "year >")  # type: ignore[arg-type]
     with pytest.raises(FilterError, match="a filter is"):
@@ -99,13 +99,13 @@ def test_an_answer_is_indexed_as_its_hits() -> None:
     assert (answer[0], answer[-1], answer[1:]) == (hits[0], hits[2], hits[1:])
 
 
-def every(kind: type[PointsmanError]) -> Iterator[type[PointsmanError]]:
+def subclasses_of(kind: type[PointsmanError]) -> Iterator[type[PointsmanError]]:
     yield kind
-    for below in kind.__subclasses__():
-        yield from every(below)
+    for subclass in kind.__subclasses__():
+        yield from subclasses_of(subclass)
 
 
-MADE: dict[type[PointsmanError], PointsmanError] = {
+EXAMPLES: dict[type[PointsmanError], PointsmanError] = {
     UnknownNameError: UnknownNameError("dataset", "notse", ("notes", "manual")),
     MissingDependencyError: MissingDependencyError("openai", "openai", "OpenAIEmbedder"),
     DependencyVersionError: DependencyVersionError("mcp", "3.0", "below 3", "mcp", "the MCP server"),
@@ -115,9 +115,11 @@ MADE: dict[type[PointsmanError], PointsmanError] = {
 }
 
 
-@pytest.mark.parametrize("kind", [one for one in every(PointsmanError) if one.__module__ == "pointsman.errors"])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in subclasses_of(PointsmanError) if kind.__module__ == "pointsman.errors"]
+)
 def test_every_error_pickles_as_a_pool_of_processes_needs_it(kind: type[PointsmanError]) -> None:
-    error = MADE.get(kind) or kind("what is wrong")
+    error = EXAMPLES.get(kind) or kind("what is wrong")
     error.add_note("in a worker")
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy)) == (type(error), str(error))

@@ -49,18 +49,18 @@ def documents(count: int) -> list[dict[str, str]]:
     rows = []
     for number in range(count):
         subject, verb = SUBJECTS[number % 8], VERBS[number % 7]
-        thing, other = OBJECTS[number % 9], OBJECTS[(number // 9 + 4) % 9]
+        item, second_item = OBJECTS[number % 9], OBJECTS[(number // 9 + 4) % 9]
         text = (
-            f"The {subject} of parish {number} {verb} {thing} for everyone. "
-            f"In parish {number} the {subject} also keeps {other} beside its {thing}. "
-            f"Whoever visits the {subject} in parish {number} sees {thing} and {other}."
+            f"The {subject} of parish {number} {verb} {item} for everyone. "
+            f"In parish {number} the {subject} also keeps {second_item} beside its {item}. "
+            f"Whoever visits the {subject} in parish {number} sees {item} and {second_item}."
         )
         rows.append({"id": str(number), "text": text})
     return rows
 
 
 def relevance_decision(answer: pointsman.RetrievalContext) -> tuple[str, str]:
-    return next((one.value, one.reason) for one in answer.plan.decisions if one.what == "relevance")
+    return next((decision.value, decision.reason) for decision in answer.plan.decisions if decision.what == "relevance")
 
 
 def test_an_unknown_embedder_is_calibrated_from_the_documents_when_they_are_embedded(tmp_path: Path) -> None:
@@ -146,10 +146,10 @@ def test_a_calibration_by_labels_is_never_replaced(tmp_path: Path) -> None:
         queries = {str(number): f"what does parish {number} see" for number in range(30)}
         workspace.calibrate("notes", queries, {query: {query: 1} for query in queries})
         workspace.keep_calibration("notes", _of_labels(workspace))
-        stored = workspace.stored_calibrations()["notes"]
+        calibration = workspace.stored_calibrations()["notes"]
         notes.add(documents(120))
         workspace.wait_for_calibrations()
-        assert workspace.stored_calibrations()["notes"] == stored
+        assert workspace.stored_calibrations()["notes"] == calibration
 
 
 def _of_labels(workspace: pointsman.Workspace) -> Calibration:

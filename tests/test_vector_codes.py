@@ -27,10 +27,10 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Collection]:
-    built = opened(tmp_path)
-    add(built, corpus(400))
-    yield built
-    built.close()
+    collection = opened(tmp_path)
+    add(collection, corpus(400))
+    yield collection
+    collection.close()
 
 
 def codes(path: Path) -> Path:
@@ -48,54 +48,54 @@ def assert_nearest_are_exact(store: Collection) -> None:
         hits = store.vectors.search(unit(seed), 10)
         assert [key for key, _ in hits] == [key for key, _ in best]
         assert [cosine for _, cosine in hits] == pytest.approx([cosine for _, cosine in best], abs=1e-6)
-        filtered = store.vectors.search(unit(seed), 10, Range("number", gte=0))
-        assert [key for key, _ in filtered] == [key for key, _ in hits]
+        filtered_hits = store.vectors.search(unit(seed), 10, Range("number", gte=0))
+        assert [key for key, _ in filtered_hits] == [key for key, _ in hits]
 
 
 def test_nothing_is_quantised_again_when_opened(
     store: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.close()
-    other = opened(tmp_path)
+    second = opened(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(vectors, "_quantise", None)
-        assert_nearest_are_exact(other)
-    sound(other)
-    other.close()
+        assert_nearest_are_exact(second)
+    sound(second)
+    second.close()
 
 
 def test_the_file_follows_its_base(store: Collection, tmp_path: Path) -> None:
-    written = {codes(tmp_path).read_bytes()}
+    contents = {codes(tmp_path).read_bytes()}
     for round_ in range(4):
         add(store, corpus(120, seed=round_ + 1, prefix=f"r{round_}"))
         store.delete([f"r{round_}{number}" for number in range(50)])
-        written.add(codes(tmp_path).read_bytes())
+        contents.add(codes(tmp_path).read_bytes())
         assert_nearest_are_exact(store)
-        other = opened(tmp_path)
-        assert_nearest_are_exact(other)
-        other.close()
-    assert len(written) > 2
+        second = opened(tmp_path)
+        assert_nearest_are_exact(second)
+        second.close()
+    assert len(contents) > 2
 
 
-@pytest.mark.parametrize("way", ["flipped", "cut", "empty", "missing"])
-def test_a_damaged_file_is_not_used_and_is_written_again(store: Collection, tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("damage_kind", ["flipped", "cut", "empty", "missing"])
+def test_a_damaged_file_is_not_used_and_is_written_again(store: Collection, tmp_path: Path, damage_kind: str) -> None:
     store.close()
     content = codes(tmp_path).read_bytes()
-    damaged = {
+    contents = {
         "flipped": content[:999] + bytes([content[999] ^ 1]) + content[1000:],
         "cut": content[:-99],
         "empty": b"",
     }
     codes(tmp_path).unlink()
-    if way != "missing":
-        codes(tmp_path).write_bytes(damaged[way])
-    other = opened(tmp_path)
-    assert_nearest_are_exact(other)
-    add(other, corpus(1, prefix="new"))
-    assert_nearest_are_exact(other)
-    sound(other)
+    if damage_kind != "missing":
+        codes(tmp_path).write_bytes(contents[damage_kind])
+    second = opened(tmp_path)
+    assert_nearest_are_exact(second)
+    add(second, corpus(1, prefix="new"))
+    assert_nearest_are_exact(second)
+    sound(second)
     assert codes(tmp_path).read_bytes() == content
-    other.close()
+    second.close()
 
 
 def test_verifying_writes_a_damaged_file_again(store: Collection, tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_codes_of_other_vectors_are_not_used(store: Collection, tmp_path: Path) 
     add(twin, corpus(400, seed=7))
     twin.close()
     shutil.copy(codes(tmp_path / "twin"), codes(tmp_path))
-    other = opened(tmp_path)
-    assert_nearest_are_exact(other)
+    second = opened(tmp_path)
+    assert_nearest_are_exact(second)
     assert not np.array_equal(units(corpus(400)), units(corpus(400, seed=7)))
-    other.close()
+    second.close()
 
 
 def test_a_small_base_has_no_file(tmp_path: Path) -> None:

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 COUNT = 8000
 
 
-def least_recall(folder: Path, stored: NDArray[np.float32], crowded: NDArray[np.float32]) -> float:
+def least_recall(folder: Path, vectors: NDArray[np.float32], crowd: NDArray[np.float32]) -> float:
     rng = np.random.default_rng(3)
     columns = Columns(lambda: ((key, {"share": key / COUNT}) for key in range(1, COUNT + 1)))
-    index = VectorIndex(folder / "vectors.bin", Drawn(stored), identity="x", dimensions=DIMENSIONS, columns=columns)
+    index = VectorIndex(folder / "vectors.bin", Drawn(vectors), identity="x", dimensions=DIMENSIONS, columns=columns)
     index.catch_up(save=True)
     recalls = []
-    for row in rng.integers(len(crowded), size=10):
-        query = unit(crowded[row : row + 1] + 0.01 * rng.normal(size=(1, DIMENSIONS)))[0]
-        scores = stored @ query
+    for row in rng.integers(len(crowd), size=10):
+        query = unit(crowd[row : row + 1] + 0.01 * rng.normal(size=(1, DIMENSIONS)))[0]
+        scores = vectors @ query
         recalls.append(recall(scores, index.search(query, 10)))
         latter = np.where(np.arange(1, COUNT + 1) / COUNT > 0.3, scores, -2)
         recalls.append(recall(latter, index.search(query, 10, Range("share", gt=0.3))))
@@ -42,42 +42,42 @@ def least_recall(folder: Path, stored: NDArray[np.float32], crowded: NDArray[np.
 
 
 @pytest.fixture(autouse=True)
-def quantised(monkeypatch: pytest.MonkeyPatch) -> None:
+def quantise_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_EXACT_ROWS", 1000)
 
 
 def test_near_copies_clusters_and_dominating_dimensions(tmp_path: Path) -> None:
-    for name, stored, crowded in kinds(COUNT, np.random.default_rng(13)):
+    for name, rows, crowd in kinds(COUNT, np.random.default_rng(13)):
         (tmp_path / name).mkdir()
-        assert least_recall(tmp_path / name, stored, crowded) >= 0.9, name
+        assert least_recall(tmp_path / name, rows, crowd) >= 0.9, name
 
 
 def test_without_widening_near_copies_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the test above would show nothing."""
     monkeypatch.setattr(vectors, "_DEVIATIONS", -1e9)
-    stored = {name: (stored, crowded) for name, stored, crowded in kinds(COUNT, np.random.default_rng(13))}
-    assert least_recall(tmp_path, *stored["near copies"]) < 0.9
+    vectors_by_kind = {name: (vectors, crowd) for name, rows, crowd in kinds(COUNT, np.random.default_rng(13))}
+    assert least_recall(tmp_path, *vectors_by_kind["near copies"]) < 0.9
 
 
 def test_file_is_searched_through_the_map_that_was_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another map would be of a file replaced meanwhile, and its pages would be fetched one by one by searches."""
-    stored = unit(np.random.default_rng(5).normal(size=(COUNT, DIMENSIONS)))
+    vectors = unit(np.random.default_rng(5).normal(size=(COUNT, DIMENSIONS)))
     columns = Columns(lambda: iter(()))
 
-    def opened() -> VectorIndex:
+    def open_index() -> VectorIndex:
         return VectorIndex(
-            tmp_path / "vectors.bin", Drawn(stored), identity="x", dimensions=DIMENSIONS, columns=columns
+            tmp_path / "vectors.bin", Drawn(vectors), identity="x", dimensions=DIMENSIONS, columns=columns
         )
 
-    opened().catch_up(save=True)
+    open_index().catch_up(save=True)
     maps: list[Path] = []
     memmap = np.memmap
 
-    def counted(path: Path, *arguments: Any) -> Any:
+    def count_maps(path: Path, *arguments: Any) -> Any:
         maps.append(path)
         return memmap(path, *arguments)
 
-    monkeypatch.setattr(np, "memmap", counted)
-    index = opened()
-    assert len(index.search(stored[0], 5)) == 5
+    monkeypatch.setattr(np, "memmap", count_maps)
+    index = open_index()
+    assert len(index.search(vectors[0], 5)) == 5
     assert maps.count(tmp_path / "vectors.bin") == 1

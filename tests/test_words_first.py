@@ -40,29 +40,29 @@ SENTENCE = "The switch number {n} guides the train onto track {n}; the lamp of y
 NOTICE = "{due} of {all} documents have no vector yet; until then only words find those"
 
 
-class Watched(HashingEmbedder):
+class ObservedEmbedder(HashingEmbedder):
     """Counts the documents that it embeds, and lets a test do something before each batch."""
 
     identified = False  # so that no cache answers for it
 
-    def __init__(self, before: Callable[[int], object] = lambda _: None) -> None:
+    def __init__(self, on_embed: Callable[[int], object] = lambda _: None) -> None:
         super().__init__()
-        self.count, self.before = 0, before
+        self.count, self.on_embed = 0, on_embed
 
     def embed_documents(
         self, texts: Sequence[str], *, on_progress: Callable[[int], None] | None = None
     ) -> NDArray[np.float32]:
-        self.before(self.count)
+        self.on_embed(self.count)
         self.count += len(texts)
         return super().embed_documents(texts, on_progress=on_progress)
 
 
 def interrupt_after(count: int) -> Callable[[int], None]:
-    def before(done: int) -> None:
-        if done >= count:
+    def interrupt(done_count: int) -> None:
+        if done_count >= count:
             raise KeyboardInterrupt
 
-    return before
+    return interrupt
 
 
 def documents(count: int, first: int = 0) -> list[Document]:
@@ -79,7 +79,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=["folder", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a workspace can be."""
     if request.param == "folder":
         return str(tmp_path / "workspace")
@@ -89,86 +89,102 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def as_they_should_be(dataset: Dataset) -> None:
     """Every document has the vector of its very text, and the indexes agree."""
-    whole = list(dataset)
-    expected = HashingEmbedder().embed_documents([document.searchable for document in whole])
-    vectors = dataset.get_vectors([document.id for document in whole])
-    assert not [document.id for document, vector in zip(whole, vectors, strict=True) if vector is None]
+    documents = list(dataset)
+    expected = HashingEmbedder().embed_documents([document.searchable for document in documents])
+    vectors = dataset.get_vectors([document.id for document in documents])
+    assert not [document.id for document, vector in zip(documents, vectors, strict=True) if vector is None]
     assert np.allclose(np.stack([vector for vector in vectors if vector is not None]), expected, atol=1e-5)
-    until(lambda: dataset.vectors_due == 0)  # servers are asked once a second
+    wait_until(lambda: dataset.vectors_due == 0)  # servers are asked once a second
     assert dataset.search("switch").degraded == ()
 
 
 # ── two phases ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_words_find_everything_before_the_first_vector_and_indexing_again_goes_on(folder: Path, place: str) -> None:
-    embedder = Watched(interrupt_after(0))
-    with pointsman.open(place, embedder=embedder) as workspace:
-        with pytest.raises(IndexingInterrupted, match=r"[1-9][0-9]+ without a vector yet") as caught:
+def test_words_find_everything_before_the_first_vector_and_indexing_again_goes_on(folder: Path, location: str) -> None:
+    embedder = ObservedEmbedder(interrupt_after(0))
+    with pointsman.open(location, embedder=embedder) as workspace:
+        with pytest.raises(IndexingInterrupted, match=r"[1-9][0-9]+ without a vector yet") as error_info:
             workspace.index(folder, "files")
         dataset = workspace.dataset("files")
         count = len(dataset)
-        assert caught.value.report.vectors_due == dataset.vectors_due == count == caught.value.report.passages.added
+        assert (
+            error_info.value.report.vectors_due
+            == dataset.vectors_due
+            == count
+            == error_info.value.report.passages.added
+        )
         for number in (7, 950 - 75, 412):
             answer = workspace.search(f"switch number {number}", datasets="files")
             assert SENTENCE.format(n=number) in answer.hits[0].text
             assert answer.degraded == (f"files: {NOTICE.format(due=count, all=count)}",)
-        embedder.before = interrupt_after(embedder.count + 64)
+        embedder.on_embed = interrupt_after(embedder.count + 64)
         with pytest.raises(IndexingInterrupted):
             workspace.index(folder, "files")
         assert dataset.vectors_due == count - 64
         answer = workspace.search("switch number 412", datasets="files", strategy="bm25")
         assert SENTENCE.format(n=412) in answer.hits[0].text
-        embedder.before, before = lambda _: None, embedder.count
+        embedder.on_embed, count_before = lambda _: None, embedder.count
         report = workspace.index(folder, "files")
         assert (report.passages.unchanged, report.vectors_due) == (count, 0)
-        assert embedder.count - before < 2 * (count - 64)  # documents, and some sentences that stand for questions
+        assert embedder.count - count_before < 2 * (
+            count - 64
+        )  # documents, and some sentences that stand for questions
         as_they_should_be(dataset)
 
 
 def test_progress_counts_passages_and_then_vectors(folder: Path, tmp_path: Path) -> None:
     dataset = Dataset("files", path=tmp_path / "files-dataset", embedder=HashingEmbedder())
-    seen: list[tuple[IndexProgress, int]] = []
-    report = index_paths(dataset, [folder], on_progress=lambda now: seen.append((now, dataset.vectors_due)))
+    observations: list[tuple[IndexProgress, int]] = []
+    report = index_paths(
+        dataset, [folder], on_progress=lambda progress: observations.append((progress, dataset.vectors_due))
+    )
     count = report.passages.added
-    reading, embedding = [now for now, _ in seen if now.path], [now for now, _ in seen if not now.path]
-    assert {now.vectors for now in reading} == {0}
+    reading, embedding = (
+        [progress for progress, _ in observations if progress.path],
+        [progress for progress, _ in observations if not progress.path],
+    )
+    assert {progress.vectors for progress in reading} == {0}
     assert embedding[0].passages == count
-    counts = [now.vectors for now in embedding if now.vectors or now.vectors_due]
+    counts = [progress.vectors for progress in embedding if progress.vectors or progress.vectors_due]
     assert counts == sorted(counts)
     assert (counts[0], counts[-1], embedding[-1].vectors_due) == (0, count, 0)
-    assert all(now.vectors_due == due for now, due in seen if now.vectors)  # what is told is what is stored
+    assert all(
+        progress.vectors_due == due for progress, due in observations if progress.vectors
+    )  # what is told is what is stored
 
 
-def test_what_changes_between_reading_and_embedding_gets_the_vector_of_what_it_is(place: str) -> None:
+def test_what_changes_between_reading_and_embedding_gets_the_vector_of_what_it_is(location: str) -> None:
     """Documents are changed, deleted and added while their batch is being embedded."""
     chance = random.Random(5)
-    with pointsman.open(place, embedder=HashingEmbedder()) as other, pointsman.open(place) as workspace:
-        theirs = other.dataset("notes")
+    with pointsman.open(location, embedder=HashingEmbedder()) as other_workspace, pointsman.open(location) as workspace:
+        their_notes = other_workspace.dataset("notes")
         alive = {document.id: document for document in documents(300)}
-        theirs.add(alive.values(), embed="later")
+        their_notes.add(alive.values(), embed="later")
 
         def meddle(_: int) -> None:
             for id_ in chance.sample(sorted(alive), 5):
                 if chance.random() < 0.4:
-                    theirs.delete([id_])
+                    their_notes.delete([id_])
                     del alive[id_]
                 else:
                     alive[id_] = Document(id_, f"changed {chance.random()} lamp")
-                    theirs.add([alive[id_]], embed=chance.choice(["later", True]))
+                    their_notes.add([alive[id_]], embed=chance.choice(["later", True]))
             new = documents(3, 1000 + len(alive))
             alive.update((document.id, document) for document in new)
-            theirs.add(new, embed="later")
+            their_notes.add(new, embed="later")
 
-        embedder = Watched(lambda done: meddle(done) if done < 400 else None)
-        mine = Dataset("notes", backend=workspace.backend, embedder=embedder)
-        mine.embed()
-        assert {document.id: document.text for document in theirs} == {id_: one.text for id_, one in alive.items()}
-        as_they_should_be(theirs)
+        embedder = ObservedEmbedder(lambda count: meddle(count) if count < 400 else None)
+        own_notes = Dataset("notes", backend=workspace.backend, embedder=embedder)
+        own_notes.embed()
+        assert {document.id: document.text for document in their_notes} == {
+            id_: document.text for id_, document in alive.items()
+        }
+        as_they_should_be(their_notes)
 
 
-def test_one_embeds_what_many_add_later_and_deliberate_gaps_stay_quiet(place: str) -> None:
-    with pointsman.open(place, embedder=HashingEmbedder()) as workspace:
+def test_one_embeds_what_many_add_later_and_deliberate_gaps_stay_quiet(location: str) -> None:
+    with pointsman.open(location, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("notes")
         dataset.add(documents(5), embed=False)
         assert (dataset.vectors_due, dataset.search("switch").degraded) == (0, ())
@@ -235,16 +251,16 @@ main()
 """
 
 
-def started(folder: Path, place: str, *options: str) -> subprocess.Popen[str]:
+def start_indexing(folder: Path, location: str, *options: str) -> subprocess.Popen[str]:
     """The command, without vectors that another run has cached."""
     cache = tempfile.mkdtemp(dir=folder.parent)
     environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "POINTSMAN_CACHE": cache}
-    command = [sys.executable, "-c", SLOW, "index", str(folder), "-d", "files", "-w", place, *options]
+    command = [sys.executable, "-c", SLOW, "index", str(folder), "-d", "files", "-w", location, *options]
     command += ["--max-tokens", "32", "--overlap", "0"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def until(condition: Callable[[], object], seconds: float = 300.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 300.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it does not come to that"
@@ -253,53 +269,53 @@ def until(condition: Callable[[], object], seconds: float = 300.0) -> None:
 
 @pytest.mark.parametrize("moment", ["words", "between", "vectors", "later"])
 def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_the_rest_is_made_later(
-    folder: Path, place: str, moment: str
+    folder: Path, location: str, moment: str
 ) -> None:
     """kill -9 while words are written, between the phases, and while vectors are made."""
-    with pointsman.open(place, embedder=HashingEmbedder()) as workspace:
+    with pointsman.open(location, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("files")
-        process = started(folder, place)
-        reached = {
+        process = start_indexing(folder, location)
+        conditions = {
             "words": lambda: dataset.exists and len(dataset),
             "between": lambda: dataset.exists and dataset.vectors_due,
             "vectors": lambda: dataset.exists and 0 < dataset.vectors_due < len(dataset),
             "later": lambda: dataset.exists and 0 < dataset.vectors_due < len(dataset) // 2,
         }
-        until(reached[moment])
-        acknowledged = set(dataset.ids())
+        wait_until(conditions[moment])
+        acknowledged_ids = set(dataset.ids())
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-        assert acknowledged <= set(dataset.ids())
+        assert acknowledged_ids <= set(dataset.ids())
         due = sum(vector is None for vector in dataset.get_vectors(dataset.ids()))
         assert due > 0
-        until(lambda: dataset.vectors_due == due)  # servers are asked once a second
+        wait_until(lambda: dataset.vectors_due == due)  # servers are asked once a second
         answer = workspace.search("switch number 7", datasets="files")
         assert answer.degraded == (f"files: {NOTICE.format(due=due, all=len(dataset))}",)
         assert answer.hits
-        process = started(folder, place, "--json")
+        process = start_indexing(folder, location, "--json")
         report = json.loads(process.communicate(timeout=120)[0])
         assert report["vectors_due"] == 0
-        assert report["unchanged"] >= len(acknowledged)
+        assert report["unchanged"] >= len(acknowledged_ids)
         assert report["documents"] == len(dataset) == report["unchanged"] + report["added"]
         as_they_should_be(dataset)
 
 
-def test_others_write_while_vectors_are_made_and_two_indexers_share_the_work(folder: Path, place: str) -> None:
-    with pointsman.open(place, embedder=HashingEmbedder()) as workspace:
+def test_others_write_while_vectors_are_made_and_two_indexers_share_the_work(folder: Path, location: str) -> None:
+    with pointsman.open(location, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("files")
-        processes = [started(folder, place, "--json") for _ in range(2)]
+        processes = [start_indexing(folder, location, "--json") for _ in range(2)]
         try:
-            until(lambda: dataset.exists and dataset.vectors_due > 0)
+            wait_until(lambda: dataset.exists and dataset.vectors_due > 0)
             for number in range(5):
                 with dataset.writing(60):
                     dataset.add([Document(f"by hand {number}", f"written by hand {number}")], embed="later")
                 assert workspace.search(f"hand {number}", datasets="files", strategy="bm25").hits
                 time.sleep(0.1)
             for process in processes:
-                out, errors = process.communicate(timeout=120)
+                output, errors = process.communicate(timeout=120)
                 assert process.returncode == 0, errors
-                assert json.loads(out)["problems"] == []
+                assert json.loads(output)["problems"] == []
         finally:
             for process in processes:
                 process.kill()
@@ -310,19 +326,19 @@ def test_others_write_while_vectors_are_made_and_two_indexers_share_the_work(fol
 
 
 def test_ctrl_c_prints_what_is_kept_and_how_to_go_on(folder: Path, tmp_path: Path) -> None:
-    place = str(tmp_path / "workspace")
-    process = started(folder, place)
-    with pointsman.open(place, embedder=HashingEmbedder()) as workspace:
+    location = str(tmp_path / "workspace")
+    process = start_indexing(folder, location)
+    with pointsman.open(location, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("files")
-        until(lambda: dataset.exists and 0 < dataset.vectors_due < len(dataset))
+        wait_until(lambda: dataset.exists and 0 < dataset.vectors_due < len(dataset))
         process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=60)
         assert process.returncode == 130, errors
         count, due = len(dataset), dataset.vectors_due
-    told = " ".join(out.split())
-    assert f"{count} passages added" in told or f"{count} in all" in told  # the last batch may not be counted yet
-    assert "run the same command to continue" in told
-    assert f"Keyword search finds all of them; {due} have no vector yet" in told
+    message = " ".join(output.split())
+    assert f"{count} passages added" in message or f"{count} in all" in message  # the last batch may not be counted yet
+    assert "run the same command to continue" in message
+    assert f"Keyword search finds all of them; {due} have no vector yet" in message
 
 
 # ── every door ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -334,8 +350,8 @@ def doors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         workspace.dataset("notes").add(documents(50), embed="later")
         workspace.dataset("notes").embed(20)
     monkeypatch.setattr(Dataset, "embed", lambda *_, **__: 0)  # the service would make them at once
-    with world(tmp_path / "work", "default") as made:
-        yield made
+    with world(tmp_path / "work", "default") as doors:
+        yield doors
 
 
 def test_every_door_says_how_many_vectors_are_to_come(doors: World) -> None:
@@ -359,14 +375,14 @@ def test_every_door_says_how_many_vectors_are_to_come(doors: World) -> None:
     assert notice in json.dumps(result.structured_content)
     run = CliRunner().invoke(app, ["search", "switch number 3"], env=doors.environ, catch_exceptions=False)
     assert notice in " ".join(run.stdout.split())
-    found = CliRunner().invoke(app, ["status"], env=doors.environ, catch_exceptions=False)
-    assert "30 vectors" in " ".join(found.stdout.split())
+    process = CliRunner().invoke(app, ["status"], env=doors.environ, catch_exceptions=False)
+    assert "30 vectors" in " ".join(process.stdout.split())
 
 
 def test_a_service_acknowledges_words_and_makes_the_vectors_itself(tmp_path: Path) -> None:
     """Over HTTP and by the client; what a service leaves when it dies, the next one makes."""
     gate = threading.Event()
-    slow = Watched(lambda _: gate.wait(60))
+    slow = ObservedEmbedder(lambda _: gate.wait(60))
     with (
         pointsman.open(tmp_path / "work", embedder=slow) as workspace,
         serving(create_app(workspace)) as address,
@@ -379,9 +395,9 @@ def test_a_service_acknowledges_words_and_makes_the_vectors_itself(tmp_path: Pat
         assert http.post("/api/datasets/notes/documents?embed=soon", json=body).status_code == 422
         assert client.dataset("notes").vectors_due == 101
         assert client.search("buffer stop").hits[0].id == "x"
-        seen: list[int] = []
+        counts: list[int] = []
         gate.set()
-        assert client.dataset("notes").embed(on_progress=seen.append) == sum(seen) <= 101
+        assert client.dataset("notes").embed(on_progress=counts.append) == sum(counts) <= 101
         assert client.dataset("notes").vectors_due == 0
     with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("notes")
@@ -389,7 +405,7 @@ def test_a_service_acknowledges_words_and_makes_the_vectors_itself(tmp_path: Pat
         dataset.add(documents(10, 500), embed="later")
     with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
         with serving(create_app(workspace)):
-            until(lambda: workspace.dataset("notes").vectors_due == 0)
+            wait_until(lambda: workspace.dataset("notes").vectors_due == 0)
         as_they_should_be(workspace.dataset("notes"))
 
 
@@ -421,24 +437,24 @@ def test_answers_are_not_refused_for_vectors_that_are_to_come(
         item["_id"]: item["text"]
         for item in map(json.loads, (test_data / "en_xquad" / "queries.jsonl").read_text("utf-8").splitlines())
     }
-    kept = {passage.id for passage in passages}
-    asked = [(queries[query], document) for query, document in answers.items() if document in kept][::10][:40]
+    ids = {passage.id for passage in passages}
+    pairs = [(queries[query], document) for query, document in answers.items() if document in ids][::10][:40]
     with Dataset("one", path=tmp_path / "one") as dataset:
         dataset.add(passages, embed="later")
         if share:
             dataset.embed(int(len(passages) * share))
-        contexts = dataset.search_many([question for question, _ in asked])
+        contexts = dataset.search_many([question for question, _ in pairs])
         refused = [context.query.text for context in contexts if context.refused is not None]
-        assert len(refused) <= len(asked) // 10
-        found = [
-            document in {hit.id for hit in context.hits} for context, (_, document) in zip(contexts, asked, strict=True)
+        assert len(refused) <= len(pairs) // 10
+        outcomes = [
+            document in {hit.id for hit in context.hits} for context, (_, document) in zip(contexts, pairs, strict=True)
         ]
-        assert sum(found) >= 0.85 * len(asked)
+        assert sum(outcomes) >= 0.85 * len(pairs)
         assert all(hit.relevance is not None for context in contexts for hit in context.hits)
         if share:
-            across = dataset.search("Сколько очков пропустила защита Пантерз?")
-            assert across.refused is None
-            assert [hit.relevance for hit in across.hits] == [None] * len(across.hits)
+            answer = dataset.search("Сколько очков пропустила защита Пантерз?")
+            assert answer.refused is None
+            assert [hit.relevance for hit in answer.hits] == [None] * len(answer.hits)
             soup = dataset.search("best soup of boiled potatoes in Lima")  # words alone refuse less
             assert soup.refused is not None
 

@@ -24,7 +24,7 @@ from pointsman.retrieval.policy import Policy
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
 from pointsman.types import Message, Ranked, Refusal, RetrievalContext, Trace
 from store_kit import corpus
-from test_hybrid import Failing, Fixed, Slow, ids
+from test_hybrid import Failing, FixedRetriever, Slow, ids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,23 +48,23 @@ def inside_a_running_loop(workflow: RetrievalWorkflow, *args: Any, **options: An
 
 
 def in_a_thread(workflow: RetrievalWorkflow, *args: Any, **options: Any) -> RetrievalContext:
-    found: list[RetrievalContext] = []
-    thread = threading.Thread(target=lambda: found.append(workflow.search(*args, **options)))
+    contexts: list[RetrievalContext] = []
+    thread = threading.Thread(target=lambda: contexts.append(workflow.search(*args, **options)))
     thread.start()
     thread.join()
-    return found[0]
+    return contexts[0]
 
 
 @pytest.fixture(params=[synchronously, asynchronously, inside_a_running_loop, in_a_thread])
 def search(request: pytest.FixtureRequest) -> Search:
-    way: Search = request.param
-    return way
+    search_function: Search = request.param
+    return search_function
 
 
 @pytest.fixture(params=[synchronously, asynchronously])
-def either(request: pytest.FixtureRequest) -> Search:
-    way: Search = request.param
-    return way
+def run_search(request: pytest.FixtureRequest) -> Search:
+    search_function: Search = request.param
+    return search_function
 
 
 @pytest.fixture(scope="module")
@@ -78,22 +78,22 @@ def datasets() -> Iterator[tuple[Dataset, Dataset]]:
     lamps.close()
 
 
-class Reversed(BaseRefiner):
+class ReversingRefiner(BaseRefiner):
     stage = "rerank"
 
     def __init__(self, depth: int = 0, *, in_place: bool = False) -> None:
         self._depth, self.in_place = depth, in_place
-        self.seen: list[int] = []
+        self.sizes: list[int] = []
 
     def depth(self, top_k: int, scale: str) -> int:
         return max(top_k, self._depth)
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        self.seen.append(len(ranked.hits))
+        self.sizes.append(len(ranked.hits))
         return replace(ranked, hits=ranked.hits[::-1], scale="rerank:reversed", detail="backwards")
 
 
-class Broken(BaseRefiner):
+class FailingRefiner(BaseRefiner):
     """Does what it is told to instead of refining."""
 
     def __init__(self, act: Callable[[], Any], *, timeout: float | None = None, in_place: bool = False) -> None:
@@ -118,12 +118,12 @@ class Refusing(BaseRefiner):
 
 
 class Rewriting(BaseTransformer):
-    def __init__(self, *variants: Variant, to: str | None = None) -> None:
-        self.variants, self.to = variants, to
+    def __init__(self, *variants: Variant, new_text: str | None = None) -> None:
+        self.variants, self.new_text = variants, new_text
 
     def transform(self, query: str | Query) -> Transformed:
         query = Query.of(query)
-        return Transformed(replace(query, text=self.to) if self.to else query, self.variants, "rewritten")
+        return Transformed(replace(query, text=self.new_text) if self.new_text else query, self.variants, "rewritten")
 
 
 class Choosing(BaseRouter):
@@ -150,9 +150,9 @@ def test_with_no_stage_at_all(search: Search, datasets: tuple[Dataset, Dataset])
 
 
 def test_r7_with_every_stage(search: Search, datasets: tuple[Dataset, Dataset]) -> None:
-    reranker, last = Reversed(30), Reversed()
+    reranker, last = ReversingRefiner(30), ReversingRefiner()
     workflow = RetrievalWorkflow(
-        router=Choosing("lamps"), reranker=reranker, transformer=Rewriting(to="signal"), refiners=[last]
+        router=Choosing("lamps"), reranker=reranker, transformer=Rewriting(new_text="signal"), refiners=[last]
     )
     context = search(workflow, "rail", datasets, 5)
     assert [span.stage for span in context.trace.spans] == [
@@ -160,7 +160,7 @@ def test_r7_with_every_stage(search: Search, datasets: tuple[Dataset, Dataset]) 
     ]
     assert context.query.text == "signal"
     assert {hit.dataset for hit in context} == {"lamps"}
-    assert reranker.seen == last.seen == [30]
+    assert reranker.sizes == last.sizes == [30]
     plain = search(RetrievalWorkflow(), "signal", [datasets[1]], 5)
     assert ids(context.hits) == ids(plain.hits)  # reversed twice
     assert "chosen by Choosing" in context.plan.reason
@@ -168,36 +168,36 @@ def test_r7_with_every_stage(search: Search, datasets: tuple[Dataset, Dataset]) 
 
 def test_retrieve_gives_one_context_for_each_question(datasets: tuple[Dataset, Dataset]) -> None:
     workflow = RetrievalWorkflow()
-    one = workflow.retrieve("rail", datasets, 3)
-    assert [context.query.text for context in one] == ["rail"]
+    contexts = workflow.retrieve("rail", datasets, 3)
+    assert [context.query.text for context in contexts] == ["rail"]
     two = workflow.retrieve(["rail", Query("lamp")], datasets, 3)
     assert [context.query.text for context in two] == ["rail", "lamp"]
-    assert two[0].hits == one[0].hits
-    awaited = asyncio.run(workflow.aretrieve(["rail", "lamp"], datasets, 3))
-    assert [context.hits for context in awaited] == [context.hits for context in two]
-    assert asyncio.run(workflow.aretrieve("rail", datasets, 3))[0].hits == one[0].hits
+    assert two[0].hits == contexts[0].hits
+    async_contexts = asyncio.run(workflow.aretrieve(["rail", "lamp"], datasets, 3))
+    assert [context.hits for context in async_contexts] == [context.hits for context in two]
+    assert asyncio.run(workflow.aretrieve("rail", datasets, 3))[0].hits == contexts[0].hits
 
 
 @pytest.mark.parametrize("strategy", ["auto", "bm25", "vector", "hybrid", "rrf", "z_score", "decomposition"])
-def test_strategies(either: Search, datasets: tuple[Dataset, Dataset], strategy: str) -> None:
-    context = either(RetrievalWorkflow(strategy=strategy), "rail lamp", datasets, 5)
+def test_strategies(run_search: Search, datasets: tuple[Dataset, Dataset], strategy: str) -> None:
+    context = run_search(RetrievalWorkflow(strategy=strategy), "rail lamp", datasets, 5)
     assert context.plan.strategy == ("hybrid" if strategy == "auto" else strategy)
-    assert context.hits == either(RetrievalWorkflow(), "rail lamp", datasets, 5, strategy=strategy).hits
+    assert context.hits == run_search(RetrievalWorkflow(), "rail lamp", datasets, 5, strategy=strategy).hits
 
 
-def test_datasets_and_retrievers_together(either: Search, datasets: tuple[Dataset, Dataset]) -> None:
-    foreign = Fixed(("x", 900.0), ("d1", 5.0))
-    context = either(RetrievalWorkflow(), "rail lamp", [datasets[0], foreign, datasets[1]], 60)
+def test_datasets_and_retrievers_together(run_search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+    foreign = FixedRetriever(("x", 900.0), ("d1", 5.0))
+    context = run_search(RetrievalWorkflow(), "rail lamp", [datasets[0], foreign, datasets[1]], 60)
     assert context.plan.datasets == ("rails", "fixed", "lamps")
     assert "x" in ids(context.hits)
     assert context.trace.spans[-3].detail.startswith("rrf")  # foreign scores are on no common scale
     assert {hit.dataset for hit in context} == {"rails", "lamps", None}
-    alone = either(RetrievalWorkflow(), "rail lamp", [foreign], 5)
+    alone = run_search(RetrievalWorkflow(), "rail lamp", [foreign], 5)
     assert [(hit.id, hit.score) for hit in alone] == [("x", 900.0), ("d1", 5.0)]
 
 
-def test_nothing_to_search(either: Search) -> None:
-    context = either(RetrievalWorkflow(), "rail", [])
+def test_nothing_to_search(run_search: Search) -> None:
+    context = run_search(RetrievalWorkflow(), "rail", [])
     assert (context.hits, context.plan.datasets, context.degraded) == ((), (), ())
 
 
@@ -237,19 +237,19 @@ class Hanging(HashingEmbedder):
     def __init__(self) -> None:
         super().__init__()
         self.hangs, self.hanging = False, 0
-        self.released = threading.Event()
+        self.release_event = threading.Event()
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         if self.hangs:
             self.hanging += 1
-            self.released.wait(30)
+            self.release_event.wait(30)
         return super().embed_queries(texts)
 
 
 def test_i1_a_workflow_searches_a_list(datasets: tuple[Dataset, Dataset]) -> None:
     workflow = RetrievalWorkflow()
     wrong: Any
-    for wrong in (datasets[0], Fixed(("a", 1.0)), None, 5, {}, "rails"):
+    for wrong in (datasets[0], FixedRetriever(("a", 1.0)), None, 5, {}, "rails"):
         for ask in (workflow.search, workflow.retrieve, lambda query, source: workflow.search_many([query], source)):
             with pytest.raises(
                 InputError, match=r"searches a list of datasets and retrievers, not .*; write \[dataset\]"
@@ -264,21 +264,21 @@ class TestR3PartialAnswers:
         assert len(context) == 5
         assert context.degraded == ("failing: LookupError: out of order",)
 
-    def test_a_branch_that_ignores_filters(self, either: Search) -> None:
+    def test_a_branch_that_ignores_filters(self, run_search: Search) -> None:
         class Years(BaseRetriever):
             def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
                 return [Hit(Document(str(year), "rail", {"year": year}), 1 / year) for year in range(2000, 2010)]
 
-        context = either(RetrievalWorkflow(), "rail", [Years(), Fixed(("a", 1.0))], filters="year >= 2007")
+        context = run_search(RetrievalWorkflow(), "rail", [Years(), FixedRetriever(("a", 1.0))], filters="year >= 2007")
         assert ids(context.hits) == ["2007", "2008", "2009"]
         assert context.degraded == (
             "years: 7 of its 10 hits are outside the filter and are left out",
             "fixed: 1 of its 1 hits are outside the filter and are left out",
         )
-        assert either(RetrievalWorkflow(), "rail", [Years()]).degraded == ()
+        assert run_search(RetrievalWorkflow(), "rail", [Years()]).degraded == ()
 
     @pytest.mark.parametrize(
-        ("filters", "unknown"),
+        ("filters", "missing_key"),
         [
             ("yaer = 2001", "'yaer'; did you mean 'year'?"),
             ("year = 2001 and LANG = en", "'LANG'; did you mean 'lang'?"),
@@ -291,29 +291,29 @@ class TestR3PartialAnswers:
         ],
     )
     def test_q2_an_unknown_key_that_leaves_nothing_is_named(
-        self, either: Search, filters: str, unknown: str | None
+        self, run_search: Search, filters: str, missing_key: str | None
     ) -> None:
         rails, lamps = (Dataset(name, embedder=HashingEmbedder()) for name in ("rails", "lamps"))
         rails.add([Document("a", "a rail", {"year": 2001, "author": {"name": "N1"}, "цвет": "красный"})])
         lamps.add([Document("b", "a lamp", {"lang": "en"})])
-        context = either(RetrievalWorkflow(), "rail", [rails, lamps], filters=filters)
-        note = f"filters: no document that was searched has the key {unknown}"
-        assert (ids(context.hits), context.degraded) == ([], () if unknown is None else (note,))
+        context = run_search(RetrievalWorkflow(), "rail", [rails, lamps], filters=filters)
+        note = f"filters: no document that was searched has the key {missing_key}"
+        assert (ids(context.hits), context.degraded) == ([], () if missing_key is None else (note,))
 
-    def test_q2_an_unknown_key_is_not_named_without_need_or_knowledge(self, either: Search) -> None:
+    def test_q2_an_unknown_key_is_not_named_without_need_or_knowledge(self, run_search: Search) -> None:
         rails = Dataset("rails", embedder=HashingEmbedder())
-        assert either(RetrievalWorkflow(), "rail", [rails], filters="yaer = 2001").degraded == ()  # no document
+        assert run_search(RetrievalWorkflow(), "rail", [rails], filters="yaer = 2001").degraded == ()  # no document
         rails.add([Document("a", "a rail", {"year": 2001})])
-        assert either(RetrievalWorkflow(), "rail", [rails], filters="year = 2001 or yaer = 2001").degraded == ()
-        retriever = Fixed()  # may have any key
-        assert either(RetrievalWorkflow(), "rail", [rails, retriever], filters="yaer = 2001").degraded == ()
+        assert run_search(RetrievalWorkflow(), "rail", [rails], filters="year = 2001 or yaer = 2001").degraded == ()
+        retriever = FixedRetriever()  # may have any key
+        assert run_search(RetrievalWorkflow(), "rail", [rails, retriever], filters="yaer = 2001").degraded == ()
 
     @pytest.mark.parametrize(
         "scores",
         [(math.nan, 1.0, 2.0), (None, None, None), (3.0, math.inf, 1.0), (np.float32(0.5), np.float64(0.4), 0)],
     )
-    def test_a_branch_with_odd_scores_is_alone(self, either: Search, scores: tuple[Any, ...]) -> None:
-        context = either(RetrievalWorkflow(), "q", [Fixed(*zip("abc", scores, strict=True))])
+    def test_a_branch_with_odd_scores_is_alone(self, run_search: Search, scores: tuple[Any, ...]) -> None:
+        context = run_search(RetrievalWorkflow(), "q", [FixedRetriever(*zip("abc", scores, strict=True))])
         assert ids(context.hits) == ["a", "b", "c"]
         assert all(type(hit.score) is float and math.isfinite(hit.score) for hit in context)
         json.dumps(context.to_dict(trace="lists"), allow_nan=False)
@@ -321,7 +321,7 @@ class TestR3PartialAnswers:
     def test_a_hanging_branch(self, search: Search, datasets: tuple[Dataset, Dataset]) -> None:
         slow = Slow(30)
         context = search(RetrievalWorkflow(), "rail lamp", [slow, datasets[0]], 5, timeout=1.5)
-        assert not slow.ended
+        assert not slow.is_over
         assert len(context) == 5
         assert [cause.split(" within")[0] for cause in context.degraded] == ["slow: TimeoutError: no answer"]
 
@@ -340,64 +340,64 @@ class TestR3PartialAnswers:
             assert "left out for another" in context.degraded[0]
             assert embedder.hanging == 3
         finally:
-            embedder.released.set()
+            embedder.release_event.set()
             dataset.close()
 
-    def test_all_failing(self, either: Search) -> None:
+    def test_all_failing(self, run_search: Search) -> None:
         with pytest.raises(RetrievalError, match="failing_2: ValueError: bad"):
-            either(RetrievalWorkflow(), "rail", [Failing(), Failing(ValueError("bad"))])
+            run_search(RetrievalWorkflow(), "rail", [Failing(), Failing(ValueError("bad"))])
 
-    def test_the_stages_after_keep_a_share_of_the_time(self, either: Search) -> None:
-        reranker = Reversed()
-        context = either(
-            RetrievalWorkflow(reranker=reranker), "q", [Slow(30), Fixed(("a", 2.0), ("b", 1.0))], timeout=0.5
+    def test_the_stages_after_keep_a_share_of_the_time(self, run_search: Search) -> None:
+        reranker = ReversingRefiner()
+        context = run_search(
+            RetrievalWorkflow(reranker=reranker), "q", [Slow(30), FixedRetriever(("a", 2.0), ("b", 1.0))], timeout=0.5
         )
         assert ids(context.hits) == ["b", "a"]
         assert [cause.split(" within")[0] for cause in context.degraded] == ["slow: TimeoutError: no answer"]
 
-    def test_one_that_keeps_failing_is_left_out_for_a_while(self, either: Search) -> None:
+    def test_one_that_keeps_failing_is_left_out_for_a_while(self, run_search: Search) -> None:
         failing = Failing()
         workflow = RetrievalWorkflow(breaker=Breaker(failures=1, seconds=60))
         for _ in range(3):
-            context = either(workflow, "q", [failing, Fixed(("a", 1.0))])
+            context = run_search(workflow, "q", [failing, FixedRetriever(("a", 1.0))])
         assert failing.calls == 1
         assert "left out for another" in context.degraded[0]
 
     def test_cancelling_a_search_cancels_its_branches(self) -> None:
-        cancelled = threading.Event()
+        cancellation = threading.Event()
 
         class Waiting(BaseRetriever):
             async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
                 try:
                     await asyncio.sleep(30)
                 except asyncio.CancelledError:
-                    cancelled.set()
+                    cancellation.set()
                     raise
                 return []
 
         async def main() -> None:
-            task = asyncio.create_task(RetrievalWorkflow().asearch("q", [Waiting(), Fixed()]))
+            task = asyncio.create_task(RetrievalWorkflow().asearch("q", [Waiting(), FixedRetriever()]))
             await asyncio.sleep(0.1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
 
         asyncio.run(main())
-        assert cancelled.is_set()
+        assert cancellation.is_set()
 
 
 class TestFailingStages:
-    def test_a_transformer(self, either: Search) -> None:
-        class Failed(BaseTransformer):
+    def test_a_transformer(self, run_search: Search) -> None:
+        class FailingTransformer(BaseTransformer):
             def transform(self, query: str | Query) -> Transformed:
                 raise LookupError("no model")
 
-        context = either(RetrievalWorkflow(transformer=Failed()), "q", [Fixed(("a", 1.0))])
+        context = run_search(RetrievalWorkflow(transformer=FailingTransformer()), "q", [FixedRetriever(("a", 1.0))])
         assert ids(context.hits) == ["a"]
-        assert context.degraded == ("Failed failed and was skipped: LookupError: no model",)
+        assert context.degraded == ("FailingTransformer failed and was skipped: LookupError: no model",)
 
-    def test_a_router(self, either: Search, datasets: tuple[Dataset, Dataset]) -> None:
-        context = either(RetrievalWorkflow(router=Choosing()), "rail", datasets, 100)
+    def test_a_router(self, run_search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+        context = run_search(RetrievalWorkflow(router=Choosing()), "rail", datasets, 100)
         assert {hit.dataset for hit in context} == {"rails", "lamps"}
         assert context.degraded == ("route: LookupError: no router; all datasets are searched",)
 
@@ -410,9 +410,9 @@ class TestFailingStages:
             (lambda: time.sleep(30), "no answer within 0.1 s"),
         ],
     )
-    def test_a_refiner(self, either: Search, act: Callable[[], Any], cause: str) -> None:
-        workflow = RetrievalWorkflow(refiners=[Broken(act, timeout=0.1)])
-        context = either(workflow, "q", [Fixed(("a", 2.0), ("b", 1.0))])
+    def test_a_refiner(self, run_search: Search, act: Callable[[], Any], cause: str) -> None:
+        workflow = RetrievalWorkflow(refiners=[FailingRefiner(act, timeout=0.1)])
+        context = run_search(workflow, "q", [FixedRetriever(("a", 2.0), ("b", 1.0))])
         assert ids(context.hits) == ["a", "b"]
         assert len(context.degraded) == 1
         assert context.degraded[0].startswith("compress: ")
@@ -420,67 +420,69 @@ class TestFailingStages:
         assert context.degraded[0].endswith("the previous ranking is kept")
         assert context.trace.spans[-1].error is not None
 
-    def test_a_refiner_in_place(self, either: Search) -> None:
-        context = either(RetrievalWorkflow(refiners=[Broken(raises, in_place=True)]), "q", [Fixed(("a", 2.0))])
+    def test_a_refiner_in_place(self, run_search: Search) -> None:
+        context = run_search(
+            RetrievalWorkflow(refiners=[FailingRefiner(raises, in_place=True)]), "q", [FixedRetriever(("a", 2.0))]
+        )
         assert ids(context.hits) == ["a"]
         assert "LookupError: no model" in context.degraded[0]
 
-    def test_no_time_left_for_a_refiner(self, either: Search) -> None:
-        reranker = Reversed()
-        slow = Broken(lambda: time.sleep(30))
+    def test_no_time_left_for_a_refiner(self, run_search: Search) -> None:
+        reranker = ReversingRefiner()
+        slow = FailingRefiner(lambda: time.sleep(30))
         workflow = RetrievalWorkflow(reranker=slow, refiners=[reranker], timeout=0.2)
-        context = either(workflow, "q", [Fixed(("a", 2.0), ("b", 1.0))])
+        context = run_search(workflow, "q", [FixedRetriever(("a", 2.0), ("b", 1.0))])
         assert ids(context.hits) == ["a", "b"]
         assert [cause.split(":")[0] for cause in context.degraded] == ["compress", "rerank"]
 
 
-def test_a_refusal_ends_the_way(either: Search) -> None:
-    after = Reversed()
-    context = either(RetrievalWorkflow(refiners=[Refusing(), after]), "q", [Fixed(("a", 2.0))])
+def test_a_refusal_ends_the_way(run_search: Search) -> None:
+    later_refiner = ReversingRefiner()
+    context = run_search(RetrievalWorkflow(refiners=[Refusing(), later_refiner]), "q", [FixedRetriever(("a", 2.0))])
     assert context.hits == ()
     assert context.refused is not None
     assert (str(context.refused), context.refused.nearest and context.refused.nearest.id) == ("nothing is near", "a")
-    assert after.seen == []
+    assert later_refiner.sizes == []
     assert context.explain("a").verdict == "removed by refuse: too far"
 
 
 class TestVariants:
-    def test_variants_add_and_cannot_outvote_the_query(self, either: Search) -> None:
+    def test_variants_add_and_cannot_outvote_the_query(self, run_search: Search) -> None:
         class ByText(BaseRetriever):
             def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-                found = {"q": ["a", "b"], "v1": ["x", "y"], "v2": ["x", "b"]}[Query.of(query).text]
-                return [Hit(Document(id_, id_), 1.0 / rank) for rank, id_ in enumerate(found, 1)]
+                ids = {"q": ["a", "b"], "v1": ["x", "y"], "v2": ["x", "b"]}[Query.of(query).text]
+                return [Hit(Document(id_, id_), 1.0 / rank) for rank, id_ in enumerate(ids, 1)]
 
         transformer = Rewriting(Variant("v1", "synonym"), Variant("v2", "correction"))
-        context = either(RetrievalWorkflow(transformer=transformer), "q", [ByText()])
+        context = run_search(RetrievalWorkflow(transformer=transformer), "q", [ByText()])
         assert ids(context.hits) == ["b", "a", "x", "y"]
-        sources = [(way.source, way.rank) for way in context.hits[0].provenance]
+        sources = [(step.source, step.rank) for step in context.hits[0].provenance]
         assert sources == [("by_text", 2), ("correction 2", 2), ("fuse", 1)]
         assert context.trace.explain("y").rank == 4
-        many = Rewriting(*(Variant("v1", "synonym") for _ in range(9)))
-        assert ids(either(RetrievalWorkflow(transformer=many), "q", [ByText()], 1).hits) == ["a"]
+        many_variants = Rewriting(*(Variant("v1", "synonym") for _ in range(9)))
+        assert ids(run_search(RetrievalWorkflow(transformer=many_variants), "q", [ByText()], 1).hits) == ["a"]
 
     def test_over_datasets_every_candidate_has_both_scores(
-        self, either: Search, datasets: tuple[Dataset, Dataset]
+        self, run_search: Search, datasets: tuple[Dataset, Dataset]
     ) -> None:
         transformer = Rewriting(Variant("steam bridge", "subquestion"))
         workflow = RetrievalWorkflow(transformer=transformer, depth=5)
-        for searched in (datasets, datasets[:1]):
-            context = either(workflow, "rail lamp", searched, 40)
+        for selection in (datasets, datasets[:1]):
+            context = run_search(workflow, "rail lamp", selection, 40)
             assert len(context) > 10
             for hit in context:
-                scores = {way.source: way.score for way in hit.provenance}
+                scores = {step.source: step.score for step in hit.provenance}
                 assert scores["bm25"] is not None
                 assert scores["vector"] is not None
 
-    def test_a_failing_variant_leaves_the_query(self, either: Search) -> None:
+    def test_a_failing_variant_leaves_the_query(self, run_search: Search) -> None:
         class Picky(BaseRetriever):
             def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
                 if Query.of(query).text != "q":
                     raise LookupError("only q")
                 return [Hit(Document("a", "a"), 1.0)]
 
-        context = either(RetrievalWorkflow(transformer=Rewriting(Variant("v", "synonym"))), "q", [Picky()])
+        context = run_search(RetrievalWorkflow(transformer=Rewriting(Variant("v", "synonym"))), "q", [Picky()])
         assert ids(context.hits) == ["a"]
         assert context.degraded == ("picky, synonym 1: LookupError: only q",)
 
@@ -488,9 +490,9 @@ class TestVariants:
 class TestBatch:
     def test_the_same_answers_as_one_by_one(self, datasets: tuple[Dataset, Dataset]) -> None:
         queries: list[str | Query] = ["rail lamp", Query("signal"), "guard whistle", "rail lamp"]
-        workflow = RetrievalWorkflow(reranker=Reversed(20))
-        together = workflow.search_many(queries, datasets, 5)
-        assert [context.hits for context in together] == [workflow.search(q, datasets, 5).hits for q in queries]
+        workflow = RetrievalWorkflow(reranker=ReversingRefiner(20))
+        batch = workflow.search_many(queries, datasets, 5)
+        assert [context.hits for context in batch] == [workflow.search(q, datasets, 5).hits for q in queries]
         assert workflow.search_many([], datasets) == []
 
     def test_queries_are_embedded_once_and_together(self) -> None:
@@ -527,15 +529,22 @@ class TestBatch:
 
 class TestR9Trace:
     def test_every_document_has_its_way(self, datasets: tuple[Dataset, Dataset]) -> None:
-        context = RetrievalWorkflow(reranker=Reversed(20)).search("rail lamp", datasets, 5)
-        for place, hit in enumerate(context, 1):
-            explained = context.explain(hit.id, hit.dataset)
-            assert explained.rank == place
-            assert [step.source for step in explained.steps] == ["bm25", "vector", "fuse", "rerank", "refuse", "answer"]
-            fused = explained.steps[2]
-            assert fused.rank == 21 - place
-            assert fused.score == pytest.approx(sum(way.normalised or 0 for way in hit.provenance))
-            assert "number" in explained.verdict
+        context = RetrievalWorkflow(reranker=ReversingRefiner(20)).search("rail lamp", datasets, 5)
+        for rank, hit in enumerate(context, 1):
+            explanation = context.explain(hit.id, hit.dataset)
+            assert explanation.rank == rank
+            assert [step.source for step in explanation.steps] == [
+                "bm25",
+                "vector",
+                "fuse",
+                "rerank",
+                "refuse",
+                "answer",
+            ]
+            fusion_step = explanation.steps[2]
+            assert fusion_step.rank == 21 - rank
+            assert fusion_step.score == pytest.approx(sum(step.normalised or 0 for step in hit.provenance))
+            assert "number" in explanation.verdict
 
     def test_why_a_document_is_not_there(self, datasets: tuple[Dataset, Dataset]) -> None:
         rails = datasets[0]
@@ -544,11 +553,11 @@ class TestR9Trace:
         fourth = records["fuse"][3]
         assert context.explain(fourth).verdict == "it was number 4 of 10 after refuse; the answer has 3"
         absent = next(id_ for id_ in rails.ids() if id_ not in records["fuse"])
-        explained = context.explain(absent)
-        assert explained.rank is None
-        assert explained.verdict.startswith("no list found it: bm25 scores it ")
-        assert {step.rank for step in explained.steps} == {None}
-        bm25 = explained.steps[0]
+        explanation = context.explain(absent)
+        assert explanation.rank is None
+        assert explanation.verdict.startswith("no list found it: bm25 scores it ")
+        assert {step.rank for step in explanation.steps} == {None}
+        bm25 = explanation.steps[0]
         assert bm25.score is not None
         assert bm25.lowest is not None
         assert bm25.score <= bm25.lowest
@@ -557,7 +566,7 @@ class TestR9Trace:
             context.explain(7)  # type: ignore[arg-type]
 
     def test_it_survives_json_and_pickle(self, datasets: tuple[Dataset, Dataset]) -> None:
-        context = RetrievalWorkflow(refiners=[Reversed(9)]).search("rail lamp", datasets, 3)
+        context = RetrievalWorkflow(refiners=[ReversingRefiner(9)]).search("rail lamp", datasets, 3)
         id_ = context.hits[0].id
         through_json = Trace.from_dict(json.loads(json.dumps(context.trace.to_dict(lists=True))))
         through_pickle = pickle.loads(pickle.dumps(context))
@@ -565,13 +574,13 @@ class TestR9Trace:
             assert trace.explain(id_, context.hits[0].dataset) == context.explain(id_, context.hits[0].dataset)
         assert through_json.milliseconds == pytest.approx(context.trace.milliseconds, abs=0.01)
         assert context.trace.to_dict()["records"] is None
-        broken: Any
-        for broken in ({}, {"spans": [{}]}, {"spans": [], "records": [{"stage": 1}]}, {"spans": 7}):
+        damaged_dict: Any
+        for damaged_dict in ({}, {"spans": [{}]}, {"spans": [], "records": [{"stage": 1}]}, {"spans": 7}):
             with pytest.raises(InputError, match="not a trace as to_dict writes it"):
-                Trace.from_dict(broken)
+                Trace.from_dict(damaged_dict)
 
     def test_what_took_a_document_out(self) -> None:
-        class Capped(BaseRefiner):
+        class CappingRefiner(BaseRefiner):
             stage = "diversify"
 
             def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
@@ -579,7 +588,7 @@ class TestR9Trace:
                     ranked, hits=ranked.hits[:1], dropped={hit.key: "one is enough" for hit in ranked.hits[1:]}
                 )
 
-        context = RetrievalWorkflow(refiners=[Capped()]).search("q", [Fixed(("a", 2.0), ("b", 1.0))])
+        context = RetrievalWorkflow(refiners=[CappingRefiner()]).search("q", [FixedRetriever(("a", 2.0), ("b", 1.0))])
         assert context.explain("b").verdict == "removed by diversify: one is enough"
 
     def test_times(self, datasets: tuple[Dataset, Dataset]) -> None:
@@ -590,16 +599,16 @@ class TestR9Trace:
 
 
 def test_the_history_goes_to_the_transformer() -> None:
-    seen: list[Query] = []
+    queries: list[Query] = []
 
     class Looking(BaseTransformer):
         def transform(self, query: str | Query) -> Transformed:
-            seen.append(Query.of(query))
+            queries.append(Query.of(query))
             return Transformed(Query.of(query))
 
     query = Query("and its capital?", history=(Message("user", "Tell me about France"),))
-    RetrievalWorkflow(transformer=Looking()).search(query, [Fixed(("a", 1.0))])
-    assert seen == [query]
+    RetrievalWorkflow(transformer=Looking()).search(query, [FixedRetriever(("a", 1.0))])
+    assert queries == [query]
 
 
 class Junk:
@@ -614,45 +623,47 @@ class Junk:
 
 class TestHardCases:
     def test_a_retriever_named_as_our_lists_are_keeps_its_hits(
-        self, either: Search, datasets: tuple[Dataset, Dataset]
+        self, run_search: Search, datasets: tuple[Dataset, Dataset]
     ) -> None:
-        class VectorRetriever(Fixed):
+        class VectorRetriever(FixedRetriever):
             pass
 
-        context = either(RetrievalWorkflow(), "rail lamp", [datasets[0], VectorRetriever(("foreign", 1.0))], 100)
+        context = run_search(RetrievalWorkflow(), "rail lamp", [datasets[0], VectorRetriever(("foreign", 1.0))], 100)
         assert "foreign" in ids(context.hits)
         assert context.plan.datasets == ("rails", "vector_retriever")
-        both = either(RetrievalWorkflow(), "q", [VectorRetriever(("a", float("nan"))), Fixed(("b", 1.0))])
+        both = run_search(RetrievalWorkflow(), "q", [VectorRetriever(("a", float("nan"))), FixedRetriever(("b", 1.0))])
         assert sorted(ids(both.hits)) == ["a", "b"]
 
-    def test_ids_of_one_letter(self, either: Search, datasets: tuple[Dataset, Dataset]) -> None:
-        context = either(RetrievalWorkflow(), "rail lamp", [datasets[0], Fixed(("x", 1.0))], 100)
+    def test_ids_of_one_letter(self, run_search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+        context = run_search(RetrievalWorkflow(), "rail lamp", [datasets[0], FixedRetriever(("x", 1.0))], 100)
         assert "x" in ids(context.hits)
 
-    def test_a_dataset_beside_its_own_retriever(self, either: Search, datasets: tuple[Dataset, Dataset]) -> None:
+    def test_a_dataset_beside_its_own_retriever(self, run_search: Search, datasets: tuple[Dataset, Dataset]) -> None:
         rails, lamps = datasets
 
         class OfRails(BaseRetriever):
             def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
                 return [replace(hit, dataset="rails") for hit in rails.retriever().retrieve(query, top_k)]
 
-        context = either(RetrievalWorkflow(refiners=[Reversed()]), "rail lamp", [rails, lamps, OfRails()], 100)
+        context = run_search(
+            RetrievalWorkflow(refiners=[ReversingRefiner()]), "rail lamp", [rails, lamps, OfRails()], 100
+        )
         keys = [hit.key for hit in context]
         assert len(keys) == len(set(keys))
         assert context.degraded == ()
-        assert any(way.source == "of_rails" for hit in context for way in hit.provenance)
+        assert any(step.source == "of_rails" for hit in context for step in hit.provenance)
 
-    def test_a_fitted_strategy_that_not_every_dataset_can_do(self, either: Search) -> None:
+    def test_a_fitted_strategy_that_not_every_dataset_can_do(self, run_search: Search) -> None:
         words = Dataset("words", indexing_technique="keyword")
         words.add(corpus(5))
         for strategy in ("vector", "hybrid"):
-            context = either(RetrievalWorkflow(policy=Policy(strategy=strategy)), "rail lamp signal", [words], 5)
+            context = run_search(RetrievalWorkflow(policy=Policy(strategy=strategy)), "rail lamp signal", [words], 5)
             assert context.hits
             assert "as fitted to your labels" in context.plan.reason
         words.close()
 
-    def test_what_is_no_router(self, either: Search, datasets: tuple[Dataset, Dataset]) -> None:
-        context = either(RetrievalWorkflow(router=Junk()), "rail", datasets, 5)  # type: ignore[arg-type]
+    def test_what_is_no_router(self, run_search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+        context = run_search(RetrievalWorkflow(router=Junk()), "rail", datasets, 5)  # type: ignore[arg-type]
         assert context.degraded == ("route: TypeError: it returned str; all datasets are searched",)
 
     @pytest.mark.parametrize(
@@ -660,19 +671,19 @@ class TestHardCases:
                     Variant(5, "x")]  # type: ignore[arg-type]
     )  # fmt: skip
     def test_variants_that_cannot_be_searched(
-        self, either: Search, datasets: tuple[Dataset, Dataset], variant: Variant
+        self, run_search: Search, datasets: tuple[Dataset, Dataset], variant: Variant
     ) -> None:
-        plain = either(RetrievalWorkflow(), "rail lamp", datasets, 5)
-        context = either(RetrievalWorkflow(transformer=Rewriting(variant)), "rail lamp", datasets, 5)
+        plain = run_search(RetrievalWorkflow(), "rail lamp", datasets, 5)
+        context = run_search(RetrievalWorkflow(transformer=Rewriting(variant)), "rail lamp", datasets, 5)
         assert context.hits == plain.hits
         assert "a variant that cannot be searched was left out" in context.degraded[0]
 
     def test_a_passage_is_embedded_once(self, datasets: tuple[Dataset, Dataset]) -> None:
         class Counting(HashingEmbedder):
-            asked = 0
+            passage_count = 0
 
             def embed_documents(self, texts: Sequence[str], **options: Any) -> Any:
-                self.asked += texts == ["a passage about steam"]
+                self.passage_count += texts == ["a passage about steam"]
                 return super().embed_documents(texts, **options)
 
         embedder = Counting()
@@ -680,15 +691,15 @@ class TestHardCases:
             dataset.add(corpus(40))
             variant = Variant("a passage about steam", "hypothetical", method="vector", as_passage=True)
             context = RetrievalWorkflow(transformer=Rewriting(variant)).search("rail lamp", [dataset], 5)
-        assert embedder.asked == 1
-        assert any(way.source == "hypothetical 1" for hit in context for way in hit.provenance)
+        assert embedder.passage_count == 1
+        assert any(step.source == "hypothetical 1" for hit in context for step in hit.provenance)
 
     def test_what_lists_and_variants_added_is_the_score(self, datasets: tuple[Dataset, Dataset]) -> None:
         transformer = Rewriting(Variant("steam bridge", "subquestion", 0.5), Variant("signal", "synonym", 0.5))
-        for searched in (datasets, datasets[:1]):
-            for hit in RetrievalWorkflow(transformer=transformer, depth=200).search("rail lamp", searched, 20):
-                added = [way.normalised for way in hit.provenance if way.source not in {"fuse", "rerank"}]
-                assert sum(part or 0.0 for part in added) == pytest.approx(hit.score, abs=1e-6)
+        for selection in (datasets, datasets[:1]):
+            for hit in RetrievalWorkflow(transformer=transformer, depth=200).search("rail lamp", selection, 20):
+                contributions = [step.normalised for step in hit.provenance if step.source not in {"fuse", "rerank"}]
+                assert sum(contribution or 0.0 for contribution in contributions) == pytest.approx(hit.score, abs=1e-6)
 
     def test_a_callers_short_deadline_is_no_failure_of_the_branch(self, datasets: tuple[Dataset, Dataset]) -> None:
         workflow = RetrievalWorkflow(breaker=Breaker(failures=1))
@@ -700,14 +711,14 @@ class TestHardCases:
     def test_a_filter_is_told_of(self, datasets: tuple[Dataset, Dataset]) -> None:
         rails = datasets[0]
         best = rails.search("rail lamp", 1).hits[0]
-        others = parse_filter(f"number != {best.metadata['number']}")
-        context = rails.search(Query("rail lamp", others), 3)
+        condition = parse_filter(f"number != {best.metadata['number']}")
+        context = rails.search(Query("rail lamp", condition), 3)
         assert "a filter of the query must have excluded it" in context.explain(best.id).verdict
 
     def test_the_same_id_is_found_in_whichever_dataset_has_it(self, datasets: tuple[Dataset, Dataset]) -> None:
         context = RetrievalWorkflow(depth=3).search("rail lamp", datasets, 3)
-        found = {key[1] for record in context.trace.records for key, _ in record.resolved().ranking}
-        absent = next(id_ for id_ in datasets[0].ids() if id_ not in found)
+        found_ids = {key[1] for record in context.trace.records for key, _ in record.resolved().ranking}
+        absent = next(id_ for id_ in datasets[0].ids() if id_ not in found_ids)
         assert context.explain(absent).verdict.startswith("no list found it")
 
     def test_a_string_is_no_batch(self, datasets: tuple[Dataset, Dataset]) -> None:
@@ -715,12 +726,12 @@ class TestHardCases:
             RetrievalWorkflow().search_many("cat", datasets)
 
     def test_a_batch_refuses_as_one_does(self) -> None:
-        class Nothing(BaseRetriever):
+        class EmptyRetriever(BaseRetriever):
             def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
                 return []
 
         workflow = RetrievalWorkflow(refiners=[Refusing()])
-        alone = workflow.search("q", [Nothing()])
-        together = workflow.search_many(["q", "r"], [Nothing()])
-        assert alone.refused is not None
-        assert together[0].refused == alone.refused
+        single = workflow.search("q", [EmptyRetriever()])
+        batch = workflow.search_many(["q", "r"], [EmptyRetriever()])
+        assert single.refused is not None
+        assert batch[0].refused == single.refused

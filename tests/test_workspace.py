@@ -26,8 +26,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as opened:
-        yield opened
+    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        yield workspace
 
 
 def test_nothing_is_written_before_the_first_dataset(tmp_path: Path) -> None:
@@ -70,17 +70,17 @@ def test_datasets_are_kept(tmp_path: Path, workspace: Workspace) -> None:
     assert workspace.names() == ["rails", "лампы"]
     assert workspace.dataset("rails") is workspace.dataset("rails")
     workspace.close()
-    again = Workspace(tmp_path / "work", embedder=HashingEmbedder())
-    assert [dataset.name for dataset in again] == ["rails", "лампы"]
-    rails, lamps = again.datasets()
+    reopened_workspace = Workspace(tmp_path / "work", embedder=HashingEmbedder())
+    assert [dataset.name for dataset in reopened_workspace] == ["rails", "лампы"]
+    rails, lamps = reopened_workspace.datasets()
     assert (rails.description, len(rails)) == ("about rails", 5)
     assert lamps.indexing_technique == "keyword"
-    assert again.dataset("rails", description="new").description == "new"
+    assert reopened_workspace.dataset("rails", description="new").description == "new"
     with pytest.raises(InputError, match="made for 'keyword'"):
-        again.dataset("лампы", indexing_technique="hybrid")
+        reopened_workspace.dataset("лампы", indexing_technique="hybrid")
     with pytest.raises(UnknownNameError, match="known: rails, лампы"):
-        again.dataset("other", create=False)
-    again.close()
+        reopened_workspace.dataset("other", create=False)
+    reopened_workspace.close()
 
 
 def test_search_over_all_and_over_some(workspace: Workspace) -> None:
@@ -109,10 +109,10 @@ def test_search_over_all_and_over_some(workspace: Workspace) -> None:
 def test_drop(tmp_path: Path, workspace: Workspace) -> None:
     workspace.dataset("gone").add(corpus(5))
     workspace.dataset("kept").add(corpus(5))
-    other = Workspace(tmp_path / "work", embedder=HashingEmbedder())
+    other_workspace = Workspace(tmp_path / "work", embedder=HashingEmbedder())
     with workspace.dataset("gone").writing(), pytest.raises(LockedError):
-        other.drop("gone")
-    other.close()
+        other_workspace.drop("gone")
+    other_workspace.close()
     workspace.drop("gone")
     assert workspace.names() == ["kept"]
     assert [path.name for path in (tmp_path / "work" / "datasets").iterdir()] == ["kept"]
@@ -154,26 +154,26 @@ def test_strategies_by_name(workspace: Workspace) -> None:
         name = "backwards"
 
         async def search(self, query: str | Query, k: int = 5) -> Hits:
-            found = await RetrievalWorkflow(strategy="hybrid").asearch(query, self.sources, k)
-            return Hits(reversed(found.hits), found.trace, found.degraded)
+            hits = await RetrievalWorkflow(strategy="hybrid").asearch(query, self.sources, k)
+            return Hits(reversed(hits.hits), hits.trace, hits.degraded)
 
     workspace.dataset("one").add(corpus(30))
     with pytest.raises(UnknownNameError, match="no strategy named 'backwards'"):
         workspace.search("rail", strategy=RegisteredStrategy("backwards"))
     register_strategy(Backwards)
     try:
-        found = workspace.search("rail lamp", 100, strategy=RegisteredStrategy("backwards"), refuse=False)
-        assert [hit.id for hit in found] == [
+        answer = workspace.search("rail lamp", 100, strategy=RegisteredStrategy("backwards"), refuse=False)
+        assert [hit.id for hit in answer] == [
             hit.id for hit in workspace.search("rail lamp", 100, strategy="hybrid", refuse=False)
         ][::-1]  # its order stands
-        assert found.plan.strategy == "backwards"
+        assert answer.plan.strategy == "backwards"
     finally:
         STRATEGIES._factories.pop("backwards")
-    taken = workspace.search("rail lamp", 4, strategy="decomposition", refuse=False)
-    assert (taken.plan.strategy, len(taken)) == ("decomposition", 4)
+    answer_by_parts = workspace.search("rail lamp", 4, strategy="decomposition", refuse=False)
+    assert (answer_by_parts.plan.strategy, len(answer_by_parts)) == ("decomposition", 4)
     with pytest.raises(InputError, match="needs a language model"):
         workspace.search("rail", strategy="hyde")
     workspace.llm = ScriptedLLM(["A signal lamp stands beside the rail."])
     hyde = workspace.search("what stands beside the rail?", 4, strategy="hyde", refuse=False)
-    assert any(way.source == "hypothetical 1" for hit in hyde for way in hit.provenance)
+    assert any(step.source == "hypothetical 1" for hit in hyde for step in hit.provenance)
     assert hyde.degraded == ()

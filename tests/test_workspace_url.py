@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 QUESTIONS = ("rail lamp", "signal of the yard", "the train", "whistel")
 
 
-def ranked(answer: Any) -> list[tuple[str | None, str, float]]:
+def ranking(answer: Any) -> list[tuple[str | None, str, float]]:
     return [(hit.dataset, hit.id, round(hit.score, 2)) for hit in answer.hits]
 
 
@@ -66,31 +66,33 @@ def test_b2_the_same_answers_on_a_folder_and_on_postgresql(tmp_path: Path, postg
     url = f"{postgres.url}?schema=workspace_url"
     embedder = HashingEmbedder()
     with (
-        pointsman.open(tmp_path / "work", embedder=embedder) as here,
-        pointsman.open(url, embedder=embedder) as there,
+        pointsman.open(tmp_path / "work", embedder=embedder) as local,
+        pointsman.open(url, embedder=embedder) as remote,
     ):
-        for workspace in (here, there):
+        for workspace in (local, remote):
             workspace.dataset("rails", description="about rails").add(corpus(80))
             workspace.dataset("yards").add(corpus(40, seed=3, prefix="y"))
-        assert there.names() == here.names() == ["rails", "yards"]
+        assert remote.names() == local.names() == ["rails", "yards"]
         for question in QUESTIONS:
             for strategy in ("hybrid", "vector", "bm25"):
-                mine, theirs = (w.search(question, 5, strategy=strategy, refuse=False) for w in (here, there))
-                assert {hit.id for hit in theirs} == {hit.id for hit in mine}, (question, strategy)
-            answer = there.search(question, 5, filters="number >= 20", refuse=False)
+                local_answer, remote_answer = (
+                    w.search(question, 5, strategy=strategy, refuse=False) for w in (local, remote)
+                )
+                assert {hit.id for hit in remote_answer} == {hit.id for hit in local_answer}, (question, strategy)
+            answer = remote.search(question, 5, filters="number >= 20", refuse=False)
             assert all(hit.metadata["number"] >= 20 for hit in answer)
-            assert ranked(asyncio.run(there.asearch(question, 5, refuse=False))) == ranked(
-                there.search(question, 5, refuse=False)
+            assert ranking(asyncio.run(remote.asearch(question, 5, refuse=False))) == ranking(
+                remote.search(question, 5, refuse=False)
             )
-        assert there.search("whistel", 3).query.text == "whistle"
-        there.keep(Policy(name="tuned", vector_weight=2.0))
-        with pointsman.open(url, embedder=embedder) as again:
-            assert again.workflow.policy == there.workflow.policy
-            assert again.dataset("rails", create=False).description == "about rails"
-            again.drop("yards")
-            assert again.names() == ["rails"]
+        assert remote.search("whistel", 3).query.text == "whistle"
+        remote.keep(Policy(name="tuned", vector_weight=2.0))
+        with pointsman.open(url, embedder=embedder) as reopened_workspace:
+            assert reopened_workspace.workflow.policy == remote.workflow.policy
+            assert reopened_workspace.dataset("rails", create=False).description == "about rails"
+            reopened_workspace.drop("yards")
+            assert reopened_workspace.names() == ["rails"]
             with pytest.raises(UnmetNeedError, match="folders only"):
-                _ = again.path
+                _ = reopened_workspace.path
 
 
 # ── the command line ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -100,12 +102,12 @@ def cli(*arguments: str, code: int = 0) -> str:
     """What a command prints on standard output, or its error where it ends with a code."""
     from pointsman.cli.app import app
 
-    done = CliRunner().invoke(app, arguments, env={"POINTSMAN_EMBEDDER": "hashing"})
+    process = CliRunner().invoke(app, arguments, env={"POINTSMAN_EMBEDDER": "hashing"})
     if code:
-        assert isinstance(done.exception, pointsman.PointsmanError), done.output
-        return str(done.exception)
-    assert done.exit_code == 0, (done.output, done.exception)
-    return done.stdout
+        assert isinstance(process.exception, pointsman.PointsmanError), process.output
+        return str(process.exception)
+    assert process.exit_code == 0, (process.output, process.exception)
+    return process.stdout
 
 
 @pytest.fixture
@@ -117,35 +119,35 @@ def notes(tmp_path: Path) -> str:
     return str(folder)
 
 
-def used(where: str, notes: str) -> None:
+def use_commands(url: str, notes: str) -> None:
     """Index, search, list and delete at a place, as its options say."""
-    at = ("--workspace", where, "--json")
-    assert json.loads(cli("index", notes, "-d", "notes", *at))["added"] == 2
-    assert json.loads(cli("index", notes, "-d", "notes", *at))["added"] == 0
-    (row,) = json.loads(cli("datasets", *at))
+    workspace_options = ("--workspace", url, "--json")
+    assert json.loads(cli("index", notes, "-d", "notes", *workspace_options))["added"] == 2
+    assert json.loads(cli("index", notes, "-d", "notes", *workspace_options))["added"] == 0
+    (row,) = json.loads(cli("datasets", *workspace_options))
     assert (row["name"], row["documents"]) == ("notes", 2)
-    (hit, *_) = json.loads(cli("search", "which lamp stops a train", "--no-refuse", *at))["hits"]
+    (hit, *_) = json.loads(cli("search", "which lamp stops a train", "--no-refuse", *workspace_options))["hits"]
     assert "red lamp" in hit["text"]
-    assert json.loads(cli("route", "which lamp stops a train", *at))["datasets"]
-    assert [row["documents"] for row in json.loads(cli("status", *at))["datasets"]] == [2]
-    assert cli("status", "--workspace", where)
-    assert json.loads(cli("delete", "-d", "notes", "--source", "yard.md", *at))["deleted"] == 1
-    assert json.loads(cli("delete", "-d", "notes", "--all", *at))["dropped"]
-    assert json.loads(cli("datasets", *at)) == []
+    assert json.loads(cli("route", "which lamp stops a train", *workspace_options))["datasets"]
+    assert [row["documents"] for row in json.loads(cli("status", *workspace_options))["datasets"]] == [2]
+    assert cli("status", "--workspace", url)
+    assert json.loads(cli("delete", "-d", "notes", "--source", "yard.md", *workspace_options))["deleted"] == 1
+    assert json.loads(cli("delete", "-d", "notes", "--all", *workspace_options))["dropped"]
+    assert json.loads(cli("datasets", *workspace_options)) == []
 
 
 def test_b2_every_command_takes_the_url_of_a_database(postgres: PostgresServer, notes: str, tmp_path: Path) -> None:
     url = f"{postgres.url}?schema=commands"
-    used(url, notes)
+    use_commands(url, notes)
     cli("index", notes, "-d", "notes", "--workspace", url)
-    made = json.loads(cli("keys", "create", "ci", "-d", "notes", "--workspace", url, "--json"))
-    assert [key["id"] for key in json.loads(cli("keys", "list", "--workspace", url, "--json"))] == [made["id"]]
-    assert json.loads(cli("keys", "revoke", made["id"], "--workspace", url, "--json"))["revoked"]
+    grant = json.loads(cli("keys", "create", "ci", "-d", "notes", "--workspace", url, "--json"))
+    assert [key["id"] for key in json.loads(cli("keys", "list", "--workspace", url, "--json"))] == [grant["id"]]
+    assert json.loads(cli("keys", "revoke", grant["id"], "--workspace", url, "--json"))["revoked"]
     assert "maintains itself" in cli("rebuild", "--workspace", url, code=1)
     assert "pointsman copy" in cli("backup", str(tmp_path / "copy"), "--workspace", url, code=2)
-    there = str(tmp_path / "there")
-    assert json.loads(cli("copy", url, there, "--json"))["datasets"][0]["documents"] == 2
-    with pointsman.open(there, embedder=HashingEmbedder()) as workspace:
+    copy_path = str(tmp_path / "there")
+    assert json.loads(cli("copy", url, copy_path, "--json"))["datasets"][0]["documents"] == 2
+    with pointsman.open(copy_path, embedder=HashingEmbedder()) as workspace:
         assert len(workspace.dataset("notes", create=False)) == 2
 
 
@@ -165,10 +167,10 @@ def test_b2_evaluations_and_a_tuned_policy_are_kept_in_a_database(postgres: Post
 
 
 def test_b2_the_commands_over_a_service(notes: str, tmp_path: Path) -> None:
-    with Served(tmp_path / "served") as served:
-        served.ready()
-        url = f"http://127.0.0.1:{served.port}"
-        used(url, notes)
+    with Served(tmp_path / "served") as service:
+        service.ready()
+        url = f"http://127.0.0.1:{service.port}"
+        use_commands(url, notes)
         with pointsman.open(url) as client:
             assert isinstance(client, pointsman.Client)
             assert client.names() == []
@@ -215,8 +217,8 @@ def test_no_error_shows_a_password(url: str, tmp_path: Path, monkeypatch: pytest
         cli("copy", url, str(tmp_path / "copy"), code=1),
     ]
     settings = pointsman.Settings(workspace=url)
-    shown = json.dumps(describe(settings))
-    for text in (*errors, repr(settings), shown, redacted(url)):
+    settings_text = json.dumps(describe(settings))
+    for text in (*errors, repr(settings), settings_text, redacted(url)):
         assert SECRET not in text
 
 
