@@ -592,7 +592,7 @@ def test_what_embeddings_of_langchain_raise_becomes_ours() -> None:
             raise RuntimeError("no network")
 
     for method in ("embed_queries", "embed_documents"):
-        with pytest.raises(ModelError, match="Broken failed: RuntimeError: no network"):
+        with pytest.raises(ModelError, match="FailingEmbeddings failed: RuntimeError: no network"):
             getattr(LangChainEmbedder(FailingEmbeddings()), method)(["text"])
 
 

@@ -517,9 +517,9 @@ async def test_a_retriever_of_llama_index_is_one_of_ours(dataset: Dataset) -> No
     assert [hit.score for hit in partly.retrieve("x")] == [1, 1 / 2, 1 / 3, 1 / 4]
     with pytest.raises(InputError, match="takes no filters"):
         retriever.retrieve(Query("x", parse_filter("n = 1")))
-    with pytest.raises(PointsmanError, match="Fixed failed: KeyError"):
+    with pytest.raises(PointsmanError, match="FixedRetriever failed: KeyError"):
         LlamaIndexRetriever(FixedRetriever(KeyError("gone"))).retrieve("x")
-    with pytest.raises(PointsmanError, match="Fixed failed: KeyError"):
+    with pytest.raises(PointsmanError, match="FixedRetriever failed: KeyError"):
         await LlamaIndexRetriever(FixedRetriever(KeyError("gone"))).aretrieve("x")
 
 
@@ -540,7 +540,7 @@ def test_an_embedding_model_of_llama_index_serves_a_dataset(tmp_path: Path) -> N
             raise RuntimeError("no network")
 
     for method in ("embed_queries", "embed_documents"):
-        with pytest.raises(ModelError, match="Broken failed: RuntimeError: no network"):
+        with pytest.raises(ModelError, match="FailingEmbedding failed: RuntimeError: no network"):
             getattr(LlamaIndexEmbedder(FailingEmbedding(embed_dim=8)), method)(["text"])
 
 

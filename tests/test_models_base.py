@@ -64,7 +64,7 @@ def test_vectors_are_brought_to_length_one_or_stay_zero(rows: Any) -> None:
 
 def test_what_is_not_said_is_found_out() -> None:
     embedder = as_embedder(OnlyEmbeds())
-    assert (embedder.name, embedder.dimensions) == ("Only", 2)
+    assert (embedder.name, embedder.dimensions) == ("OnlyEmbeds", 2)
     assert as_embedder(NamedEmbeds()).name == "mine"
     assert embedder.embed_queries([]).shape == (0, 2)
     counts: list[int] = []
@@ -164,7 +164,7 @@ def test_an_embedder_that_fails_is_named() -> None:
 
 @pytest.mark.parametrize("vector", [3.0, [], [[1.0]], ["x"], [float("nan")], None, {"a": 1}])
 def test_what_is_no_vector_is_an_error_that_names_the_object(vector: Any) -> None:
-    with pytest.raises(ModelError, match="Only"):
+    with pytest.raises(ModelError, match="OnlyEmbeds"):
         as_embedder(OnlyEmbeds({"a": vector})).embed_queries(["a"])
 
 

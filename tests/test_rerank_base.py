@@ -295,7 +295,7 @@ def test_no_limit_means_no_thread() -> None:
 
     ThreadNoting(timeout=None).refine(Query("q"), ranking("ab"), 2)
     ThreadNoting(timeout=5).refine(Query("q"), ranking("ab"), 2)
-    assert threads == [threading.current_thread().name, "rerank-Where"]
+    assert threads == [threading.current_thread().name, "rerank-ThreadNoting"]
 
 
 def test_a_long_cause_is_cut() -> None:

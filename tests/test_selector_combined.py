@@ -131,7 +131,7 @@ def test_parts_without_scores_or_with_wrong_ones_are_refused() -> None:
     with pytest.raises(InputError, match=r"Votes has no scores.*EnsembleSelector"):
         HybridSelector(Votes(0), FixedScores(1, 2, 3))  # type: ignore[arg-type]
     for scores in ((1, 2), (1, 2, math.nan)):
-        with pytest.raises(InputError, match=r"Fixed\.scores gave"):
+        with pytest.raises(InputError, match=r"FixedScores\.scores gave"):
             HybridSelector(FixedScores(*scores), FixedScores(1, 2, 3)).select(CHOICES, "q")
 
 

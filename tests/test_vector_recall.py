@@ -55,7 +55,7 @@ def test_near_copies_clusters_and_dominating_dimensions(tmp_path: Path) -> None:
 def test_without_widening_near_copies_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the test above would show nothing."""
     monkeypatch.setattr(vectors, "_DEVIATIONS", -1e9)
-    vectors_by_kind = {name: (vectors, crowd) for name, rows, crowd in kinds(COUNT, np.random.default_rng(13))}
+    vectors_by_kind = {name: (rows, crowd) for name, rows, crowd in kinds(COUNT, np.random.default_rng(13))}
     assert least_recall(tmp_path, *vectors_by_kind["near copies"]) < 0.9
 
 
