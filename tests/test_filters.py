@@ -6,6 +6,7 @@ import math
 import re
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pointsman import Workspace
 from pointsman._values import values_of
 from pointsman.errors import FilterError, InputError
 from pointsman.filters import (
@@ -30,7 +32,9 @@ from pointsman.filters import (
     StartsWith,
     facts,
     parse_filter,
+    parse_optional,
 )
+from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.prepared import prepare
 from pointsman.types import Document
 
@@ -444,3 +448,15 @@ def test_a_word_that_combines_without_its_dollar_is_named_with_it(mapping: dict[
 def test_a_key_may_be_called_as_what_combines() -> None:
     condition = parse_filter({"and": ["x", "y"], "not": {"gt": 1}})
     assert condition.matches({"and": "x", "not": 2})
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [{"code": "a\ud800"}, {"code": {"$in": ["a\ud800"]}}, {"code": {"$contains": "\ud800"}}, "code == 'a\ud800'"],
+)
+def test_half_of_a_character_is_searched_as_it_is_stored(condition: Any, tmp_path: Path) -> None:
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("notes")
+        dataset.add([Document("half", "one", {"code": "a\ud800"}), Document("whole", "two", {"code": "a"})])
+        assert dataset.ids(filters=condition) == ["half"]
+    assert parse_optional(condition).matches({"code": "a\ud800"})

@@ -15,6 +15,8 @@ from functools import cache
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from pointsman.text.unicode import repair
+
 Kind = Literal["string", "number", "boolean"]
 
 Typed = tuple[Kind, Any]
@@ -66,7 +68,7 @@ def plain(value: object) -> Any:
 def typed(value: object) -> Typed | None:
     """Return the value as filters compare it; None if it cannot be filtered on.
 
-    A text that is a date and time with a time zone is normalised to UTC.
+    A date and time with a time zone is normalised to UTC; lone surrogates are stored as U+FFFD.
 
     >>> typed(2), typed(True), typed("2"), typed(None), typed(2**53 + 1)
     (('number', 2.0), ('boolean', 1.0), ('string', '2'), None, ('number', 9007199254740993))
@@ -74,6 +76,7 @@ def typed(value: object) -> Typed | None:
     ('string', '2024-04-30T23:00:00+00:00')
     """
     if isinstance(value, str):
+        value = value if value.isascii() else repair(value)
         return "string", _instant(value) if 16 < len(value) < 33 and value[4] == "-" else value
     if isinstance(value, bool):
         return "boolean", float(value)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pointsman._values import ID, TEXT, Kind, Typed, folded, typed, values_of
 from pointsman.errors import FilterError
+from pointsman.text.unicode import repair
 
 T = TypeVar("T")
 
@@ -177,6 +178,7 @@ class PartOfText(_Leaf):
         check_key(self.key)
         if not isinstance(self.part, str):
             raise FilterError(f"{self.key!r}: {self.operator} takes a text, not {self.part!r:.80}")
+        object.__setattr__(self, "part", repair(self.part))  # as values are stored
 
     @property
     def test(self) -> Callable[[str], bool]:
