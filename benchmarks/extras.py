@@ -33,7 +33,7 @@ PROGRAMS = {
     "docs": "import mkdocs, mkdocstrings",
     "eval": """
         pathlib.Path("questions.csv").write_text("query,source\\nWhat guides trains?,notes.md\\n")
-        assert "nDCG" in run("eval", "questions.csv", "--dataset", "notes")
+        assert "ndcg@10" in run("eval", "questions.csv", "--dataset", "notes")
     """,
     "haystack": "import pointsman.integrations.haystack",
     "http": "import pointsman.client; from pointsman import Client; Client('http://127.0.0.1:9')",

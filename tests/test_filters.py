@@ -459,4 +459,6 @@ def test_half_of_a_character_is_searched_as_it_is_stored(condition: Any, tmp_pat
         dataset = workspace.dataset("notes")
         dataset.add([Document("half", "one", {"code": "a\ud800"}), Document("whole", "two", {"code": "a"})])
         assert dataset.ids(filters=condition) == ["half"]
-    assert parse_optional(condition).matches({"code": "a\ud800"})
+    parsed_filter = parse_optional(condition)
+    assert parsed_filter is not None
+    assert parsed_filter.matches({"code": "a\ud800"})

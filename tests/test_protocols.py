@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import random
 import warnings
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -299,10 +299,9 @@ def test_a_filter_without_end_is_refused() -> None:
 
 # ── every call of OpenAI's client ────────────────────────────────────────────────────────────────────────────────────
 
-NO_FILES = "takes documents, not files"
 _VALUES: dict[str, Any] = {
     "vector_store_id": "written", "file_id": "doc/1", "batch_id": "batch_1", "name": "written",
-    "description": "what it holds", "metadata": {"team": "rails"}, "attributes": {"kind": "bridge"}, "query": "signal",
+    "description": "what it holds", "metadata": {"team": "rails"}, "attributes": {"topic": "bridge"}, "query": "signal",
     "filters": {"type": "eq", "key": "kind", "value": "rail"}, "max_num_results": 3, "order": "asc", "limit": 5,
     "ranking_options": {"ranker": "none", "score_threshold": 0.0}, "rewrite_query": False, "after": "doc/0",
     "filter": "completed", "before": "doc/3", "file_ids": [], "chunking_strategy": {"type": "auto"},
@@ -314,20 +313,23 @@ _VALUES: dict[str, Any] = {
 _REFUSED: dict[tuple[str, str], tuple[Any, str]] = {
     ("vector_stores.create", "expires_after"): ({"anchor": "last_active_at", "days": 1}, "do not expire"),
     ("vector_stores.update", "expires_after"): ({"anchor": "last_active_at", "days": 1}, "do not expire"),
-    ("vector_stores.create", "file_ids"): (["file_1"], NO_FILES),
+    ("vector_stores.create", "file_ids"): (["file_1"], "no uploaded file"),
     ("vector_stores.create", "chunking_strategy"): (
-        {"type": "static", "static": {"max_chunk_size_tokens": 100, "chunk_overlap_tokens": 0}},
-        "static",
+        {"type": "static", "static": {"max_chunk_size_tokens": 800, "chunk_overlap_tokens": 400}},
+        "max_chunk_size_tokens",
     ),
+    ("files.create", "expires_after"): ({"anchor": "created_at", "seconds": 3600}, "only a purpose"),
+    ("vector_stores.file_batches.create", "files"): ([{"file_id": "file_1", "more": 1}], "more"),
     ("vector_stores.update", "name"): ("another", "is its id"),
     ("vector_stores.search", "rewrite_query"): (True, "searched as they are"),
     ("embeddings.create", "dimensions"): (7, "has 64, and no others"),
     ("embeddings.create", "model"): ("gpt", "no model"),
 }
-_CURSORS = {"vector_stores.list": {"after": "rails", "before": "written"}}
-_WITHOUT_FILES = frozenset(
-    {f"vector_stores.files.{name}" for name in ("create", "create_and_poll", "upload", "upload_and_poll")}
+_OF_BATCHES = frozenset(
+    f"vector_stores.file_batches.{name}" for name in ("retrieve", "cancel", "poll", "list_files", "upload_and_poll")
 )
+_LISTS_OF_UPLOADS = frozenset({"files.list", "vector_stores.file_batches.list_files"})
+_CURSORS = {"vector_stores.list": {"after": "rails", "before": "written"}}
 
 
 def _calls(client: openai.OpenAI) -> Iterator[tuple[str, Any, list[str]]]:
@@ -364,11 +366,26 @@ def _outcome(call: str, method: Any, arguments: dict[str, Any]) -> str:
     return str(body["error"]["message"])
 
 
+def _with_upload(client: openai.OpenAI, call: str, parameter: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Upload a file, and return the arguments with its id where they name one."""
+    upload = client.files.create(file=("a.txt", b"A text about signals."), purpose="assistants")
+    own: dict[str, Any] = {}
+    if call.startswith(("files.", "vector_stores.files.create")):
+        own = dict.fromkeys(("file_id", "id"), upload.id)
+    if call in _OF_BATCHES:
+        batch = client.vector_stores.file_batches.create("written", file_ids=[upload.id])
+        own = {"batch_id": batch.id, "file_ids": [upload.id]}
+    if call in _LISTS_OF_UPLOADS:
+        own |= dict.fromkeys(("after", "before"), upload.id)
+    result = {name: own.get(name, value) for name, value in arguments.items()}
+    if call.startswith("vector_stores.file_batches.create"):
+        files = {"files": [{"file_id": upload.id}]} if parameter == "files" else {"file_ids": [upload.id]}
+        result = {name: value for name, value in result.items() if name not in {"files", "file_ids"}} | files
+    return result
+
+
 def test_every_parameter_of_openais_client_works_or_is_refused(client: openai.OpenAI, rails_service: Served) -> None:
     """By introspection of the installed client: a new method or parameter fails here until it is decided on."""
-    files = frozenset(
-        call for call, _, _ in _calls(client) if call.startswith(("files.", "vector_stores.file_batches."))
-    )
     parameter_count = 0
     for call, method, parameters in _calls(client):
         values = {**_VALUES, **_CURSORS.get(call, {})}
@@ -385,14 +402,9 @@ def test_every_parameter_of_openais_client_works_or_is_refused(client: openai.Op
             if call != "vector_stores.create":
                 rails_service.post("/api/datasets", {"name": "written"})
                 rails_service.add("written", DOCUMENTS[:8])
-            arguments = {name: values[name] for name in {*mandatory, parameter} if name in values}
-            if call.startswith("vector_stores.file_batches.") and "file_ids" in arguments:
-                arguments["file_ids"] = ["file_1"]
-            if call.startswith("vector_stores.file_batches.create") and "files" in arguments:
-                arguments = {"vector_store_id": "written", "files": [{"file_id": "file_1"}]}
-            if call in files | _WITHOUT_FILES:
-                assert NO_FILES in _outcome(call, method, arguments), (call, parameter)
-            elif call == "models.delete":
+            chosen = {name: values[name] for name in {*mandatory, parameter} if name in values}
+            arguments = _with_upload(client, call, parameter, chosen)
+            if call == "models.delete":
                 assert "not" in _outcome(call, method, arguments).lower(), call
             elif (call, parameter) not in _REFUSED or parameter in {"name", "model", "file_ids", "chunking_strategy"}:
                 assert _outcome(call, method, arguments) == "works", (call, parameter)
@@ -499,3 +511,111 @@ def test_rerankers_answer_in_the_shapes_of_cohere_and_jina(rails_service: Served
     )
     assert status == 200
     assert [(result["index"], result["document"]) for result in answer["results"]] == [(0, {"text": "a signal"})]
+
+
+GUIDE = b"""# Signals
+
+A red signal stops every train.
+
+# Bridges
+
+A bridge over the river carries two tracks.
+"""
+
+
+def test_an_uploaded_file_is_attached_searched_changed_and_deleted(client: openai.OpenAI) -> None:
+    upload = client.files.create(file=("folder/guide.md", GUIDE), purpose="assistants")
+    assert (upload.filename, upload.bytes, upload.status) == ("guide.md", len(GUIDE), "processed")
+    assert client.files.content(upload.id).content == GUIDE
+    sizes: Any = {"type": "static", "static": {"max_chunk_size_tokens": 16, "chunk_overlap_tokens": 0}}
+    store = client.vector_stores.create(name="uploaded", file_ids=[upload.id], chunking_strategy=sizes)
+    assert store.file_counts.completed == 2  # passages
+    (file,) = client.vector_stores.files.list("uploaded")
+    assert (file.id, file.status) == (upload.id, "completed")
+    assert len(list(client.vector_stores.files.content(upload.id, vector_store_id="uploaded"))) == 2
+
+    hit = next(iter(client.vector_stores.search("uploaded", query="What carries two tracks?")))
+    assert (hit.file_id, hit.filename) == (upload.id, "guide.md")
+    client.vector_stores.files.update(upload.id, vector_store_id="uploaded", attributes={"team": "rails"})
+    filters: Any = {"type": "eq", "key": "team", "value": "rails"}
+    assert len(list(client.vector_stores.search("uploaded", query="signal bridge", filters=filters))) == 2
+    with pytest.raises(openai.BadRequestError, match="use another name"):
+        client.vector_stores.files.update(upload.id, vector_store_id="uploaded", attributes={"source": "x"})
+
+    again = client.vector_stores.files.create("uploaded", file_id=upload.id, attributes={"team": "bridges"})
+    assert again.attributes is not None
+    assert again.attributes["team"] == "bridges"
+    assert client.vector_stores.retrieve("uploaded").file_counts.completed == 1  # the sizes by default: one passage
+    client.files.delete(upload.id)
+    assert not list(client.vector_stores.files.list("uploaded"))
+    with pytest.raises(openai.NotFoundError, match="no uploaded file"):
+        client.files.retrieve(upload.id)
+    client.vector_stores.delete("uploaded")
+
+
+def test_a_batch_attaches_what_can_be_read_and_says_what_cannot(client: openai.OpenAI) -> None:
+    client.vector_stores.create(name="batched")
+    readable = client.files.create(file=("guide.md", GUIDE), purpose="assistants")
+    broken = client.files.create(file=("scan.pdf", b"%PDF-1.7 and nothing else"), purpose="assistants")
+    batch = client.vector_stores.file_batches.create_and_poll("batched", file_ids=[readable.id, broken.id])
+    assert (batch.status, batch.file_counts.completed, batch.file_counts.failed) == ("completed", 1, 1)
+    (failed,) = client.vector_stores.file_batches.list_files(batch.id, vector_store_id="batched", filter="failed")
+    assert failed.id == broken.id
+    assert failed.last_error is not None
+    assert "scan.pdf: not read" in failed.last_error.message
+    with pytest.raises(openai.BadRequestError, match=r"scan\.pdf: not read"):
+        client.vector_stores.files.create("batched", file_id=broken.id)
+    client.vector_stores.delete("batched")
+    client.vector_stores.create(name="batched")
+    with pytest.raises(openai.NotFoundError, match="no batch"):
+        client.vector_stores.file_batches.retrieve(batch.id, vector_store_id="batched")
+    client.vector_stores.delete("batched")
+
+
+_SCOPES = {"mine": ("read", "write"), "other": ("read", "write"), "reader": ("read",)}
+
+
+def test_uploaded_files_belong_to_the_key_that_sent_them(tmp_path: Path) -> None:
+    folder = tmp_path / "workspace"
+    pointsman.open(folder).dataset("notes", indexing_technique="keyword").make()
+    keys = KeyStore(folder / FILE)
+    texts = [keys.create(name, scopes=scopes).text for name, scopes in _SCOPES.items()]
+    with Served(folder).ready() as service, ExitStack() as stack:
+        mine, other, reader = (
+            stack.enter_context(
+                openai.OpenAI(api_key=text, base_url=f"http://127.0.0.1:{service.port}/v1", max_retries=0)
+            )
+            for text in texts
+        )
+        upload = mine.files.create(file=("guide.md", GUIDE), purpose="assistants")
+        assert [file.id for file in mine.files.list()] == [upload.id]
+        assert not list(other.files.list())
+        calls: list[Callable[[], object]] = [
+            lambda: other.files.retrieve(upload.id),
+            lambda: other.files.content(upload.id),
+            lambda: other.files.delete(upload.id),
+            lambda: other.vector_stores.files.create("notes", file_id=upload.id),
+            lambda: other.vector_stores.create(name="theirs", file_ids=[upload.id]),
+        ]
+        for call in calls:
+            with pytest.raises(openai.NotFoundError, match="no uploaded file"):
+                call()
+        with pytest.raises(openai.PermissionDeniedError):
+            reader.files.create(file=("guide.md", GUIDE), purpose="assistants")
+        assert [store.id for store in mine.vector_stores.list()] == ["notes"]
+
+
+@pytest.mark.parametrize("filename", ["..", ".", "a/", "x" * 300 + ".md"])
+def test_hostile_names_of_files_are_refused(client: openai.OpenAI, filename: str) -> None:
+    with pytest.raises(openai.BadRequestError):
+        client.files.create(file=(filename, GUIDE), purpose="assistants")
+
+
+def test_a_file_that_is_too_large_is_refused_with_the_limit(tmp_path: Path) -> None:
+    with (
+        Served(tmp_path / "workspace", "--limit", "max_file_bytes=2000").ready() as service,
+        openai.OpenAI(api_key="unused", base_url=f"http://127.0.0.1:{service.port}/v1", max_retries=0) as client,
+    ):
+        assert client.files.create(file=("a.txt", b"x" * 1_000), purpose="assistants").bytes == 1_000
+        with pytest.raises(openai.APIStatusError, match="larger than 2,000 bytes"):
+            client.files.create(file=("a.txt", b"x" * 3_000), purpose="assistants")

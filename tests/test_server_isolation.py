@@ -173,6 +173,8 @@ def bodies() -> list[dict[str, Any]]:
 
 
 FILE = "own-1"
+FORM = '--x\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nquokka\r\n--x--\r\n'
+"""A form that has no file."""
 
 
 def requests_by_name(method: str, path: str, **options: Any) -> list[Request]:
@@ -363,23 +365,25 @@ def requests() -> dict[tuple[str, str], list[Request]]:
         ],
         ("POST", f"{store}/files"): requests_by_name("POST", f"{store}/files", json=upload),
         ("POST", batches): requests_by_name("POST", batches, json={"file_ids": ids}),
-        ("GET", f"{batches}/{{rest}}"): [
+        ("GET", f"{batches}/{{batch_id}}"): [
             *requests_by_name("GET", f"{batches}/{FILE}"),
-            *requests_by_name("GET", f"{batches}/quokka-1/files"),
+            *requests_by_name("GET", f"{batches}/quokka-1"),
         ],
-        ("POST", f"{batches}/{{rest}}"): [
-            *requests_by_name("POST", f"{batches}/{FILE}"),
-            *requests_by_name("POST", f"{batches}/quokka-1/cancel"),
-        ],
+        ("GET", f"{batches}/{{batch_id}}/files"): requests_by_name("GET", f"{batches}/{FILE}/files"),
+        ("POST", f"{batches}/{{batch_id}}/cancel"): requests_by_name("POST", f"{batches}/{FILE}/cancel"),
         ("GET", "/v1/files"): [Request("GET", "/v1/files", params=params) for params in ({}, {"after": "quokka-1"})],
-        ("POST", "/v1/files"): [Request("POST", "/v1/files", upload)],
+        ("POST", "/v1/files"): [
+            Request("POST", "/v1/files", upload),
+            Request("POST", "/v1/files", content=FORM, headers={"content-type": "multipart/form-data; boundary=x"}),
+        ],
         ("POST", "/v1/uploads"): [
             Request("POST", "/v1/uploads", {"filename": name}) for name in (OTHER_DATASET, ABSENT)
         ],
-        ("GET", "/v1/files/{rest}"): [
-            Request("GET", f"/v1/files/{id_}{end}")
-            for id_ in (*ids, OWN_DATASET, OTHER_DATASET, ABSENT)
-            for end in ("", "/content")
+        ("GET", "/v1/files/{file_id}"): [
+            Request("GET", f"/v1/files/{id_}") for id_ in (*ids, OWN_DATASET, OTHER_DATASET, ABSENT)
+        ],
+        ("GET", "/v1/files/{file_id}/content"): [
+            Request("GET", f"/v1/files/{id_}/content") for id_ in (*ids, OWN_DATASET, OTHER_DATASET, ABSENT)
         ],
         ("GET", "/v1/models"): [Request("GET", "/v1/models")],
         ("GET", "/v1/models/{name}"): [
@@ -411,7 +415,7 @@ def requests() -> dict[tuple[str, str], list[Request]]:
         ("PUT", "/api/policy"): [Request("PUT", "/api/policy", policy)],
         ("DELETE", "/api/policy"): [Request("DELETE", "/api/policy")],
         ("GET", "/api/openapi.json"): [Request("GET", "/api/openapi.json")],
-        ("DELETE", "/v1/files/{rest}"): [
+        ("DELETE", "/v1/files/{file_id}"): [
             Request("DELETE", f"/v1/files/{id_}") for id_ in (*ids, OTHER_DATASET, ABSENT)
         ],
         ("DELETE", f"{store}/files/{{file_id}}"): [
@@ -536,7 +540,7 @@ def assert_same_answers(worlds: tuple[World, World], key: str, requests: list[Re
 
 
 def path_of(route: tuple[str, str], name: str) -> str:
-    return route[1].replace("{name}", name).replace("{file_id}", FILE).replace("{rest}", FILE)
+    return route[1].replace("{name}", name).replace("{file_id}", FILE).replace("{batch_id}", FILE)
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if "{name}" in route[1]], ids=" ".join)
@@ -613,17 +617,26 @@ def test_scopes(worlds: tuple[World, World]) -> None:
         ("PATCH", "/api/datasets/{name}/documents"),
         ("POST", "/v1/vector_stores/{name}"), ("DELETE", "/v1/vector_stores/{name}"),
         ("POST", "/v1/vector_stores/{name}/files/{file_id}"), ("DELETE", "/v1/vector_stores/{name}/files/{file_id}"),
-    }  # fmt: skip
-    without_scope = {  # not there for anyone: files are not uploaded
-        ("GET", "/v1/files"), ("POST", "/v1/files"), ("POST", "/v1/uploads"),
-        ("GET", "/v1/files/{rest}"), ("DELETE", "/v1/files/{rest}"),
         ("POST", "/v1/vector_stores/{name}/files"), ("POST", "/v1/vector_stores/{name}/file_batches"),
-        ("GET", "/v1/vector_stores/{name}/file_batches/{rest}"),
-        ("POST", "/v1/vector_stores/{name}/file_batches/{rest}"),
     }  # fmt: skip
-    for route in without_scope:
-        for key in ("own", "reader", "writer", "theirs", "all"):
-            assert {worlds[0].ask(key, request).status_code for request in ROUTES[route]} == {404}, route
+    batches = {
+        ("GET", "/v1/vector_stores/{name}/file_batches/{batch_id}"),
+        ("GET", "/v1/vector_stores/{name}/file_batches/{batch_id}/files"),
+        ("POST", "/v1/vector_stores/{name}/file_batches/{batch_id}/cancel"),
+    }
+    for route in batches:
+        assert worlds[0].ask("writer", ROUTES[route][0]).status_code == 403, route
+        assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 404, route
+    files = {  # for keys that write, of which each has its own
+        ("GET", "/v1/files"), ("POST", "/v1/files"), ("GET", "/v1/files/{file_id}"),
+        ("GET", "/v1/files/{file_id}/content"), ("DELETE", "/v1/files/{file_id}"),
+    }  # fmt: skip
+    for route in files:
+        assert {worlds[0].ask("reader", request).status_code for request in ROUTES[route]} <= {403, 415}, route
+        assert {worlds[0].ask("writer", request).status_code for request in ROUTES[route]} <= {200, 400, 404, 415}, (
+            route
+        )
+    assert {worlds[0].ask(key, ROUTES["POST", "/v1/uploads"][0]).status_code for key in ("own", "reader")} == {404}
     for route in reading_or_writing:
         assert {worlds[0].ask(key, ROUTES[route][0]).status_code for key in ("reader", "writer")} == {403}, route
     for route in reads:
@@ -632,9 +645,11 @@ def test_scopes(worlds: tuple[World, World]) -> None:
     for route in writes:
         assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 403, route
     assert worlds[0].ask("reader", Request("POST", "/api/datasets", {"name": OWN_DATASET})).status_code == 403
-    routes_with_scope = reads | writes | reading_or_writing | without_scope | {("POST", "/api/datasets")}
-    for_full_keys = {route for route in ROUTES if route[1].startswith(_DOORS) and route not in routes_with_scope}
-    assert for_full_keys == {
+    everything = (
+        reads | writes | reading_or_writing | files | batches | {("POST", "/v1/uploads")} | {("POST", "/api/datasets")}
+    )
+    closed = {route for route in ROUTES if route[1].startswith(_DOORS) and route not in everything}
+    assert closed == {
         ("GET", "/api/me"), ("GET", "/api/openapi.json"), ("GET", "/api/evaluations"), ("GET", "/api/policy"),
         ("PUT", "/api/policy"), ("DELETE", "/api/policy"),
     }, "a new route: is it for readers or for writers?"  # fmt: skip

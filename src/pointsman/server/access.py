@@ -206,8 +206,8 @@ class Access:
         if not self.read:
             raise HttpProblem("forbidden", "this key is for writing only; it needs the scope 'read'")
 
-    def require_write(self, name: str) -> None:
-        """Check that the request may change or create the dataset of this name.
+    def require_write(self, name: str | None = None) -> None:
+        """Check that the request may change or create the dataset of this name; without one, some dataset.
 
         The result does not depend on whether the dataset exists. If it has to exist, call `choose` first, so that a
         dataset outside the key's scope is reported as not found rather than forbidden.
@@ -217,7 +217,7 @@ class Access:
         """
         if not self.write or self.principals is not None:
             raise HttpProblem("forbidden", "this key is for reading only; it needs the scope 'write'")
-        if not self.sees(name):
+        if name is not None and not self.sees(name):
             raise HttpProblem("forbidden", f"this key is not for a dataset named {name!r:.80}")
 
     def require_all(self, *, write: bool = False) -> None:

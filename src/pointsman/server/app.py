@@ -39,6 +39,7 @@ from pointsman.server.reload import Reloader
 from pointsman.server.routes import (
     console,
     datasets,
+    files,
     models,
     operation,
     protocols,
@@ -138,6 +139,7 @@ _ROUTERS: Final = (
     operation.router,
     protocols.router,
     vector_stores.router,
+    files.router,
     models.router,
 )
 

@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
+FORM: Final = "multipart/form-data"
 
 NO_FILES: Final = (
-    "this service takes documents, not files: index files with `pointsman index`, or send their passages to "
-    "POST /api/datasets/{name}/documents"
+    "files are uploaded to POST /v1/files alone; everything else takes JSON. Many files are best indexed with "
+    "`pointsman index`"
 )
-"""The answer to an upload, as OpenAI's clients try it."""
+"""The answer to an upload elsewhere."""
 
+UPLOADS: Final = "/v1/files"
+"""Where files are uploaded."""
 
 _INGEST: Final = re.compile(r"/api/datasets/[^/]+/documents")
+_MEGABYTE: Final = 1_000_000
 _BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _OF_TYPE: Final = (b"content-type", b"content-encoding")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
@@ -35,9 +39,9 @@ _CHARSET: Final = re.compile(r';[ \t]*charset="?utf-?8"?', re.IGNORECASE)
 class Bodies:
     """Refuses bodies that are too large, not JSON, or of unclear length.
 
-    A JSON body is read completely before the application is called, so a body that is too large or never ends goes no
-    further. A streamed one (`NDJSON`, for adding documents) is counted while it is read; reading past the limit raises
-    the problem.
+    A JSON body, or a form with a file, is read completely before the application is called, so a body that is too large
+    or never ends goes no further. A streamed one (`NDJSON`, for adding documents) is counted while it is read; reading
+    past the limit raises the problem.
 
     Args:
         app: handles accepted requests.
@@ -58,7 +62,7 @@ class Bodies:
             if kind == NDJSON:
                 receive, send = self._count_bytes(reading), lingering(reading, send)
             else:
-                body = b"" if kind is None else await self._read_body(reading)  # an unannounced body is not read
+                body = b"" if kind is None else await self._read_body(reading, kind)  # an unannounced body is not read
                 if body is None:
                     return  # the client has gone
                 receive = _replay(body, receive)
@@ -77,18 +81,22 @@ class Bodies:
             return None
         kind = JSON  # a body without a meaning is read too, or it would be taken for the next request
         if scope["method"] in _BODY_METHODS:
-            streams = scope["method"] == "POST" and _INGEST.fullmatch(path_of(scope)) is not None
-            kind = _type(types, encodings, streams=streams)
-        limit = self._limits.max_ingest_bytes if kind == NDJSON else self._limits.max_body_bytes
+            kind = _type(types, encodings, _other_type(scope))
+        limit = self._limits.max_ingest_bytes if kind == NDJSON else self._largest(kind)
         if limit is not None and length is not None and length > limit:
             raise _too_large(limit)
         return kind
 
-    async def _read_body(self, receive: Receive) -> bytes | None:
+    def _largest(self, kind: str) -> int:
+        """Return how many bytes a body of this type may have that is read completely."""
+        return self._limits.max_file_bytes if kind == FORM else self._limits.max_body_bytes
+
+    async def _read_body(self, receive: Receive, kind: str) -> bytes | None:
         """Return the body; None if the client has gone."""
-        limit, chunks, size = self._limits.max_body_bytes, [], 0
+        limit, seconds, chunks, size = self._largest(kind), self._limits.body_seconds, list[bytes](), 0
+        start = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(self._limits.body_seconds):
+            async with asyncio.timeout(seconds) as time_limit:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -100,6 +108,8 @@ class Bodies:
                     chunks.append(chunk)
                     if not message.get("more_body", False):
                         return b"".join(chunks)
+                    if kind == FORM:
+                        time_limit.reschedule(start + seconds * (1 + size // _MEGABYTE))
         except TimeoutError as error:
             raise self._too_slow() from error
 
@@ -163,8 +173,18 @@ def _length(lengths: list[bytes], codings: list[bytes]) -> int | None:
     return int(lengths[0])
 
 
-def _type(types: list[bytes], encodings: list[bytes], *, streams: bool) -> str:
-    """Return the media type of a body if it is accepted here.
+def _other_type(scope: Scope) -> str | None:
+    """Return the media type that a request may have instead of, or beside, JSON."""
+    path = path_of(scope)
+    if scope["method"] != "POST":
+        return None
+    if path == UPLOADS:
+        return FORM
+    return NDJSON if _INGEST.fullmatch(path) is not None else None
+
+
+def _type(types: list[bytes], encodings: list[bytes], other: str | None) -> str:
+    """Return the media type of a body if it is accepted here: JSON, or the other one that the path takes.
 
     Raises:
         Problem: ``unsupported-media-type``.
@@ -174,11 +194,15 @@ def _type(types: list[bytes], encodings: list[bytes], *, streams: bool) -> str:
     media_type = types[0].decode("latin-1") if len(types) == 1 else ""
     kind, mark, parameters = media_type.partition(";")
     kind = kind.strip().lower()
-    if (kind == JSON or (streams and kind == NDJSON)) and (not mark or _CHARSET.fullmatch(f";{parameters.strip()}")):
+    if other == FORM:
+        if kind == FORM:
+            return FORM  # its parameter is the boundary, which the form's parser checks
+        raise HttpProblem("unsupported-media-type", f"a body here is {FORM} with a file", headers=CLOSE)
+    if kind in {JSON, other} and (not mark or _CHARSET.fullmatch(f";{parameters.strip()}")):
         return kind
-    if kind == "multipart/form-data":
+    if kind == FORM:
         raise HttpProblem("unsupported-media-type", NO_FILES, headers=CLOSE)
-    allowed_types = f"{JSON} or {NDJSON}" if streams else JSON
+    allowed_types = f"{JSON} or {NDJSON}" if other else JSON
     raise HttpProblem("unsupported-media-type", f"a body here is {allowed_types}, in UTF-8", headers=CLOSE)
 
 

@@ -1,5 +1,6 @@
 """OpenAI's vector stores on the same datasets: each dataset is a vector store, and each document a file.
 
+The passages of an uploaded file are one file together; see `pointsman.server.routes.files`.
 Parameters that mean nothing here are errors, as are unknown ones; none is ignored.
 """
 
@@ -8,25 +9,26 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 
 from fastapi import APIRouter, Path, Query
-from fastapi.routing import APIRoute
 from pydantic import Field, JsonValue
 from starlette.responses import Response
 
 from pointsman._values import RESERVED
 from pointsman.errors import FilterError, InputError, StoreError
-from pointsman.filters import And, Equals, Filter, In, Not, Or, Range
+from pointsman.filters import And, Equals, Filter, In, Not, Or, Range, StartsWith
+from pointsman.ingest.chunk import HARD_LIMIT, MAX_TOKENS, OVERLAP
 from pointsman.server import schemas
 from pointsman.server.answers import Json
-from pointsman.server.bodies import NO_FILES
 from pointsman.server.problems import HttpProblem
 from pointsman.server.routes.protocols import relevance, search_dataset
 from pointsman.server.schemas import NAME, StrictRequest
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
 from pointsman.server.strict import StrictRoute
+from pointsman.server.uploads import Upload, Uploads, file_of, is_upload
 from pointsman.wire import public_metadata
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["protocols"])
 _SEARCHES = problem_responses("not-found", "conflict", "too-large", "unsupported-media-type")
 _READS = problem_responses("not-found")
 _LARGEST: Final = 50  # results of one search in OpenAI's API
+MAX_AT_ONCE: Final = 100
+"""Files that are attached by one request."""
 _METADATA: Final = "openai_metadata"
 """The note of a dataset with the metadata of its vector store."""
 
@@ -71,10 +75,18 @@ class StoreSearchRequest(StrictRequest):
     rewrite_query: Annotated[bool | None, Field(description="Only false: queries are searched as they are.")] = None
 
 
-class ChunkingStrategy(StrictRequest):
-    """How to cut files; only `auto`."""
+class StaticChunking(StrictRequest):
+    """Sizes of passages, in estimated tokens."""
 
-    type: str
+    max_chunk_size_tokens: Annotated[int, Field(ge=16, le=HARD_LIMIT)]
+    chunk_overlap_tokens: Annotated[int, Field(ge=0, le=HARD_LIMIT // 2)]
+
+
+class ChunkingStrategy(StrictRequest):
+    """How to cut uploaded files: `auto`, or `static` with sizes."""
+
+    type: Literal["auto", "static"]
+    static: StaticChunking | None = None
 
 
 Pairs = Annotated[dict[str, str], Field(max_length=16)]
@@ -87,7 +99,7 @@ class NewStoreRequest(StrictRequest):
     name: Annotated[str | None, Field(max_length=64, pattern=NAME, description="By default a new one.")] = None
     description: Annotated[str | None, Field(max_length=10_000)] = None
     metadata: Pairs | None = None
-    file_ids: Annotated[list[str] | None, Field(description="Only empty: files are not uploaded here.")] = None
+    file_ids: Annotated[list[str] | None, Field(max_length=MAX_AT_ONCE, description="Uploaded files to attach.")] = None
     chunking_strategy: ChunkingStrategy | None = None
     expires_after: Annotated[JsonValue, Field(description="Only null: vector stores do not expire.")] = None
 
@@ -131,7 +143,8 @@ FileStatus = Annotated[
 Order = Annotated[Literal["asc", "desc"], Query(description="Files in the order of arrival; vector stores by name.")]
 
 
-def _refuse(parameter: str, reason: str) -> NoReturn:
+def refuse(parameter: str, reason: str) -> NoReturn:
+    """Refuse the value of a parameter."""
     raise HttpProblem("invalid-input", f"{parameter}: {reason}", param=parameter)
 
 
@@ -147,15 +160,16 @@ _NEVER_EXPIRE: Final = "vector stores do not expire here; leave it out"
 async def create_store(state: Shared, access: Caller, body: NewStoreRequest) -> Response:
     """Create a dataset as a vector store; its name is its id, and must be new."""
     if body.expires_after is not None:
-        _refuse("expires_after", _NEVER_EXPIRE)
-    if body.file_ids:
-        _refuse("file_ids", NO_FILES)
-    if body.chunking_strategy is not None and body.chunking_strategy.type != "auto":
-        _refuse("chunking_strategy", "documents are not cut here; leave it out")
+        refuse("expires_after", _NEVER_EXPIRE)
+    sizes = sizes_of(body.chunking_strategy)
     name = body.name or f"vs_{secrets.token_hex(12)}"
     access.require_write(name)
+    if body.file_ids:
+        access.require_read()
+    uploads = Uploads(state.workspace.backend, access.key_id)
 
     def create() -> dict[str, Any]:
+        files = [existing_upload(uploads, file_id) for file_id in body.file_ids or ()]
         if name in state.workspace.names():
             if access.read:
                 raise HttpProblem("conflict", f"there is a vector store {name!r:.80} already; update or delete it")
@@ -164,9 +178,77 @@ async def create_store(state: Shared, access: Caller, body: NewStoreRequest) -> 
         dataset.make()
         if body.metadata:
             dataset.store.annotate(**{_METADATA: json.dumps(body.metadata)})
+        for file in files:
+            attach(state, dataset, uploads, file, sizes, {})
         return _store(dataset)
 
     return Json(await in_writer(state, create))
+
+
+def sizes_of(strategy: ChunkingStrategy | None) -> tuple[int, int]:
+    """Return the size and the overlap of passages that a client asks for, in estimated tokens."""
+    if strategy is None or strategy.type == "auto":
+        if strategy is not None and strategy.static is not None:
+            refuse("chunking_strategy", "sizes belong to the type static")
+        return MAX_TOKENS, OVERLAP
+    if strategy.static is None:
+        refuse("chunking_strategy", "the type static needs max_chunk_size_tokens and chunk_overlap_tokens")
+    return strategy.static.max_chunk_size_tokens, strategy.static.chunk_overlap_tokens
+
+
+def existing_upload(uploads: Uploads, file_id: str) -> Upload:
+    """Return an uploaded file.
+
+    Raises:
+        Problem: ``not-found``.
+    """
+    upload = uploads.get(file_id)
+    if upload is None:
+        raise HttpProblem("not-found", f"there is no uploaded file {file_id!r:.80}", kind="files")
+    return upload
+
+
+def attach(
+    state: State,
+    dataset: Dataset,
+    uploads: Uploads,
+    upload: Upload,
+    sizes: tuple[int, int],
+    attributes: Mapping[str, Any],
+) -> list[str]:
+    """Add the passages of an uploaded file in place of those that it has; return what of it could not be read, and why.
+
+    Words are found at once, and vectors follow.
+
+    Raises:
+        InputError: nothing of the file can be read, or an attribute cannot be stored.
+        LockedError: another process is writing to the dataset.
+    """
+    _check_attributes(attributes)
+    documents, reasons = uploads.passages(upload, *sizes)
+    if not documents:
+        raise InputError(f"{upload.filename}: not read: {'; '.join(reasons) or 'it has no text'}"[:1000])
+    with dataset.writing(WRITE_PATIENCE):
+        previous_ids = set(passages_of(dataset, upload.id))
+        result = dataset.add(
+            [replace(document, metadata={**document.metadata, **attributes}) for document in documents], embed="later"
+        )
+        dataset.delete(sorted(previous_ids - {document.id for document in documents}))
+    state.metrics.record_write(result)
+    state.vectors_due.set()
+    return reasons
+
+
+def _check_attributes(attributes: Mapping[str, Any]) -> None:
+    if reserved_names := attributes.keys() & RESERVED.keys():
+        raise InputError(f"attributes: {min(reserved_names)!r} is what Pointsman says of the file; use another name")
+
+
+def passages_of(dataset: Dataset, file_id: str) -> list[str]:
+    """Return the ids of a file's passages: of an uploaded file all, of any other document its own."""
+    if is_upload(file_id):
+        return dataset.ids(filters=StartsWith("source", f"{file_id}/"))
+    return [file_id]
 
 
 @router.post(
@@ -178,12 +260,12 @@ async def create_store(state: Shared, access: Caller, body: NewStoreRequest) -> 
 async def update_store(state: Shared, access: Caller, name: StoreName, body: StoreChange) -> Response:
     """Set the metadata of a vector store."""
     if body.expires_after is not None:
-        _refuse("expires_after", _NEVER_EXPIRE)
+        refuse("expires_after", _NEVER_EXPIRE)
     if body.name not in {None, name}:
-        _refuse("name", f"the name of a vector store is its id, {name!r}, and stays; copy the dataset instead")
+        refuse("name", f"the name of a vector store is its id, {name!r}, and stays; copy the dataset instead")
 
     def update() -> dict[str, Any]:
-        dataset = _writable(state, access, name)
+        dataset = writable(state, access, name)
         if body.metadata is not None:
             with dataset.writing(WRITE_PATIENCE):
                 dataset.store.annotate(**{_METADATA: json.dumps(body.metadata)})
@@ -199,17 +281,18 @@ async def delete_store(state: Shared, access: Caller, name: StoreName) -> Respon
     """Delete a dataset with all its documents."""
 
     def drop() -> int:
-        dataset = _writable(state, access, name)
+        dataset = writable(state, access, name)
         count = len(dataset)
         with dataset.writing(WRITE_PATIENCE):
             state.workspace.drop(name)
+        Uploads(state.workspace.backend, access.key_id).forget_batches(name)
         return count
 
     state.metrics.deleted(await in_writer(state, drop))
     return Json({"id": name, "object": "vector_store.deleted", "deleted": True})
 
 
-def _writable(state: State, access: Access, name: str) -> Dataset:
+def writable(state: State, access: Access, name: str) -> Dataset:
     """Return a dataset for a client that reads and writes; answers show what is stored."""
     access.require_read()
     access.choose([name], state.workspace.names())
@@ -229,8 +312,8 @@ async def list_stores(
     """List the datasets that the key allows, as vector stores."""
 
     def page() -> dict[str, Any]:
-        names, has_more = _slice(access.visible(state.workspace.names()), after, before, limit, order)
-        return _page([_store(dataset) for dataset in state.datasets(access, names)], names, more=has_more)
+        names, has_more = names_on_page(access.visible(state.workspace.names()), after, before, limit, order)
+        return object_list([_store(dataset) for dataset in state.datasets(access, names)], names, more=has_more)
 
     return Json(await in_thread(page))
 
@@ -252,7 +335,7 @@ async def search_store(state: Shared, access: Reader, name: StoreName, body: Sto
     texts = [body.query] if isinstance(body.query, str) else body.query
     filters = None if body.filters is None else _of_openai(body.filters, 1)
     if body.rewrite_query:
-        _refuse("rewrite_query", "queries are searched as they are; the strategies of /api/search rewrite them")
+        refuse("rewrite_query", "queries are searched as they are; the strategies of /api/search rewrite them")
     rerank = False if body.ranking_options.ranker == "none" else None
     contexts = await search_dataset(state, access, name, texts, body.max_num_results, filters, rerank)
     best: dict[str, Hit] = {}
@@ -263,7 +346,7 @@ async def search_store(state: Shared, access: Reader, name: StoreName, body: Sto
     threshold = body.ranking_options.score_threshold or 0.0
     data = [
         {
-            "file_id": hit.id,
+            "file_id": file_of(hit.id),
             "filename": _filename(hit.document),
             "score": relevance(hit),
             "attributes": _attributes(hit.document),
@@ -294,9 +377,10 @@ async def list_files(
     def page() -> dict[str, Any]:
         dataset = state.dataset(access, name)
         stored_ids = dataset.ids() if filter in {None, "completed"} else []
-        ids, has_more = _slice(stored_ids, after, before, limit, order)
-        documents = [document for document in dataset.get_many(ids) if document is not None]
-        return _page([_file(name, document) for document in documents], ids, more=has_more)
+        file_ids = list(dict.fromkeys(map(file_of, stored_ids)))
+        ids, has_more = names_on_page(file_ids, after, before, limit, order)
+        files = (existing_documents(dataset, file_id) for file_id in ids)
+        return object_list([file_object(name, documents) for documents in files if documents], ids, more=has_more)
 
     return Json(await in_thread(page))
 
@@ -309,17 +393,19 @@ async def list_files(
 )
 async def get_file(state: Shared, access: Reader, name: StoreName, file_id: FileId) -> Response:
     """Get a document as a file; its text is under `/content`."""
-    content = file_id.endswith("/content")
-    dataset = await in_thread(state.dataset, access, name)
-    document = await in_thread(dataset.get, file_id)
-    if document is None and content:
-        document = await in_thread(dataset.get, file_id.removesuffix("/content"))
-        if document is not None:
-            texts = [{"type": "text", "text": document.text}]
-            return Json({"object": "vector_store.file_content.page", "data": texts, "has_more": False})
-    if document is None:
+
+    def read() -> dict[str, Any]:
+        dataset = state.dataset(access, name)
+        if documents := existing_documents(dataset, file_id):
+            return file_object(name, documents)
+        if file_id.endswith("/content") and (
+            documents := existing_documents(dataset, file_id.removesuffix("/content"))
+        ):
+            texts = [{"type": "text", "text": document.text} for document in documents]
+            return {"object": "vector_store.file_content.page", "data": texts, "has_more": False}
         raise _no_document(name, file_id)
-    return Json(_file(name, document))
+
+    return Json(await in_thread(read))
 
 
 @router.post(
@@ -332,12 +418,20 @@ async def update_file(state: Shared, access: Caller, name: StoreName, file_id: F
     """Set the attributes of a document, in place of those that it has; what its source says of it stays."""
 
     def update() -> dict[str, Any]:
-        dataset = _writable(state, access, name)
+        dataset = writable(state, access, name)
         with dataset.writing(WRITE_PATIENCE):
-            document = _existing(state.dataset(access, name), file_id)
-            removed = dict.fromkeys(_attributes(document).keys() - RESERVED.keys())
-            dataset.set_metadata({file_id: {**removed, **(body.attributes or {})}})
-            return _file(name, _existing(state.dataset(access, name), file_id))
+            documents = _existing(state.dataset(access, name), file_id)
+            if is_upload(file_id):
+                _check_attributes(body.attributes or {})
+            changes = {
+                document.id: {
+                    **dict.fromkeys(_attributes(document).keys() - RESERVED.keys()),
+                    **(body.attributes or {}),
+                }
+                for document in documents
+            }
+            dataset.set_metadata(changes)
+            return file_object(name, _existing(state.dataset(access, name), file_id))
 
     return Json(await in_writer(state, update))
 
@@ -352,46 +446,29 @@ async def delete_file(state: Shared, access: Caller, name: StoreName, file_id: F
     """Delete a document."""
 
     def delete() -> int:
-        dataset = _writable(state, access, name)
+        dataset = writable(state, access, name)
         with dataset.writing(WRITE_PATIENCE):
-            _existing(state.dataset(access, name), file_id)
-            return dataset.delete([file_id])
+            documents = _existing(state.dataset(access, name), file_id)
+            return dataset.delete([document.id for document in documents])
 
     state.metrics.deleted(await in_writer(state, delete))
     return Json({"id": file_id, "object": "vector_store.file.deleted", "deleted": True})
 
 
-def _existing(dataset: Dataset, file_id: str) -> Document:
-    document = dataset.get(file_id)
-    if document is None:
+def existing_documents(dataset: Dataset, file_id: str) -> list[Document]:
+    """Return what there is of a file: the passages of an uploaded one, or the document of this id; nothing if none."""
+    return [document for document in dataset.get_many(passages_of(dataset, file_id)) if document is not None]
+
+
+def _existing(dataset: Dataset, file_id: str) -> list[Document]:
+    documents = existing_documents(dataset, file_id)
+    if not documents:
         raise _no_document(dataset.name, file_id)
-    return document
+    return documents
 
 
 def _no_document(store: str, file_id: str) -> HttpProblem:
     return HttpProblem("not-found", f"there is no document {file_id!r:.80} in dataset {store!r}", kind="document")
-
-
-_BATCHES: Final = "/vector_stores/{name}/file_batches"
-_UPLOADS: Final = (
-    ("POST", "/vector_stores/{name}/files"),
-    ("POST", _BATCHES),
-    ("GET", _BATCHES + "/{rest:path}"),
-    ("POST", _BATCHES + "/{rest:path}"),
-    *(("GET", path) for path in ("/files", "/files/{rest:path}")),
-    *(("POST", path) for path in ("/files", "/uploads")),
-    ("DELETE", "/files/{rest:path}"),
-)
-"""What OpenAI's clients call to upload files and to attach them."""
-
-
-async def refuse_files(access: Caller) -> Response:  # noqa: ARG001  (a valid key is required)
-    """Say how documents are added here."""
-    raise HttpProblem("not-found", NO_FILES, kind="files")
-
-
-for method, path in _UPLOADS:
-    router.add_api_route(path, refuse_files, methods=[method], include_in_schema=False, route_class_override=APIRoute)
 
 
 def _of_openai(filters: Any, depth: int) -> Filter:
@@ -454,22 +531,25 @@ def _store(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _file(store: str, document: Document) -> dict[str, Any]:
+def file_object(store: str, documents: Sequence[Document], problem: str | None = None) -> dict[str, Any]:
+    """Return the file that these documents are, in OpenAI's form; ``problem`` says what of it is left out."""
     return {
-        "id": document.id,
+        "id": file_of(documents[0].id),
         "object": "vector_store.file",
         "vector_store_id": store,
         "status": "completed",
         "created_at": 0,
-        "usage_bytes": len(document.text.encode("utf-8", "surrogatepass")),
-        "last_error": None,
-        "attributes": _attributes(document),
+        "usage_bytes": sum(len(document.text.encode("utf-8", "surrogatepass")) for document in documents),
+        "last_error": None if problem is None else {"code": "invalid_file", "message": problem},
+        "attributes": _attributes(documents[0]),
     }
 
 
 def _filename(document: Document) -> str:
     source = document.metadata.get("source")
-    return source if isinstance(source, str) and source else document.title or document.id
+    if not isinstance(source, str) or not source:
+        return document.title or document.id
+    return source.partition("/")[2] if is_upload(source.partition("/")[0]) else source
 
 
 def _attributes(document: Document) -> dict[str, Any]:
@@ -481,7 +561,7 @@ def _attributes(document: Document) -> dict[str, Any]:
     }
 
 
-def _slice(
+def names_on_page(
     names: Sequence[str], after: str | None, before: str | None, limit: int, order: str
 ) -> tuple[list[str], bool]:
     """Return a page of names, and whether more are on its far side.
@@ -490,11 +570,11 @@ def _slice(
         Problem: ``invalid-input``: both ends are given, or there is no such name, which would start all over.
     """
     if after is not None and before is not None:
-        _refuse("before", "give either after or before")
+        refuse("before", "give either after or before")
     ordered_names = list(names) if order == "asc" else list(reversed(names))
     cursor = after if before is None else before
     if cursor is not None and cursor not in ordered_names:
-        _refuse("after" if before is None else "before", f"there is no {cursor!r:.80} in this list")
+        refuse("after" if before is None else "before", f"there is no {cursor!r:.80} in this list")
     if before is not None:
         end = ordered_names.index(before)
         return ordered_names[max(0, end - limit) : end], end > limit
@@ -502,6 +582,7 @@ def _slice(
     return ordered_names[start : start + limit], len(ordered_names) > start + limit
 
 
-def _page(data: list[dict[str, Any]], ids: Sequence[str], *, more: bool) -> dict[str, Any]:
+def object_list(data: list[dict[str, Any]], ids: Sequence[str], *, more: bool) -> dict[str, Any]:
+    """Return a page of a list in OpenAI's form."""
     ends = {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
     return {"object": "list", "data": data, **ends, "has_more": more}
