@@ -260,7 +260,8 @@ class Engine:
             return self._resolve(request, sources)
         key = (
             self.registry.version,
-            *map(_identity, _deciding(request)),
+            # a refiner by its identity, as one defined by a user may not be hashable
+            *[id(option) if isinstance(option, BaseRefiner) else option for option in _deciding(request)],
             _in_conversation(request),
             *[(id(source), getattr(source, "indexing_technique", None)) for source in sources],
         )
@@ -661,11 +662,6 @@ def _image_router(request: SearchRequest, sources: Sequence[Any]) -> BaseRouter 
     from pointsman.retrieval.routing.router import ImageRouter
 
     return ImageRouter()
-
-
-def _identity(option: Any) -> Any:
-    """An option as a part of a key; a refiner by its identity, as one defined by a user may not be hashable."""
-    return id(option) if isinstance(option, BaseRefiner) else option
 
 
 def _in_conversation(request: SearchRequest) -> bool:

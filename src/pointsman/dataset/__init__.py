@@ -24,6 +24,7 @@ from pointsman.retrieval.reading import Reading, spread_of
 from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.search import search_now
+from pointsman.retrieval.source import principals_missing
 from pointsman.store.base import NEAR, Capability, StoreQuery
 from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_top_k
 from pointsman.views import View
@@ -136,10 +137,14 @@ class Dataset(EditableDataset):
 
     ain_view = async_twin(in_view)
 
-    @property
-    def needs_principals(self) -> bool:
-        """Whether access is on, so that only a view of the dataset can be searched."""
-        return not self.is_view and self._has_access() is True
+    def check_searchable(self) -> None:
+        """Check that the dataset may be searched as it is: where access is on, only a view may.
+
+        Raises:
+            InputError: access is on, and nobody said who asks.
+        """
+        if not self.is_view and self._has_access() is True:
+            raise principals_missing(self.name)
 
     def for_request(self, request: SearchRequest) -> Dataset:
         """Return what a request is to search: the dataset, or a view of it.

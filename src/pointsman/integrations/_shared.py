@@ -171,10 +171,9 @@ class _GivenQuestion(Source):
         embedder = _GivenVector(dataset.embedder.name, direction_of(vector))
         self.query_vectors = QueryVectors(lambda: embedder)
 
-    @property
-    def needs_principals(self) -> bool:
-        """Whether only a view of the dataset can be searched."""
-        return self.dataset.needs_principals
+    def check_searchable(self) -> None:
+        """Check that the dataset may be searched as it is."""
+        self.dataset.check_searchable()
 
     @property
     def store(self) -> Store:

@@ -6,6 +6,7 @@ import logging
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pointsman._twins import in_thread
@@ -299,7 +300,7 @@ async def ask(
     """
     left_out = {branch.name: reason for branch in branches if (reason := breaker.why_not(branch.name)) is not None}
     available_branches = [branch for branch in branches if branch.name not in left_out] or list(branches)
-    start = journals[0].now()
+    start = perf_counter()
     jobs = [
         (number, branch, positions, call)
         for number, branch in enumerate(branches)
@@ -325,7 +326,9 @@ async def ask(
                 results[position][number] = answer
             elif error is not None:
                 failures[position][label] = error
-            _note(journals[position], _span(label, answer, error, outcome.milliseconds, start), label, answer, error)
+            journal = journals[position]
+            span = _span(label, answer, error, outcome.milliseconds, journal.at(start))
+            _note(journal, span, label, answer, error)
     for name, error in causes if any(results) else ():  # if nothing answers, the caller raises the error
         log.warning("branch %s failed: %s", name, describe(error))
     if len(available_branches) < len(branches):
@@ -337,7 +340,7 @@ def _note_left_out(left_out: Mapping[str, str], journals: Sequence[Journal], sta
     """Note the branches that were left out, once in each journal."""
     for journal in {id(journal): journal for journal in journals}.values():
         for name, reason in left_out.items():
-            journal.add(Span("retrieve", name, 0.0, None, reason, start))
+            journal.add(Span("retrieve", name, 0.0, None, reason, journal.at(start)))
             journal.degrade(f"{name}: {reason}")
 
 
@@ -404,15 +407,15 @@ def _reporting(
     """The call, reporting its end to the journals that have a listener."""
     if not any(journals[position].listener for position in places):
         return call
-    starts = {position: journals[position].now() for position in places}
+    start = perf_counter()
 
     def report(answers: list[Results] | None, error: Exception | None) -> None:
         for number, position in enumerate(places):
             journal, label = journals[position], questions[position].label
             name = f"{branch.name}, {label}" if label else branch.name
             journal.heard.add(name)
-            duration = journal.now() - starts[position]
-            journal.tell(_span(name, answers[number] if answers else None, error, duration, starts[position]))
+            duration = (perf_counter() - start) * 1000
+            journal.tell(_span(name, answers[number] if answers else None, error, duration, journal.at(start)))
 
     return reporting(call, report)
 

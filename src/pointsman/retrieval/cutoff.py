@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from pointsman._values import ID, TEXT, folded
@@ -39,7 +40,7 @@ def cut_to_cover(
     Otherwise the first ``k`` hits and None; ``degraded`` says why. Arguments are those of `hits_to_cover`, and the
     journal of the search.
     """
-    start, k = journal.now(), recipe.k
+    start, k = perf_counter(), recipe.k
     promise = hits_to_cover(coverage, hits, recipe, names, query, refused=refused, degraded=bool(journal.degraded))
     if isinstance(promise, str):
         decision = Decision("coverage", "none", "calibration", promise)
@@ -100,7 +101,7 @@ def relevant_enough(
     option: str, least: float, hits: tuple[Hit, ...], ranked: Ranked, journal: Journal
 ) -> tuple[tuple[Hit, ...], Refusal | None]:
     """Return the hits that reach the relevance ``least``, which an option asks for, or a refusal if none does."""
-    start = journal.now()
+    start = perf_counter()
     if unjudged := sum(hit.relevance is None for hit in hits):
         journal.degrade(f"{option}: {unjudged} hits have no relevance and are kept: no calibration applies")
     reasons, refusal = too_irrelevant(hits, least)

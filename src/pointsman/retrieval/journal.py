@@ -65,13 +65,13 @@ class Journal:
             except Exception:
                 log.exception("the listener of a search failed; the search continues")
 
-    def now(self) -> float:
-        """Milliseconds since the search began."""
-        return (perf_counter() - self.began) * 1000
+    def at(self, moment: float) -> float:
+        """Milliseconds from the beginning of the search to a moment of ``perf_counter``."""
+        return (moment - self.began) * 1000
 
     def span(self, stage: str, detail: str, start: float, count: int | None = None, error: str | None = None) -> None:
-        """Note a stage that began at ``start`` and ends now."""
-        self.add(Span(stage, detail, self.now() - start, count, error, start))
+        """Note a stage that began at ``start``, a moment of ``perf_counter``, and ends now."""
+        self.add(Span(stage, detail, (perf_counter() - start) * 1000, count, error, self.at(start)))
 
     def add(self, span: Span) -> None:
         """Note a stage, and report it."""

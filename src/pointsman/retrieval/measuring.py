@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from pointsman._twins import in_thread
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 async def measure_backgrounds(
-    lacking: Mapping[Reading, Sequence[Journal]], mode: Mode, breaker: Breaker, limit: float | None, start: float
+    lacking: Mapping[Reading, Sequence[Journal]], mode: Mode, breaker: Breaker, limit: float | None
 ) -> None:
     """Measure backgrounds; whatever is missing in the end is said in the answers.
 
@@ -33,9 +34,8 @@ async def measure_backgrounds(
         mode: how to wait.
         breaker: leaves out what keeps failing.
         limit: seconds for all of them; None: no limit.
-        start: when the stage began, in milliseconds of the journals.
     """
-    jobs = []
+    start, jobs = perf_counter(), []
     for reading, journals in lacking.items():
         name = f"background of {reading.name}"
         if (reason := breaker.why_not(name)) is not None:
@@ -49,7 +49,7 @@ async def measure_backgrounds(
         breaker.record(name, error)
         cause = None if error is None else describe(error)
         for journal in journals:
-            journal.add(Span("measure", name, outcome.milliseconds, None, cause, start))
+            journal.add(Span("measure", name, outcome.milliseconds, None, cause, journal.at(start)))
         if cause is not None:
             _say_unmeasured(journals, name, cause)
 

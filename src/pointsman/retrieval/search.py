@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pointsman._twins import in_thread
@@ -147,7 +148,7 @@ class Pipeline:
     query: Query = field(init=False)
     variants: Sequence[Variant] = ()
     transformed: Any = None  # by `bind`, or why it failed
-    bound: float = 0.0  # when
+    bound: float = 0.0  # when, by `perf_counter`
     unembedded: dict[int, Exception] = field(default_factory=dict)  # see `Question`
     questions: Sequence[Question] = ()  # the query, and its variants
     answered: Sequence[BranchAnswers] = ()  # to each of them
@@ -172,7 +173,7 @@ class Pipeline:
         router, query = self.recipe.router, self.query
         if router is None:
             return
-        start = self.journal.now()
+        start = perf_counter()
         routable = [source for source in self.recipe.sources.values() if isinstance(source, Source)]
         if len(routable) < 2:
             return
@@ -199,7 +200,7 @@ class Pipeline:
 
     def bind(self) -> None:
         """Apply the recipe to the routed sources, and transform the query if that is a matter of microseconds."""
-        start = self.journal.now()
+        start = perf_counter()
         self.over = self.recipe.over(self.names, partial(RoutedLookup, carry_out=search))
         plan = self.over.plan
         self.plan = replace(plan, reason=f"{self.route_reason}{plan.reason}") if self.route_reason else plan
@@ -208,7 +209,7 @@ class Pipeline:
         self.journal.span("plan", detail, start, len(self.names))
         at_once = getattr(self.over.transformer, "at_once", None)
         if at_once is not None and self.names:
-            self.bound = self.journal.now()
+            self.bound = perf_counter()
             try:
                 self.transformed = at_once(self.query)
             except Exception as error:  # noqa: BLE001  (reported in the answer by `transform`)
@@ -223,7 +224,7 @@ class Pipeline:
 
         transformed, start = self.transformed, self.bound
         if transformed is None:
-            start = self.journal.now()
+            start = perf_counter()
             call = DualCall(lambda: bound.transform(query), lambda: bound.atransform(query))
             transformed = await self.attempt(call, self.journal.deadline.before_searching())
         if not isinstance(transformed, Transformed):
@@ -244,7 +245,7 @@ class Pipeline:
         """Fuse all lists into one ranking: those of all branches, and those of the query's variants."""
         if not self.answered:
             return
-        start = self.journal.now()
+        start = perf_counter()
         own, beside = await self._together()
         self.has_variants = bool(beside)
         spread = self._spread()
@@ -284,7 +285,7 @@ class Pipeline:
         """Fetch the documents that the later stages need."""
         if (first := self.first) is None:
             return
-        start = self.journal.now()
+        start = perf_counter()
         try:
             first.versions = await self.mode.blocking(partial(fetch, first.results, first.keys, first.steps))
         except Exception as error:
@@ -316,7 +317,7 @@ class Pipeline:
                 many=len(self.names) > 1,
             )
         except Exception as error:  # noqa: BLE001  (reported in the answer)
-            self.failed("judge", self.journal.now(), error, "hits have no relevance")
+            self.failed("judge", perf_counter(), error, "hits have no relevance")
         best = self.verdict.best
         relevance = None if best is None else self.verdict.relevance
         hits = tuple(build_hits(first.results, first.top, first.versions, first.steps, relevance))
@@ -388,7 +389,7 @@ class Pipeline:
                     lambda: [keys_in_stores(answers.results) for answers in self.answered]
                 )
             except Exception as error:  # noqa: BLE001  (reported in the answer)
-                self.failed("fuse", self.journal.now(), error, "what a retriever found too is another document")
+                self.failed("fuse", perf_counter(), error, "what a retriever found too is another document")
         own, *others = zip(self.questions, self.answered, store_keys, strict=True)
         beside = [
             (question.label, question.variant, self._of_branches(answers, question.variant.text, keys))
@@ -404,7 +405,7 @@ class Pipeline:
             try:
                 raised = raised_cosines(answers.results, text, self.recipe.calibrations)
             except Exception as error:  # noqa: BLE001  (reported in the answer)
-                self.failed("fuse", self.journal.now(), error, "languages are not allowed for")
+                self.failed("fuse", perf_counter(), error, "languages are not allowed for")
         return together(answers.results, many=many, raised=raised, store_keys=store_keys)
 
     def _is_related(self, variant: Variant, answers: BranchAnswers) -> bool:
@@ -616,7 +617,7 @@ async def measure(pipelines: Sequence[Pipeline]) -> None:
         from pointsman.retrieval.measuring import measure_backgrounds
 
         limit = first.journal.deadline.for_measuring()
-        await measure_backgrounds(lacking, first.mode, first.recipe.breaker, limit, first.journal.now())
+        await measure_backgrounds(lacking, first.mode, first.recipe.breaker, limit)
 
 
 async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
@@ -625,10 +626,10 @@ async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
     refine_many = getattr(refiner, "refine_many", None)
     if refine_many is None or len(pipelines) < 2:
         for pipeline in pipelines:
-            start = pipeline.journal.now()
+            start = perf_counter()
             pipeline.refined(refiner.stage, start, await _refined(refiner, pipeline))
         return
-    starts = [pipeline.journal.now() for pipeline in pipelines]
+    start = perf_counter()
     queries, rankings, k = (
         [pipeline.query for pipeline in pipelines],
         [pipeline.ranked for pipeline in pipelines],
@@ -643,7 +644,7 @@ async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
     answers = await pipelines[0].attempt(call, pipelines[0].journal.deadline.left(limit))
     if not isinstance(answers, Sequence) or len(answers) != len(pipelines):
         answers = [cause_of(answers)] * len(pipelines)
-    for pipeline, start, answer in zip(pipelines, starts, answers, strict=True):
+    for pipeline, answer in zip(pipelines, answers, strict=True):
         pipeline.refined(refiner.stage, start, answer)
 
 

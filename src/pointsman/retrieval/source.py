@@ -50,22 +50,13 @@ class Source(ABC):
     measuring: Lock | None = None
     """Held while the background is measured."""
 
-    @property
     @abstractmethod
-    def needs_principals(self) -> bool:
-        """Whether access is on, so that only a view of the source can be searched."""
-
     def check_searchable(self) -> None:
-        """Check that the source may be searched as it is.
+        """Check that the source may be searched as it is: where access is on, only a view may.
 
         Raises:
             InputError: access is on, and nobody said who asks.
         """
-        if self.needs_principals:
-            raise InputError(
-                f"access is on, so a search of {self.name!r} needs to know who asks: give "
-                "principals=['user:anna', 'group:finance']; [] asks as everyone"
-            )
 
     @property
     @abstractmethod
@@ -132,6 +123,14 @@ class Source(ABC):
         return self.indexing_technique == "hybrid" or (
             not needs_vectors if self.indexing_technique == "keyword" else not words
         )
+
+
+def principals_missing(name: str) -> InputError:
+    """The error of a search of this source that does not say who asks, while access is on."""
+    return InputError(
+        f"access is on, so a search of {name!r} needs to know who asks: give "
+        "principals=['user:anna', 'group:finance']; [] asks as everyone"
+    )
 
 
 def check_all_searchable(sources: Iterable[Source]) -> None:

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
@@ -167,7 +168,7 @@ class SimpleHybridRetriever(BaseRetriever):
         if not answers[0].results:
             raise nothing_answered(answers[0].failed)
         results = together(answers[0].results)
-        start = journal.now()
+        start = perf_counter()
         ranking = results.pool.fused(self._fusion, weights=self._weights)
         hits = hits_of(results, ranking, top_k)
         journal.span("fuse", ranking.scale, start, len(hits))
