@@ -19,7 +19,7 @@ import pytest
 from certificates import certificates
 from pointsman import errors
 from pointsman.filters import And, EndsWith, Equals, Exists, Not, PartOfText, Range
-from pointsman.store.base import NEAR, WORDS, StoreQuery
+from pointsman.store.base import NEAR, VERSIONS, WORDS, StoreQuery
 from pointsman.store.opensearch.queries import index
 from pointsman.testing import StoreConformance
 from pointsman.testing.stores import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
@@ -531,3 +531,15 @@ def test_what_was_deleted_can_be_merged_away(thinned_store: OpenSearchStore) -> 
     answer = thinned_store.search([StoreQuery("post lamp", depth=100)])[0]
     scores = {answer.documents[key].id: score for key, score in answer.rankings[WORDS]}
     assert scores == {id_: pytest.approx(score, rel=1e-5) for id_, score in bm25(THIN[:20], "post lamp").items()}
+
+
+def test_versions_are_noted_before_they_are_written(backend: OpenSearchBackend) -> None:
+    store = backend.create(uuid.uuid4().hex, DESCRIPTION)
+    store.write([Document("a", "a signal")])
+    assert VERSIONS not in store.statistics().notes
+    store.set_metadata({"a": {"valid_from": "2021-01-01"}})
+    assert store.statistics().notes[VERSIONS] == "1"
+    other = backend.create(uuid.uuid4().hex, DESCRIPTION)
+    other.write([Document("b", "a lamp", {"version_of": "a", "valid_from": "2022-01-01"})])
+    assert other.statistics().notes[VERSIONS] == "1"
+    assert [document.id for document in other.documents(Exists("version_of"))] == ["b"]

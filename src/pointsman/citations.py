@@ -96,6 +96,7 @@ class Citation:
         title: the document's title and the enclosing headings, or an empty string.
         id: the document's id.
         dataset: the document's dataset.
+        note: why the document is not in force, or an empty string.
     """
 
     source: str
@@ -109,6 +110,7 @@ class Citation:
     title: str
     id: str
     dataset: str | None
+    note: str = ""
 
     FORM: ClassVar = ("place", "source", "hash", "page", "page_kind", "lines", "start", "end")
 
@@ -164,6 +166,7 @@ def cite(hit: Hit) -> Citation:
         title=hit.document.title,
         id=hit.id,
         dataset=hit.dataset,
+        note=str(getattr(hit, "not_in_force", None) or ""),
     )
 
 
@@ -246,13 +249,14 @@ def _shortened(
 def _quoted(number: int, citation: Citation, text: str) -> str:
     title = f" ({_one_line(citation.title)})" if citation.title else ""
     # Every line is marked, including those that only some programs see as lines, so none can pass for a heading.
-    return "\n".join([f"[{number}] {citation}{title}", *(f"> {line}" for line in text.splitlines())])
+    note = f", {_one_line(citation.note)}" if citation.note else ""
+    return "\n".join([f"[{number}] {citation}{title}{note}", *(f"> {line}" for line in text.splitlines())])
 
 
 def _xml(number: int, citation: Citation, text: str) -> str:
-    location, title = (_escaped(_one_line(value)) for value in (str(citation), citation.title))
-    title_attribute = f' title="{title}"' if title else ""
-    return f'<source id="{number}" place="{location}"{title_attribute}>\n{_escaped(text)}\n</source>'
+    location, title, note = (_escaped(_one_line(value)) for value in (str(citation), citation.title, citation.note))
+    attributes = (f' title="{title}"' if title else "") + (f' note="{note}"' if note else "")
+    return f'<source id="{number}" place="{location}"{attributes}>\n{_escaped(text)}\n</source>'
 
 
 def _escaped(text: str) -> str:

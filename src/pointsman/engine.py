@@ -135,11 +135,14 @@ class Engine:
             InputError: the request cannot be carried out.
             RetrievalError: no source could be searched; it carries every cause.
         """
+        sources = _on_day(request, sources)
         recipe = self.resolve(request, sources)
         return run(self._search_batch(request, sources, [recipe], [request.query], Threads()))[0]
 
     async def asearch(self, request: SearchRequest, sources: Sequence[Any]) -> RetrievalContext:
         """Async version of `search`; cancelling it cancels all its calls."""
+        if request.as_of is not None:
+            sources = await in_thread(_on_day, request, sources)
         recipe = await in_thread(self.resolve, request, sources)  # imports its stages, and asks what datasets can
         return (await self._search_batch(request, sources, [recipe], [request.query], Tasks()))[0]
 
@@ -169,6 +172,8 @@ class Engine:
     async def _search_many(
         self, request: SearchRequest, sources: Sequence[Any], mode: Mode, seconds: float | None
     ) -> list[RetrievalContext]:
+        if request.as_of is not None:
+            sources = await mode.blocking(partial(_on_day, request, sources))
         deadline = Deadline(seconds)
         answers: dict[int, RetrievalContext] = {}
         late = f"the time limit of {seconds} seconds for the whole request ran out before this question; ask it again"
@@ -309,7 +314,7 @@ class Engine:
             recipe = replace(recipe, budget=None)
         used = {name: fitted[name] for name in recipe.sources if name in fitted}
         if unused_names := [name for name in views if name in stages.fitted]:
-            reason = f"{', '.join(unused_names)}: calibrated on all documents, not on those that the principals see"
+            reason = f"{', '.join(unused_names)}: calibrated on all documents, not on those that exist for this search"
             recipe = recipe.deciding("relevance", "shipped", "default", reason)
         if origins := [f"{name}: {calibration.origin}" for name, calibration in used.items() if calibration.origin]:
             value = "none" if all(calibration.is_empty for calibration in used.values()) else "calibrated"
@@ -719,6 +724,23 @@ def _batches(positions: Sequence[int], queries: Sequence[Query]) -> Iterator[lis
 def sources_named(request: SearchRequest, sources: Sequence[Any]) -> list[Any]:
     """The sources that a request names; all if it names none, and none for a name that does not exist."""
     return [source for source in sources if request.datasets is None or getattr(source, "name", "") in request.datasets]
+
+
+def _on_day(request: SearchRequest, sources: Sequence[Any]) -> Sequence[Any]:
+    """The sources as of the day of the request, if it names one.
+
+    Raises:
+        UnmetNeedError: one of them cannot tell what is valid on a day.
+    """
+    day = request.as_of
+    if day is None:
+        return sources
+    for source in sources:
+        if not callable(getattr(source, "on_day", None)):
+            raise UnmetNeedError(
+                f"{getattr(source, 'name', source)!r:.80} cannot tell what is valid on a day; search a dataset"
+            )
+    return [source.on_day(day) for source in sources]
 
 
 def _selection(sources: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import difflib
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
+from datetime import date
 from typing import Any, Final, Literal, NewType, Self, TypedDict
 
 from pointsman.errors import InputError, UnknownNameError
@@ -19,7 +20,7 @@ from pointsman.retrieval.dispatch import Deadline
 from pointsman.retrieval.policy import EFFORTS, EffortLimits, EffortName
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.types import Query, check_top_k
-from pointsman.views import check_principals
+from pointsman.views import check_principals, day_of
 
 RegisteredStrategy = NewType("RegisteredStrategy", str)
 """The name of a strategy that the user has registered: ``RegisteredStrategy("abbreviations")``."""
@@ -57,6 +58,7 @@ class _CommonOptions(TypedDict, total=False):
     effort: EffortName | EffortLimits
     timeout: float | None
     principals: str | Sequence[str] | None
+    as_of: str | date | None
 
 
 class SearchOptions(_CommonOptions, total=False):
@@ -83,6 +85,8 @@ class SearchOptions(_CommonOptions, total=False):
         timeout: seconds for the whole search.
         principals: who asks, such as ``["user:anna", "group:finance"]``: where access is on, only documents that these
             may see exist for the search.
+        as_of: a day such as ``"2026-03-01"``: only documents that are valid on it exist for the search, and the newest
+            version of that day comes first; by default all exist, and the newest of today comes first.
     """
 
     strategy: StrategyName | RegisteredStrategy
@@ -150,7 +154,8 @@ class SearchRequest:
         queries: one or more; each carries its own filters, and no others apply.
         k: the maximum number of hits in each answer.
         datasets: names, in order, without repeats; None: all.
-        strategy, rerank, refuse, min_relevance, coverage, spelling, effort, timeout, principals: see `SearchOptions`.
+        strategy, rerank, refuse, min_relevance, coverage, spelling, effort, timeout, principals, as_of: see
+            `SearchOptions`.
     """
 
     queries: tuple[Query, ...]
@@ -188,6 +193,11 @@ class SearchRequest:
         None,
         "Who asks, such as `user:anna` or `group:finance`; a key or token can only be narrowed. Needed where access is "
         "on.",
+    )
+    as_of: str | None = _option(
+        str | None,
+        None,
+        "A day such as `2026-03-01`: search the documents that are valid on it, and prefer the newest version of then.",
     )
 
     @classmethod
@@ -232,6 +242,8 @@ class SearchRequest:
             if (value := getattr(self, name)) is not None and not _is_within(value, option.bounds):
                 bounds = " ".join(f"{_BOUNDS[bound]} {limit:g}" for bound, limit in option.bounds.items())
                 raise InputError(f"{name} is a probability {bounds}, or None, not {value!r:.80}")
+        if self.as_of is not None:
+            object.__setattr__(self, "as_of", day_of(self.as_of, "as_of"))
         if not isinstance(self.spelling, bool):
             raise InputError(f"spelling is True or False, not {self.spelling!r:.80}")
         if not isinstance(self.effort, EffortLimits) and self.effort not in EFFORTS:

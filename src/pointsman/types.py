@@ -31,6 +31,7 @@ __all__ = [
     "Hits",
     "Message",
     "Metadata",
+    "NotInForce",
     "Plan",
     "Provenance",
     "Query",
@@ -248,6 +249,36 @@ class Excerpt:
 
 
 @dataclass(frozen=True, slots=True)
+class NotInForce:
+    """Why a document does not hold on the day of the search.
+
+    Attributes:
+        state: ``"superseded"`` by a newer version, ``"not yet valid"``, or ``"no longer valid"``.
+        day: the first valid day of the newer version, or of the document itself; or its last.
+        by: the id of the newer version; None unless superseded.
+        place: where that version is from: its file, or its id.
+    """
+
+    state: Literal["superseded", "not yet valid", "no longer valid"]
+    day: str
+    by: str | None = None
+    place: str | None = None
+
+    FORM: ClassVar = ("state", "day", "by", "place", "text")
+
+    @property
+    def text(self) -> str:
+        """The reason in words."""
+        return str(self)
+
+    def __str__(self) -> str:
+        """Return a text such as ``superseded by amendment.md, valid from 2026-03-01``."""
+        if self.state == "superseded":
+            return f"superseded by {self.place}, valid from {self.day}"
+        return f"not valid before {self.day}" if self.state == "not yet valid" else f"not valid after {self.day}"
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A document in a list of results, with its score and its provenance.
 
@@ -260,6 +291,7 @@ class Hit:
         relevance: the probability that a person calls it relevant, 0 to 1; the same for every number of hits, company
             and strategy that searches both lists. None without a calibration for its scores; see
             `pointsman.retrieval.relevance`.
+        not_in_force: why the document does not hold today; None for one that does.
     """
 
     document: Document
@@ -268,10 +300,11 @@ class Hit:
     provenance: tuple[Provenance, ...] = ()
     excerpt: Excerpt | None = None
     relevance: float | None = None
+    not_in_force: NotInForce | None = None
 
     FORM: ClassVar = (
         *("rank", "id", "score", "relevance", "dataset", "title", "text", "citation", "metadata", "provenance"),
-        "excerpt",
+        *("excerpt", "not_in_force"),
     )
 
     @property

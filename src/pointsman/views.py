@@ -1,4 +1,4 @@
-"""Views: which documents exist for whoever asks.
+"""Views: which documents exist for whoever asks, and on which day.
 
 A filter chooses among documents that exist; outside a view nothing exists, so everything that an answer shows is
 computed from the documents within it. A document says who may see it under the metadata key `ACCESS`::
@@ -7,13 +7,21 @@ computed from the documents within it. A document says who may see it under the 
 
 A principal is a user, a group, or `EVERYONE`. A denied principal sees nothing, whatever else is allowed, and a document
 that says nothing is seen by nobody. Filters cannot refer to the key, and answers within a view leave it out.
+
+A document says when it is valid, and which document, file or clause it is a new version of, under three keys::
+
+    {"valid_from": "2026-03-01", "valid_to": "2026-12-31", "version_of": "contract.md#Termination"}
+
+Both days belong to the time when it is valid. What it does not say has no limit.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any, Final, Self
 
 from pointsman.errors import InputError
@@ -27,7 +35,16 @@ ACCESS_RECORD: Final = "access"
 EVERYONE: Final = "everyone"
 """The principal that everyone is who has named any principals, even none."""
 
+VALID_FROM: Final = "valid_from"
+"""The metadata key of the first day on which a document is valid."""
+VALID_TO: Final = "valid_to"
+"""The metadata key of the last day on which a document is valid."""
+VERSION_OF: Final = "version_of"
+"""The metadata key of what a document is a new version of: a document's id, a file, or a heading of it, after ``#``."""
+VALIDITY_KEYS: Final = (VALID_FROM, VALID_TO, VERSION_OF)
+
 _LONGEST: Final = 256
+_LONGEST_TARGET: Final = 2000
 _MOST: Final = 1000
 _FIELDS: Final = frozenset({"allow", "deny"})
 
@@ -105,7 +122,8 @@ class Permissions:
 
     def admit(self, view: View) -> bool:
         """Whether the document exists in a view."""
-        return not self.allow.isdisjoint(view.principals) and self.deny.isdisjoint(view.identity)
+        principals = view.principals or frozenset()
+        return not self.allow.isdisjoint(principals) and self.deny.isdisjoint(view.identity)
 
     def to_metadata(self) -> dict[str, list[str]]:
         """Return the value that is stored under `ACCESS`."""
@@ -136,17 +154,110 @@ def access_changes(access: object) -> dict[str, dict[str, Any]]:
     }
 
 
+def day_of(value: object, subject: str = "a day") -> str:
+    """Return a day in the form ``2026-03-01``, in which days compare as texts.
+
+    >>> day_of(date(2026, 3, 1))
+    '2026-03-01'
+
+    Raises:
+        InputError: it is no such text, and no date.
+    """
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
+    try:
+        if isinstance(value, str) and _DAY.fullmatch(value):
+            return date.fromisoformat(value).isoformat()
+    except ValueError:  # no such day in the calendar
+        pass
+    raise InputError(f"{subject} is a day such as '2026-03-01', not {value!r:.80}")
+
+
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
+
 @dataclass(frozen=True, slots=True)
-class View:
-    """The documents that exist for whoever asks.
+class Validity:
+    """When a document is valid; days are texts such as ``2026-03-01``, and an empty one is no limit.
 
     Attributes:
-        principals: those that count for what is allowed; `EVERYONE` is always among them.
-        identity: those that count for what is denied: all that whoever asks has, even where only some are to count.
+        first: the first day.
+        last: the last day.
     """
 
-    principals: frozenset[str]
+    first: str = ""
+    last: str = ""
+
+    def __contains__(self, day: str) -> bool:
+        """Whether the document is valid on a day."""
+        return self.first <= day and (not self.last or day <= self.last)
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any]) -> Validity:
+        """Return when a document with this metadata is valid; what it does not say properly is no limit."""
+        first, last = metadata.get(VALID_FROM), metadata.get(VALID_TO)
+        if first is None and last is None:
+            return ALWAYS
+        return cls(*[day if isinstance(day, str) and _DAY.fullmatch(day) else "" for day in (first, last)])
+
+
+ALWAYS: Final = Validity()
+"""The validity of a document that says nothing of it."""
+
+
+def check_validity(metadata: Mapping[str, Any]) -> None:
+    """Check what metadata says of validity and versions.
+
+    Raises:
+        InputError: a day is none, the last is before the first, or a version does not say from when it is valid.
+    """
+    first, last, target = [metadata.get(key) for key in VALIDITY_KEYS]
+    for key, day in ((VALID_FROM, first), (VALID_TO, last)):
+        if day is not None:
+            day_of(day, f"the metadata {key!r}")
+    if first is not None and last is not None and last < first:
+        raise InputError(f"the metadata {VALID_TO!r}, {last}, is before {VALID_FROM!r}, {first}")
+    if target is not None and (not isinstance(target, str) or not 0 < len(target.strip()) <= _LONGEST_TARGET):
+        raise InputError(
+            f"the metadata {VERSION_OF!r} is the id of a document, a file, or a heading of it such as "
+            f"'contract.md#Termination', of at most {_LONGEST_TARGET} characters, not {target!r:.80}"
+        )
+    if target is not None and first is None:
+        raise InputError(f"a document with {VERSION_OF!r} needs {VALID_FROM!r}: the newest version is in force")
+
+
+def validity_in(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what metadata says of validity and versions, if it says it properly; otherwise nothing."""
+    values = {key: metadata[key] for key in VALIDITY_KEYS if metadata.get(key) is not None}
+    try:
+        check_validity(values)
+    except InputError:  # a field of somebody else's, under one of our names
+        return {}
+    return values
+
+
+def heading_name(source: str, heading: str) -> str:
+    """Return the name of a clause, under which `VERSION_OF` refers to it, whatever its case and spaces.
+
+    >>> heading_name("contract.md", " 7  Termination ")
+    'contract.md#7 termination'
+    """
+    return f"{source}#{' '.join(heading.split()).casefold()}"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The documents that exist for whoever asks, and on which day.
+
+    Attributes:
+        principals: those that count for what is allowed; `EVERYONE` is always among them. None: access is off.
+        identity: those that count for what is denied: all that whoever asks has, even where only some are to count.
+        day: only documents that are valid on this day, such as ``2026-03-01``, exist; None: all.
+    """
+
+    principals: frozenset[str] | None
     identity: frozenset[str]
+    day: str | None = None
 
     @classmethod
     def of(cls, principals: Iterable[str] | View, identity: Iterable[str] = ()) -> View:
@@ -164,10 +275,24 @@ class View:
         names = check_principals(principals) | {EVERYONE}
         return cls(names, names | check_principals(identity))
 
+    @classmethod
+    def of_day(cls, day: str) -> View:
+        """Return the view of a day, where access is off.
+
+        Raises:
+            InputError: it is no day.
+        """
+        return cls(None, frozenset(), day_of(day))
+
     def admits(self, metadata: Mapping[str, Any]) -> bool:
         """Whether a document with this metadata exists in the view."""
-        permissions = permissions_of(metadata)
-        return permissions is not None and permissions.admit(self)
+        return self.admits_what(permissions_of(metadata), Validity.of(metadata))
+
+    def admits_what(self, permissions: Permissions | None, validity: Validity) -> bool:
+        """`admits` for a document that says this of access and time."""
+        if self.day is not None and self.day not in validity:
+            return False
+        return self.principals is None or (permissions is not None and permissions.admit(self))
 
 
 @dataclass(frozen=True, slots=True)

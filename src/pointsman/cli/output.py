@@ -310,6 +310,7 @@ def print_hit(terminal: Console, rank: int, hit: Hit, query: str, *, explain: bo
     head.append(f"  {hit.dataset}" if hit.dataset else "", "magenta")
     location = printable(str(hit.citation))
     head.append(f"  {location}" if location not in head.plain else "", "dim")
+    head.append(f"  {printable(str(hit.not_in_force))}" if hit.not_in_force is not None else "", "yellow")
     terminal.print(head)
     terminal.print(Padding(_snippet(hit.text, query), (0, 0, 0, 3), expand=False))
     if explain:

@@ -27,7 +27,7 @@ from pointsman.retrieval.search import search_now
 from pointsman.retrieval.source import principals_missing
 from pointsman.store.base import NEAR, Capability, StoreQuery
 from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_top_k
-from pointsman.views import View
+from pointsman.views import VALID_FROM, VALID_TO, View
 from pointsman.workflow import several
 
 if TYPE_CHECKING:
@@ -105,15 +105,20 @@ class Dataset(EditableDataset):
             UnmetNeedError: the store cannot tell who may see a document.
         """
         view, store = View.of(principals), self.store
-        if self.is_view:
+        if self.is_view and view.principals is not None:
             raise UnmetNeedError(f"this is a view of {self.name!r} already; take another from the dataset itself")
+        if view.day is not None and not store.info.can(Capability.DAYS):
+            raise UnmetNeedError(
+                f"dataset {self.name!r} is in a {store.info.kind} store, which cannot tell yet what is valid on a "
+                f"day; keep such documents in a folder, name other datasets, or filter by {VALID_FROM} and {VALID_TO}"
+            )
         if not store.info.can(Capability.VIEWS):
             raise UnmetNeedError(
                 f"dataset {self.name!r} is in a {store.info.kind} store, which cannot tell who may see a document; "
                 "keep documents with access in a folder"
             )
         store_in_view: Any = store.in_view(view, self._notes_in_view)
-        key = id(store), store_in_view.state
+        key = id(store), f"{store_in_view.state} {view.day or ''}"
         with self._opening:
             dataset = self._views.pop(key, None)
             if dataset is None or dataset.description != self.description:
@@ -128,7 +133,7 @@ class Dataset(EditableDataset):
                     query_vectors=self.query_vectors,
                     engine=self._engine,
                 )
-                dataset.is_view = True
+                dataset.is_view, dataset.day = True, view.day
             self._views[key] = dataset
             while len(self._views) > _VIEWS:
                 self._views.popitem(last=False)
@@ -136,6 +141,18 @@ class Dataset(EditableDataset):
         return dataset
 
     ain_view = async_twin(in_view)
+
+    def on_day(self, day: str) -> Dataset:
+        """Return the documents that are valid on a day, as a dataset to read and search; see `in_view`.
+
+        Raises:
+            InputError: it is no day such as ``2026-03-01``; or access is on, and nobody said who asks.
+            UnmetNeedError: the store cannot tell which these are.
+        """
+        self.check_searchable()
+        return self if self.day == day else self.in_view(View.of_day(day))
+
+    aon_day = async_twin(on_day)
 
     def check_searchable(self) -> None:
         """Check that the dataset may be searched as it is: where access is on, only a view may.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
 from pointsman.ingest.source import Block, ParsedDocument, Problem, clean, join_wrapped, outline
+from pointsman.views import VALIDITY_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.{0,20000}?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"""^title[ \t]*:[ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
+_FRONT_VALIDITY = re.compile(
+    rf"""^({"|".join(VALIDITY_KEYS)})[ \t]*:[ \t]*["']?([^\n]{{1,1000}}?)["']?[ \t]*$""", re.MULTILINE
+)
 # Lengths are bounded so that a hostile line of brackets costs linear time.
 _BADGE = re.compile(r"\[!\[[^\[\]\n]{0,300}\]\([^()\s]{0,1000}\)\]\([^()\s]{0,1000}\)")
 _LINK = re.compile(r"""!?\[([^\[\]\n]{0,500})\]\([^()\s]{0,1000}(?:[ ]"[^"\n]{0,300}")?\)""")
@@ -51,13 +55,14 @@ _BREAK = "\x00"  # stands for <br> while white space is collapsed
 
 def markdown(path: str, text: str) -> ParsedDocument:
     """Split by headings; the text stays Markdown, without badges, link targets and raw HTML."""
-    title, skipped = "", 0
+    title, skipped, metadata = "", 0, dict[str, str]()
     if front := _FRONT_MATTER.match(text):
         title_line = _FRONT_TITLE.search(front[1])
         title = title_line[1] if title_line else ""
+        metadata = dict(_FRONT_VALIDITY.findall(front[1]))
         skipped = front[0].count("\n")
         text = text[front.end() :]
-    return outline(path, "md", _markdown_blocks(text, skipped), title=title)
+    return outline(path, "md", _markdown_blocks(text, skipped), title=title, metadata=metadata)
 
 
 def _markdown_blocks(text: str, skipped: int) -> Iterator[Block]:

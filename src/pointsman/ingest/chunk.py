@@ -17,6 +17,7 @@ from pointsman.errors import InputError
 from pointsman.ingest.source import Lines, ParsedDocument, Section, text_digest
 from pointsman.text import detect, sentences
 from pointsman.types import Document
+from pointsman.views import VALIDITY_KEYS, validity_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,8 +168,15 @@ class _Writer:
         self._anchor: Lines | None = None  # of the line looked up last, with its offset
         self._line = self._offset = 0
         self._room = 1000.0  # characters that may still be copied
-        # A user's field with one of our names is stored under that name with an underscore appended.
-        self._fields = {f"{key}_" if key in RESERVED else key: value for key, value in source.metadata.items()}
+        # A user's field with one of our names is stored under that name with an underscore appended; what a source says
+        # of its validity is ours if it is in our form, and belongs to every passage.
+        self._validity = validity_in(source.metadata)
+        reserved = {*RESERVED, *VALIDITY_KEYS}
+        self._fields = {
+            f"{key}_" if key in reserved else key: value
+            for key, value in source.metadata.items()
+            if key not in self._validity
+        }
         self._small_fields = {key: value for key, value in self._fields.items() if _length(value) <= _HEADING_LENGTH}
 
     def document(self, cut: _Cut, position: int, own_id: str | None) -> Document:
@@ -189,7 +197,7 @@ class _Writer:
         """Return the metadata specific to the passage: its location in the file."""
         source = self._source
         metadata: dict[str, Any] = {"source": source.path, "kind": source.kind}
-        metadata |= {"start": source.offset + cut.start, "end": source.offset + cut.end}
+        metadata |= {"start": source.offset + cut.start, "end": source.offset + cut.end, **self._validity}
         if source.sha256:
             metadata["sha256"] = source.sha256
         if source.pages:

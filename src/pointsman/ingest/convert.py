@@ -12,6 +12,7 @@ from pointsman.ingest import _code, _mail, _markup, _office, _open, _pdf, _pictu
 from pointsman.ingest.encoding import decode
 from pointsman.ingest.limits import FileLimits
 from pointsman.ingest.source import Lines, ParsedDocument, Problem, Section, clean, stem
+from pointsman.views import check_validity
 
 Converted = Iterator[ParsedDocument | Problem]
 
@@ -29,7 +30,7 @@ RECORD_KINDS = frozenset({"json", "jsonl", "csv", "tsv"})
 """Formats in which each record is a document."""
 
 _TEXT_FORMATS: dict[str, Callable[[str, str], Converted]] = {
-    "md": lambda path, text: iter((_markup.markdown(path, text),)),
+    "md": lambda path, text: _with_front_matter(_markup.markdown(path, text)),
     "rst": lambda path, text: iter((_markup.restructured_text(path, text),)),
     "html": lambda path, text: iter((_markup.html(path, text),)),
     "txt": lambda path, text: iter((plain(path, text),)),
@@ -38,6 +39,15 @@ _TEXT_FORMATS: dict[str, Callable[[str, str], Converted]] = {
     "csv": lambda path, text: _records.table(path, text, "csv"),
     "tsv": lambda path, text: _records.table(path, text, "tsv"),
 }
+
+
+def _with_front_matter(source: ParsedDocument) -> Converted:
+    """Yield a source, and a problem if its front matter says something of its validity that cannot be used."""
+    yield source
+    try:
+        check_validity(source.metadata)
+    except InputError as error:
+        yield Problem(source.path, f"front matter: {error}; the passages are stored as if it said nothing of this")
 
 
 def _picture(path: str, data: bytes, _: FileLimits, before_picture: Callable[[], None]) -> Converted:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import StoreError, UnmetNeedError
 from pointsman.retrieval.fusion import CosineSpread
-from pointsman.store.base import NEAR, SPREAD_NOTE, Capability, Scale
+from pointsman.store.base import NEAR, SPREAD_NOTE, VERSIONS, Capability, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.relevance import Background
     from pointsman.retrieval.source import Source
     from pointsman.store.base import Statistics, Store, StoreInfo
+    from pointsman.versions import Versions
 
 USUAL_SIGMA: Final = 0.05
 """The standard deviation of cosines assumed until it can be measured, if the embedder does not state its own."""
@@ -58,9 +59,13 @@ class Reading:
         spread: the distribution of cosines between queries and random documents; None while no vector is stored.
         embeds: whether queries can be embedded for it; if not, its search says why.
         background: the cosines that unrelated questions have here; None if they are unknown, or not measured yet.
+        versions: which documents are versions of others; None in a dataset whose documents say nothing of time.
     """
 
-    __slots__ = ("_background_key", "_store", "background", "embeds", "info", "name", "source", "spread", "statistics")
+    __slots__ = (
+        *("_background_key", "_store", "background", "embeds", "info", "name", "source", "spread", "statistics"),
+        "versions",
+    )
 
     def __init__(self, source: Source) -> None:
         self.source, self.name = source, source.name
@@ -68,6 +73,7 @@ class Reading:
         self.statistics: Statistics | None = None
         self.spread: CosineSpread | None = None
         self.background: Background | None = None
+        self.versions: Versions | None = None
         self.embeds = False
         self._store: Store | None = None
         self._background_key = ""
@@ -122,8 +128,20 @@ class Reading:
                 self.info = self.store.info
             self.spread = self._spread_in(statistics)
             self._find_background(statistics)
+            if VERSIONS in statistics.notes:
+                self.versions = self._read_versions(statistics)
             self.statistics = statistics
         return self.statistics
+
+    def _read_versions(self, statistics: Statistics) -> Versions:
+        """Return the versions in the store; they are read again when something was written."""
+        from pointsman.versions import IS_VERSION, Versions
+
+        key = f"{self.info and self.info.identity} {statistics.sequence}"
+        remembered = self.source.remembered_versions
+        if remembered is None or remembered[0] != key:
+            remembered = self.source.remembered_versions = key, Versions(self.store.documents(IS_VERSION))
+        return remembered[1]
 
     def close(self) -> None:
         """Let go of the store; whoever explains the answer later opens it again."""

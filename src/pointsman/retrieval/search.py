@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.transform.base import Variant
     from pointsman.types import Provenance, Spelling
+    from pointsman.versions import Versions
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +93,8 @@ async def search(
             await pipeline.fuse()
             await pipeline.fetch()
             pipeline.judge()
+            if pipeline.versions:
+                await pipeline.prefer_in_force()
         for refiner in recipe.refiners:
             await refine(refiner, pipelines)
         return [pipeline.answer() for pipeline in pipelines]
@@ -157,6 +160,8 @@ class Pipeline:
     verdict: Verdict = NOTHING
     spelling: Spelling | None = None
     has_variants: bool = False
+    versions: Mapping[str | None, Versions] = field(default_factory=dict)  # of datasets that have any
+    day: str = ""  # on which they have to be
     incomplete: str = ""
     """Why the transformer could not add what it should."""
 
@@ -277,7 +282,13 @@ class Pipeline:
             raise RetrievalError("the results could not be fused", {"fuse": error}) from error
         self.journal.fused(results, fused)
         self.journal.span("fuse", f"{fused.scale}{detail}", start, len(fused.ranking))
-        top = fused.ranking[: self.recipe.depth_of(fused.scale)]
+        depth = self.recipe.depth_of(fused.scale)
+        for name in self.names:
+            if name in self.readings and self.readings[name].versions is not None:
+                self._open_versions()
+                depth = max(depth, self.recipe.depth)  # what is in force may stand far below what it supersedes
+                break
+        top = fused.ranking[:depth]
         keys = [key for key, _ in top]
         self.first = FusedCandidates(results, fused.scale, top, keys, provenance(results.pool, keys, fused.share))
 
@@ -326,6 +337,50 @@ class Pipeline:
         else:
             self.ranked = Ranked(hits, first.scale, best=best.best, needed=best.minimum)
 
+    def _open_versions(self) -> None:
+        from pointsman.versions import today
+
+        readings = [self.readings[name] for name in self.names if name in self.readings]
+        self.versions = {reading.name: reading.versions for reading in readings if reading.versions is not None}
+        self.day = next((reading.source.day for reading in readings if reading.source.day is not None), "") or today()
+
+    async def prefer_in_force(self) -> None:
+        """Say which hits are not in force, and put what is in force in their place above them."""
+        from pointsman import versions
+
+        start, hits = perf_counter(), versions.mark(self.ranked.hits, self.versions, self.day)
+        lacking, filters = versions.missing(hits, self.versions, self.day), self.query.filters
+
+        def read() -> list[Hit]:
+            documents = [(self.readings[str(name)].store.get([id_])[0], hit) for (name, id_), hit in lacking.items()]
+            return [
+                versions.in_place_of(document, hit)
+                for document, hit in documents
+                if document is not None and (filters is None or filters.matches(document.fields))
+            ]
+
+        if lacking:
+            try:
+                hits += await self.mode.blocking(read)
+            except Exception as error:  # noqa: BLE001  (reported in the answer)
+                self.failed(versions.STAGE, start, error, "newer versions that no list has found are missing")
+        hits = versions.newest_first(hits, self.versions, self.day)[: self.recipe.depth_of(self.ranked.scale)]
+        if self.verdict.relevance:
+            levels = {hit.key: hit.relevance for hit in hits if hit.relevance is not None}
+            self.verdict = replace(self.verdict, relevance={**self.verdict.relevance, **levels})
+        count = sum(hit.not_in_force is not None for hit in hits)
+        self.ranked = replace(self.ranked, hits=tuple(hits))
+        self.journal.ranked(versions.STAGE, self.ranked)
+        self.journal.span(
+            versions.STAGE, f"{count} of {len(hits)} hits are not in force on {self.day}", start, len(hits)
+        )
+
+    def _newest_first(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+        """Return hits after a refiner may have put what is superseded above what is in force."""
+        from pointsman.versions import mark, newest_first
+
+        return tuple(newest_first(mark(hits, self.versions, self.day), self.versions, self.day))
+
     def refined(self, stage: str, start: float, refined: Any) -> None:
         """Adopt the ranking that a refiner returned; keep the previous one if it is invalid."""
         if (cause := cause_of(refined) if not isinstance(refined, Ranked) else _unsound(refined)) is not None:
@@ -337,6 +392,8 @@ class Pipeline:
 
     def answer(self) -> RetrievalContext:
         """The first hits, with everything noted during the search."""
+        if self.versions:
+            self.ranked = replace(self.ranked, hits=self._newest_first(self.ranked.hits))
         recipe, journal, coverage, refused = self.recipe, self.journal, None, self.ranked.refused
         hits = self.verdict.of(self.ranked.hits[: self.over.most])
         if recipe.coverage is not None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.relevance import Background
     from pointsman.store.base import Statistics, Store
     from pointsman.types import Document
+    from pointsman.versions import Versions
 
 IndexingTechnique = Literal["vector", "keyword", "hybrid"]
 TECHNIQUES: Final = ("vector", "keyword", "hybrid")
@@ -45,6 +46,10 @@ class Source(ABC):
     query_vectors: QueryVectors
     remembered_background: tuple[str, Background] | None = None
     """The background as last measured or read, and the state of the dataset that it belongs to; see `Reading`."""
+    remembered_versions: tuple[str, Versions] | None = None
+    """The versions as last read, and the state of the dataset that they belong to."""
+    day: str | None = None
+    """The day whose documents these are; None: all."""
     holds_images: bool = False
     """Whether its documents are pictures, embedded by what they show."""
     measuring: Lock | None = None

@@ -14,7 +14,7 @@ up; everything else is fused by rank.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pointsman._twins import in_thread
 from pointsman.errors import UnmetNeedError
 from pointsman.store.sampling import evenly
+from pointsman.views import VALIDITY_KEYS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +49,9 @@ SPREAD_NOTE: Final = "cosine_spread"
 
 WORDS_FIRST: Final = "words_first"
 """The note of a dataset that stores documents before their vectors: every document without one is due to get it."""
+
+VERSIONS: Final = "versions"
+"""The note of a dataset with documents that say when they are valid, or what they are a new version of."""
 
 
 class Scale(StrEnum):
@@ -87,6 +91,8 @@ class Capability(StrEnum):
     """`Store.changes`: what was written since a sequence number."""
     VIEWS = "views"
     """`Store.in_view`: part of the documents, as if there were no others."""
+    DAYS = "days"
+    """`Store.in_view` of a day: the documents that are valid on it, as if there were no others."""
     LOCAL = "local"
     """Runs in this process: a further call costs microseconds, so a search may make more than two."""
 
@@ -484,6 +490,12 @@ class BaseStore(ABC):
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> Store:  # noqa: ARG002
         """See `Store`."""
         raise self._cannot(Capability.VIEWS)
+
+    def note_versions(self, metadata: Iterable[Metadata]) -> None:
+        """Note, before documents with this metadata are written, that there are `VERSIONS` among them."""
+        has_versions = any(key in values for values in metadata for key in VALIDITY_KEYS)
+        if has_versions and VERSIONS not in self.statistics().notes:
+            self.annotate(**{VERSIONS: "1"})
 
     def annotate(self, **notes: str) -> None:  # noqa: B027  (a store without a place for notes is valid)
         """See `Store`; discarded unless a subclass stores them."""

@@ -15,7 +15,7 @@ from pointsman._values import NUMBER, RESERVED, TEXTS, plain
 from pointsman.errors import CorruptStoreError, InputError
 from pointsman.text import repair
 from pointsman.types import Document, Metadata
-from pointsman.views import ACCESS, Permissions
+from pointsman.views import ACCESS, VALIDITY_KEYS, Permissions, check_validity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,6 +156,11 @@ def _check_reserved(document: Document) -> None:
             Permissions.of(metadata[ACCESS] if isinstance(metadata[ACCESS], Mapping) else None)
         except InputError as error:
             raise InputError(f"document {document.id!r:.80}: the metadata {ACCESS!r}: {error}") from error
+    if any(key in metadata for key in VALIDITY_KEYS):
+        try:
+            check_validity(metadata)
+        except InputError as error:
+            raise InputError(f"document {document.id!r:.80}: {error}; store other values under another key") from error
     has_source = metadata.get("source") is not None
     for key in RESERVED.keys() & metadata.keys() if has_source else _ALWAYS_RESERVED & metadata.keys():
         value, kind = metadata[key], RESERVED[key]

@@ -64,6 +64,7 @@ def result_of(hit: Mapping[str, Any], length: int) -> shapes.Result:
         url=plain.url_of(hit["dataset"], hit["id"], hit["metadata"]),
         score=plain.finite(hit["score"]),
         relevance=plain.round_score(hit["relevance"]),
+        not_in_force=None if hit["not_in_force"] is None else plain.sound(hit["not_in_force"]["text"]),
         text=text[:length],
         characters=len(text),
         cut=len(text) > length,

@@ -255,6 +255,9 @@ class Result(Answer):
     url: str
     score: Annotated[float | None, Field(description="Comparable within this answer only.")]
     relevance: Annotated[float | None, Field(description="Probability that it is relevant, if known.")]
+    not_in_force: Annotated[
+        str | None, Field(description="Why the document does not hold today: what supersedes it, or its last day.")
+    ]
     text: Annotated[str, Field(description="Quoted from the document.")]
     characters: Annotated[int, Field(description="Length of the whole text.")]
     cut: Annotated[bool, Field(description="Whether text was cut; read and fetch return more.")]

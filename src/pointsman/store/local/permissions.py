@@ -1,6 +1,6 @@
-"""Who may see each document of one dataset, in memory: a number per document, which names its permissions.
+"""Who may see each document of one dataset, and when it is valid, in memory: a number per document, which names both.
 
-Distinct permissions are few, so a view asks each of them once, and looks up the answer for every document.
+Distinct permissions and times are few, so a view asks each of them once, and looks up the answer for every document.
 """
 
 from __future__ import annotations
@@ -8,18 +8,24 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import xxhash
 
-from pointsman.views import Permissions, View, permissions_of
+from pointsman.views import ALWAYS, Permissions, Validity, View, permissions_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from pointsman.store.local.truth import Truth
 
+Signature = tuple[Permissions | None, Validity]
+"""What a document says of access and time."""
+
+_NOTHING_SAID: Final[Signature] = (None, ALWAYS)
 _VIEWS: Final = 1000
 """Views whose documents are kept; each takes eight bytes for each of its documents."""
 
@@ -40,6 +46,20 @@ class VisibleDocuments:
     permissions: frozenset[Permissions | None]
     state: str
 
+    @classmethod
+    def of(
+        cls, keys: NDArray[np.int64], stamps: NDArray[np.int64], permissions: frozenset[Permissions | None]
+    ) -> VisibleDocuments:
+        """Return these documents with their state."""
+        digest = xxhash.xxh3_128(keys.tobytes())
+        digest.update(stamps.tobytes())
+        return cls(keys, stamps, permissions, digest.hexdigest())
+
+    def among(self, others: VisibleDocuments) -> VisibleDocuments:
+        """Return the documents that are also among others."""
+        mask = np.isin(self.keys, others.keys)
+        return self if mask.all() else VisibleDocuments.of(self.keys[mask], self.stamps[mask], self.permissions)
+
 
 class PermissionTable:
     """The permissions of the documents, as of the last transaction that was read.
@@ -52,8 +72,9 @@ class PermissionTable:
         self._truth = truth
         self._lock = threading.Lock()
         self._sequence = -1
-        self._permissions: list[Permissions | None] = [None]
-        self._numbers: dict[Permissions | None, int] = {None: 0}
+        self._signatures: list[Signature] = [_NOTHING_SAID]
+        self._numbers: dict[Signature, int] = {_NOTHING_SAID: 0}
+        self._exists = np.zeros(0, np.bool_)  # by key
         self._number_of = np.zeros(0, np.int32)  # by key; 0 also for keys without a document
         self._stamp_of = np.zeros(0, np.int64)
         self._views: OrderedDict[View, tuple[int, VisibleDocuments]] = OrderedDict()
@@ -84,35 +105,34 @@ class PermissionTable:
         for deleted_keys, rows in self._truth.permission_rows(max(self._sequence, 0)):
             keys = [key for key, _, _ in rows]
             self._grow(max([*keys, *deleted_keys], default=-1) + 1)
-            self._number_of[deleted_keys] = 0
-            self._number_of[keys] = [self._number(permissions_of(metadata)) for _, _, metadata in rows]
+            self._exists[deleted_keys] = False
+            self._exists[keys] = True
+            self._number_of[keys] = [self._number(metadata) for _, _, metadata in rows]
             self._stamp_of[keys] = [stamp for _, stamp, _ in rows]
         self._sequence = target
 
     def _grow(self, size: int) -> None:
         if size > len(self._number_of):
             room = max(size, len(self._number_of) * 3 // 2) - len(self._number_of)
+            self._exists = np.concatenate([self._exists, np.zeros(room, np.bool_)])
             self._number_of = np.concatenate([self._number_of, np.zeros(room, np.int32)])
             self._stamp_of = np.concatenate([self._stamp_of, np.zeros(room, np.int64)])
 
-    def _number(self, permissions: Permissions | None) -> int:
-        number = self._numbers.get(permissions)
+    def _number(self, metadata: Mapping[str, Any]) -> int:
+        signature = permissions_of(metadata), Validity.of(metadata)
+        number = self._numbers.get(signature)
         if number is None:
-            number = self._numbers[permissions] = len(self._permissions)
-            self._permissions.append(permissions)
+            number = self._numbers[signature] = len(self._signatures)
+            self._signatures.append(signature)
         return number
 
     def _seen_in(self, view: View) -> VisibleDocuments:
-        admits = [entry is not None and entry.admit(view) for entry in self._permissions]
-        keys = np.flatnonzero(np.array(admits)[self._number_of])
-        stamps = self._stamp_of[keys]
-        digest = xxhash.xxh3_128(keys.tobytes())
-        digest.update(stamps.tobytes())
-        state = digest.hexdigest()
-        documents = self._visible.get(state)
-        if documents is None:
-            permissions = frozenset(self._permissions[number] for number in np.unique(self._number_of[keys]).tolist())
-            documents = self._visible[state] = VisibleDocuments(keys, stamps, permissions, state)
+        admits = np.array([view.admits_what(*signature) for signature in self._signatures])
+        keys = np.flatnonzero(admits[self._number_of] & self._exists)
+        permissions = frozenset(self._signatures[number][0] for number in np.unique(self._number_of[keys]).tolist())
+        documents = VisibleDocuments.of(keys, self._stamp_of[keys], permissions)
+        state = documents.state
+        documents = self._visible.setdefault(state, documents)
         self._visible.move_to_end(state)
         while len(self._visible) > _VIEWS:
             self._visible.popitem(last=False)

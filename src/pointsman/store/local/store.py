@@ -215,6 +215,7 @@ class LocalStore(BaseStore):
         """See `Store`."""
         items = [prepare(document) for document in documents]
         with self.collection.writer():
+            self.note_versions(item.document.metadata for item in items)
             if stored_only and vectors is not None:
                 is_stored = self.collection.truth.unchanged(items)
                 items, vectors = list(compress(items, is_stored)), vectors[is_stored]
@@ -233,6 +234,7 @@ class LocalStore(BaseStore):
             return MetadataResult(AddResult())
         vectors = vectors or {}
         with self.collection.writer():
+            self.note_versions(changes.values())
             truth, ids = self.collection.truth, list(changes)
             edited = edits(changes, truth.get(ids), replace=replace)
             ids_with_vector = truth.embedded(ids)

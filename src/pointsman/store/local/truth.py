@@ -33,7 +33,7 @@ from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, Stor
 from pointsman.store.local.files import full, make_private, room, steady, store_error, sync_directory
 from pointsman.store.prepared import UNREADABLE, document_of, storable
 from pointsman.types import AddResult
-from pointsman.views import ACCESS
+from pointsman.views import ACCESS, VALID_FROM, VALID_TO
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -318,13 +318,13 @@ class Truth:
     def permission_rows(self, since: int) -> Iterator[tuple[list[int], list[tuple[int, int, Mapping[str, Any]]]]]:
         """Yield the keys deleted after transaction ``since``, then key, transaction and metadata of what was written.
 
-        Metadata that names no permissions is not decoded, and left empty.
+        Metadata that says nothing of access and validity is not decoded, and left empty.
         """
         for deleted, rows in self._log(since, _ROW_WITHOUT_TEXT, "documents d"):
-            yield deleted, [(row[-1], row[-2], self._metadata_with_access(row)) for row in rows]
+            yield deleted, [(row[-1], row[-2], self._metadata_for_views(row)) for row in rows]
 
-    def _metadata_with_access(self, row: Sequence[Any]) -> Mapping[str, Any]:
-        if isinstance(row[2], str) and f'"{ACCESS}"' not in row[2]:
+    def _metadata_for_views(self, row: Sequence[Any]) -> Mapping[str, Any]:
+        if isinstance(row[2], str) and not any(key in row[2] for key in _FOR_VIEWS):
             self._id(row)  # verifies the row
             return {}
         return self._document(row).metadata
@@ -831,6 +831,7 @@ _REMEDY = (
 )
 
 
+_FOR_VIEWS = tuple(f'"{key}"' for key in (ACCESS, VALID_FROM, VALID_TO))
 _META = "SELECT value FROM meta WHERE name = ?"
 ROW = "id, text, metadata, digest, seq, key"
 _ROW_WITHOUT_TEXT = "id, NULL, metadata, digest, seq, key"

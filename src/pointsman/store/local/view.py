@@ -18,6 +18,7 @@ from pointsman._batched import batched
 from pointsman.filters import And, Exists
 from pointsman.store.base import (
     NEAR,
+    VERSIONS,
     WORDS,
     WORDS_FIRST,
     BaseStore,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pointsman.store.local.keyword import IndexSubset, WordQuery
     from pointsman.store.local.permissions import VisibleDocuments
     from pointsman.store.local.vectors import SubsetVectorQuery, VectorSubset
+    from pointsman.views import View
 
 _READ_TOGETHER = 1000
 _UNSUPPORTED = frozenset({Capability.WRITE, Capability.LATER, Capability.CHANGES})
@@ -93,6 +95,13 @@ class ViewStore(BaseStore):
             info.scales,
             info.capabilities - _UNSUPPORTED,
         )
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> ViewStore:
+        """See `Store`; those of these documents that are valid on a day."""
+        if view.principals is not None:
+            raise self._cannot(Capability.VIEWS)
+        visible = self._visible.among(self._collection.permissions.visible(view))
+        return ViewStore(self._store, self._collection, visible, notes)
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -275,7 +284,10 @@ class ViewStore(BaseStore):
                 self._notes = self._measure(self)
         notes = dict(self._notes)
         due = 0
-        if WORDS_FIRST in self._store.statistics().notes:
+        store_notes = self._store.statistics().notes
+        if VERSIONS in store_notes:
+            notes[VERSIONS] = "1"
+        if WORDS_FIRST in store_notes:
             subset = self._vectors()
             notes[WORDS_FIRST] = "1"
             due = len(self._visible.keys) - (0 if subset is None else len(subset.keys))

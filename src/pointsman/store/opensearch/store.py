@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter
     from pointsman.store.opensearch.cluster import Cluster
 
-_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES, Capability.VIEWS}
+_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES, Capability.VIEWS, Capability.DAYS}
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 _SAME_LENGTH: Final = 0.001  # relative change of the mean length up to which a search is not repeated
 _TOGETHER: Final = 500  # documents in one request
@@ -390,6 +390,7 @@ class OpenSearchStore(BaseStore):
     ) -> AddResult:
         """See `Store`."""
         items = [prepare(document) for document in documents]
+        self.note_versions(item.document.metadata for item in items)
         rows = None if vectors is None else directions(vectors, items, has_vector)
         if not items:
             return AddResult()
@@ -466,6 +467,7 @@ class OpenSearchStore(BaseStore):
     ) -> MetadataResult:
         """See `Store`; each document is written on the condition that it is still the one read, or else read again."""
         vectors = vectors or {}
+        self.note_versions(changes.values())
         if vectors:
             self._fix_embedder(embedder or "", len(next(iter(vectors.values()))))
         records = self._editable(changes)

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES, Capability.VIEWS}
+_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES, Capability.VIEWS, Capability.DAYS}
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 _TOGETHER: Final = 5_000  # documents deleted, or given new postings, in one transaction
 _LARGEST_ID: Final = 2**31 - 1
@@ -357,6 +357,7 @@ class PostgresStore(BaseStore):
     ) -> AddResult:
         """See `Store`."""
         items = [prepare(document) for document in documents]
+        self.note_versions(item.document.metadata for item in items)
         rows = None if vectors is None else directions(vectors, items, has_vector)
         if not items:
             return AddResult()
@@ -437,6 +438,7 @@ class PostgresStore(BaseStore):
         """See `Store`; one transaction, which locks the dataset's row as every writer does."""
         if not changes:
             return MetadataResult(AddResult())
+        self.note_versions(changes.values())
         result = self._connections.run(
             lambda connection: self._edit(connection, changes, vectors or {}, embedder or "", replace=replace)
         )

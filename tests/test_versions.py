@@ -1,0 +1,332 @@
+"""Of several versions of a document, the newest valid one answers, and a search can be as of a day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pointsman
+from pointsman import BaseReranker, Document, Workspace
+from pointsman.errors import InputError, UnmetNeedError
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.store.base import VERSIONS
+from pointsman.versions import Version, Versions
+from pointsman.views import Validity, View, check_validity, day_of
+
+if TYPE_CHECKING:
+    from postgres_kit import PostgresServer
+
+TODAY = date.today()  # noqa: DTZ011
+YESTERDAY, TOMORROW = TODAY - timedelta(1), TODAY + timedelta(1)
+QUESTION = "how much notice ends the contract"
+LONG = "The parties have agreed on this in writing and at length. " * 30
+CLAUSE = {"source": "contract.md", "headings": ["Contract", "Termination"]}
+
+
+def notice(id_: str, text: str, **metadata: Any) -> Document:
+    return Document(id_, text, metadata)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("contracts").add(
+            [
+                notice("clause", "Three months of notice ends the contract.", **CLAUSE, valid_from="2020-01-01"),
+                notice("payment", "Invoices fall due in thirty days.", source="contract.md", headings=["Payment"]),
+                notice("first", "It is six months.", version_of="contract.md#termination", valid_from="2021-01-01"),
+                notice("second", "It is nine months.", version_of="contract.md#Termination", valid_from=YESTERDAY),
+                notice("planned", "Notice ends the contract: a year.", version_of="first", valid_from=TOMORROW),
+                notice("other", "Trains stop at noon."),
+            ]
+        )
+        yield workspace
+
+
+def standing(context: pointsman.RetrievalContext) -> list[tuple[str, str | None]]:
+    return [(hit.id, None if hit.not_in_force is None else str(hit.not_in_force)) for hit in context.hits]
+
+
+def test_newest_valid_version_is_first_and_the_superseded_ones_say_so(workspace: Workspace) -> None:
+    hits = standing(workspace.search(QUESTION, 6, refuse=False))
+    order = [id_ for id_, _ in hits]
+    reasons = dict(hits)
+    assert order[0] == "second"
+    assert reasons["clause"] == reasons["first"] == f"superseded by second, valid from {YESTERDAY}"
+    assert reasons["planned"] == f"not valid before {TOMORROW}"
+    assert reasons["second"] is None
+    assert all(order.index("second") < order.index(id_) for id_ in ("clause", "first", "planned"))
+
+
+def test_amendment_of_one_clause_leaves_the_others_in_force(workspace: Workspace) -> None:
+    hits = dict(standing(workspace.search("when do invoices fall due", 6, refuse=False)))
+    assert hits["payment"] is None
+
+
+def test_version_that_no_list_finds_takes_the_place_of_what_it_supersedes(workspace: Workspace) -> None:
+    context = workspace.search(QUESTION, 1, strategy="bm25")
+    assert [hit.id for hit in context.hits] == ["second"]
+    assert [step.source for step in context.hits[0].provenance][:1] == ["versions"]
+
+
+def test_version_that_a_filter_leaves_out_stays_out_and_is_named(workspace: Workspace) -> None:
+    context = workspace.search(QUESTION, 3, strategy="bm25", filters='source = "contract.md"')
+    assert standing(context)[0] == ("clause", f"superseded by second, valid from {YESTERDAY}")
+    assert {hit.metadata["source"] for hit in context.hits} == {"contract.md"}
+
+
+def test_search_as_of_a_day_knows_nothing_of_later_versions(workspace: Workspace) -> None:
+    answers = {day: workspace.search(QUESTION, 6, refuse=False, as_of=day) for day in ("2020-06-01", "2022-01-01")}
+    assert answers["2020-06-01"].hits[0].id == "clause"
+    assert {hit.id for hit in answers["2020-06-01"]} == {"clause", "payment", "other"}
+    assert standing(answers["2022-01-01"])[:2] == [
+        ("first", None),
+        ("clause", "superseded by first, valid from 2021-01-01"),
+    ]
+
+
+@pytest.mark.parametrize("strategy", ["auto", "bm25", "vector", "hybrid", "rrf"])
+def test_day_is_answered_as_if_only_its_documents_had_ever_been_added(
+    workspace: Workspace, tmp_path: Path, strategy: Any
+) -> None:
+    """Scores and all: frequencies, mean length and cosines are those of that day."""
+    with Workspace(tmp_path / "twin", embedder=HashingEmbedder()) as twin:
+        stored = [
+            document for document in workspace.dataset("contracts") if "2022-01-01" in Validity.of(document.metadata)
+        ]
+        twin.dataset("contracts").add(stored)
+        answers = [
+            [
+                hit.to_dict()
+                for hit in each_workspace.search(QUESTION, 6, strategy=strategy, refuse=False, as_of="2022-01-01")
+            ]
+            for each_workspace in (workspace, twin)
+        ]
+    assert answers[0] == answers[1]
+    assert answers[0]
+
+
+def test_version_of_a_version_supersedes_the_whole_chain() -> None:
+    chain = [
+        notice("a", "one"),
+        notice("b", "two", version_of="a", valid_from="2021-01-01"),
+        notice("c", "three", version_of="b", valid_from="2022-01-01"),
+    ]
+    versions = Versions(chain)
+    assert [version.id for version in versions.in_force(chain[0], "2023-01-01")] == ["c"]
+    assert [version.id for version in versions.in_force(chain[1], "2023-01-01")] == ["c"]
+    assert versions.in_force(chain[2], "2023-01-01") == []
+    assert [version.id for version in versions.in_force(chain[0], "2021-06-01")] == ["b"]
+
+
+def test_versions_that_refer_to_each_other_end() -> None:
+    circle = [
+        notice("a", "one", version_of="b", valid_from="2021-01-01"),
+        notice("b", "two", version_of="a", valid_from="2022-01-01"),
+        notice("c", "three", version_of="c", valid_from="2022-01-01"),
+    ]
+    versions = Versions(circle)
+    assert [versions.standing(document, "2023-01-01") for document in circle][1:] == [None, None]
+
+
+def test_passages_of_one_amendment_are_in_force_together() -> None:
+    passages = [notice(f"a{n}", "text", source="a.md", version_of="c.md", valid_from="2021-01-01") for n in range(3)]
+    versions = Versions(passages)
+    assert [versions.standing(document, "2023-01-01") for document in passages] == [None] * 3
+    assert versions.standing(notice("x", "old", source="c.md"), "2023-01-01") is not None
+
+
+def test_expired_amendment_gives_way_to_what_it_changed(tmp_path: Path) -> None:
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("rules").add(
+            [
+                notice("rule", "The gate opens at eight."),
+                notice(
+                    "winter",
+                    "When does the gate open? The gate opens at nine.",
+                    version_of="rule",
+                    valid_from="2020-11-01",
+                    valid_to="2021-03-31",
+                ),
+            ]
+        )
+        today_hits = standing(workspace.search("when does the gate open", 2, refuse=False))
+        assert today_hits == [("rule", None), ("winter", "not valid after 2021-03-31")]
+        earlier_hits = standing(workspace.search("when does the gate open", 2, refuse=False, as_of="2021-01-01"))
+        assert earlier_hits == [("winter", None), ("rule", "superseded by winter, valid from 2020-11-01")]
+
+
+class Backwards(BaseReranker):
+    """Prefers the worst."""
+
+    name = "backwards"
+
+    def score(self, query: str, texts: Any) -> list[float]:
+        return [float(-len(texts) + number) for number in range(len(texts))]
+
+
+def test_reranker_cannot_put_the_superseded_above_what_is_in_force(workspace: Workspace) -> None:
+    context = workspace.search(QUESTION, 6, refuse=False, rerank=Backwards())
+    order = [hit.id for hit in context.hits]
+    assert all(order.index("second") < order.index(id_) for id_ in ("clause", "first", "planned"))
+    assert context.reranked
+
+
+def test_prompt_says_what_is_superseded(workspace: Workspace) -> None:
+    context = workspace.search(QUESTION, 3, refuse=False)
+    quoted, xml = context.to_prompt(), context.to_prompt(style="xml")
+    assert f"contract.md, superseded by second, valid from {YESTERDAY}" in quoted
+    assert f'note="superseded by second, valid from {YESTERDAY}"' in xml
+
+
+def test_form_of_a_hit_names_what_supersedes_it_and_reads_back(workspace: Workspace) -> None:
+    context = workspace.search(QUESTION, 6, refuse=False)
+    forms = {hit.id: hit.to_dict() for hit in context.hits}
+    assert forms["clause"]["not_in_force"] == {
+        "state": "superseded",
+        "day": str(YESTERDAY),
+        "by": "second",
+        "place": "second",
+        "text": f"superseded by second, valid from {YESTERDAY}",
+    }
+    again = pointsman.RetrievalContext.from_dict(context.to_dict())
+    assert [hit.not_in_force for hit in again.hits] == [hit.not_in_force for hit in context.hits]
+
+
+def test_documents_that_say_nothing_of_time_note_nothing(tmp_path: Path) -> None:
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("notes")
+        dataset.add([notice("a", "a signal"), notice("b", "a whistle", year=2020)])
+        assert VERSIONS not in dataset.store.statistics().notes
+        context = workspace.search("signal", refuse=False)
+        assert "versions" not in {span.stage for span in context.trace.spans}
+        dataset.set_metadata({"b": {"valid_to": "2020-12-31"}})
+        assert VERSIONS in dataset.store.statistics().notes
+        assert dict(standing(workspace.search("whistle", refuse=False)))["b"] == "not valid after 2020-12-31"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"valid_from": "1 March 2026"}, "is a day such as '2026-03-01'"),
+        ({"valid_from": "2026-02-30"}, "is a day such as"),
+        ({"valid_to": 20260301}, "is a day such as"),
+        ({"valid_from": "2026-03-01T00:00:00Z"}, "is a day such as"),
+        ({"valid_from": "2026-03-01", "valid_to": "2026-02-01"}, "is before 'valid_from'"),
+        ({"version_of": "contract.md"}, "needs 'valid_from'"),
+        ({"version_of": ["contract.md"], "valid_from": "2026-03-01"}, "is the id of a document"),
+        ({"version_of": " ", "valid_from": "2026-03-01"}, "is the id of a document"),
+        ({"version_of": "x" * 2001, "valid_from": "2026-03-01"}, "at most 2000 characters"),
+    ],
+)
+def test_metadata_that_is_no_validity_is_refused_with_the_remedy(
+    workspace: Workspace, metadata: dict[str, Any], message: str
+) -> None:
+    dataset = workspace.dataset("contracts")
+    with pytest.raises(InputError, match="store other values under another key") as error_of_add:
+        dataset.add(Document("new", "text", metadata))
+    with pytest.raises(InputError, match="store other values under another key") as error_of_change:
+        dataset.set_metadata({"other": metadata})
+    assert message in str(error_of_add.value)
+    assert message in str(error_of_change.value)
+    assert dataset.get("new") is None
+
+
+@pytest.mark.parametrize("day", ["yesterday", "2026-3-1", "2026-02-30", 5, "20260301", "2026-03-01T00:00"])
+def test_day_of_a_search_is_checked(workspace: Workspace, day: Any) -> None:
+    with pytest.raises(InputError, match="as_of is a day such as '2026-03-01'"):
+        workspace.search(QUESTION, as_of=day)
+
+
+def test_day_may_be_a_date(workspace: Workspace) -> None:
+    assert day_of(TODAY) == TODAY.isoformat()
+    assert workspace.search(QUESTION, refuse=False, as_of=YESTERDAY).hits[0].id == "second"
+
+
+def test_several_questions_share_their_day(workspace: Workspace) -> None:
+    contexts = workspace.search_many([QUESTION, "invoices"], 6, refuse=False, as_of="2020-06-01")
+    assert [{hit.id for hit in context} for context in contexts] == [{"clause", "payment", "other"}] * 2
+
+
+def test_retriever_cannot_answer_as_of_a_day(workspace: Workspace) -> None:
+    retriever = workspace.dataset("contracts").retriever("bm25")
+    with pytest.raises(UnmetNeedError, match="cannot tell what is valid on a day"):
+        workspace.engine.search(pointsman.SearchRequest.of(QUESTION, options={"as_of": TODAY}), [retriever])
+
+
+def test_newer_version_that_someone_may_not_see_does_not_exist_for_them(workspace: Workspace) -> None:
+    dataset = workspace.dataset("contracts")
+    dataset.set_access({document.id: ["everyone"] for document in dataset})
+    dataset.set_access({"second": ["group:board"]})
+    workspace.switch_access(on=True)
+    staff = standing(workspace.search(QUESTION, 6, refuse=False, principals=["group:staff"]))
+    board = standing(workspace.search(QUESTION, 6, refuse=False, principals=["group:board"]))
+    assert staff[0] == ("first", None)
+    assert "second" not in str(staff)
+    assert board[0] == ("second", None)
+    earlier_answer = workspace.search(QUESTION, 6, refuse=False, principals=["group:staff"], as_of="2020-06-01")
+    assert {hit.id for hit in earlier_answer} == {"clause", "payment", "other"}
+    with pytest.raises(InputError, match="needs to know who asks"):
+        workspace.search(QUESTION, as_of="2020-06-01")
+
+
+def test_view_of_a_day_admits_by_one_documents_metadata() -> None:
+    view = View.of_day("2026-03-01")
+    assert view.admits({})
+    assert view.admits({"valid_from": "2026-03-01", "valid_to": "2026-03-01"})
+    assert not view.admits({"valid_from": "2026-03-02"})
+    assert not view.admits({"valid_to": "2026-02-28"})
+    assert view.admits({"valid_to": 7}), "what was stored before it was checked says nothing"
+    assert not View(frozenset({"everyone"}), frozenset(), "2026-03-01").admits({}), "access on: nobody sees it"
+
+
+def test_front_matter_says_when_a_file_is_valid_for_all_its_passages(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "contract.md").write_text(
+        f"# Contract\n\n## Notice\n\nThree months. {LONG}\n\n## Payment\n\nThirty days. {LONG}\n", "utf-8"
+    )
+    (folder / "amendment.md").write_text(
+        "---\ntitle: First amendment\nvalid_from: 2021-01-01\nversion_of: 'contract.md#Notice'\n---\n"
+        f"# Amendment\n\nSix months. {LONG}\n\n## Costs\n\nNone. {LONG}\n",
+        "utf-8",
+    )
+    (folder / "wrong.md").write_text("---\nvalid_from: 1 March\n---\nText about trains.\n", "utf-8")
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        report = workspace.index(folder, dataset="files")
+        documents = list(workspace.dataset("files"))
+        amendments = [document for document in documents if document.metadata["source"] == "amendment.md"]
+        assert len(amendments) > 1
+        assert {(d.metadata["valid_from"], d.metadata["version_of"]) for d in amendments} == {
+            ("2021-01-01", "contract.md#Notice")
+        }
+        assert [problem.path for problem in report.problems] == ["wrong.md"]
+        assert "is a day such as '2026-03-01', not '1 March'" in report.problems[0].reason
+        old = {
+            hit.text.strip(): hit.not_in_force for hit in workspace.search("three months thirty days", 9, refuse=False)
+        }
+        assert next(value for text, value in old.items() if "Three" in text) is not None
+        assert next(value for text, value in old.items() if "Thirty" in text) is None
+
+
+def test_version_without_a_target_is_none() -> None:
+    assert Version.of(Document("a", "text", {"version_of": 5})) is None
+    check_validity({"year": 2020})
+
+
+def test_newest_version_answers_in_a_server_which_refuses_days_with_the_remedy(postgres: PostgresServer) -> None:
+    with Workspace(f"{postgres.url}?schema=versions", embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("contracts")
+        dataset.add([notice("clause", "Three months of notice ends the contract."), notice("other", "Trains stop.")])
+        assert VERSIONS not in dataset.store.statistics().notes
+        dataset.add([notice("first", "It is six months.", version_of="clause", valid_from="2021-01-01")])
+        hits = standing(workspace.search(QUESTION, 3, refuse=False))
+        assert hits[:2] == [("first", None), ("clause", "superseded by first, valid from 2021-01-01")]
+        with pytest.raises(UnmetNeedError, match="keep such documents in a folder"):
+            workspace.search(QUESTION, as_of="2020-01-01")
+        dataset.delete(["first"])
+        assert standing(workspace.search(QUESTION, 3, refuse=False))[0] == ("clause", None)
