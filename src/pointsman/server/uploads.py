@@ -61,7 +61,7 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class UploadBatch:
     """Files that were attached to a dataset together.
 
     Attributes:
@@ -148,19 +148,19 @@ class Uploads:
 
     def save_batch(
         self, dataset: str, file_ids: Sequence[str], errors: Mapping[str, str], gaps: Mapping[str, str]
-    ) -> Batch:
+    ) -> UploadBatch:
         """Note which files were attached to a dataset together; of too many batches, the oldest are forgotten."""
         batches = sorted(self._batches(), key=lambda batch: (batch.created_at, batch.id))
         for old in batches[: max(0, len(batches) - MAX_UPLOADS + 1)]:
             self._backend.put_record(_BATCH, old.id, None)
-        batch = Batch(_new_id("vsfb_"), dataset, int(time.time()), list(file_ids), dict(errors), dict(gaps))
+        batch = UploadBatch(_new_id("vsfb_"), dataset, int(time.time()), list(file_ids), dict(errors), dict(gaps))
         self._backend.put_record(_BATCH, batch.id, json.dumps(asdict(batch)))
         return batch
 
-    def batch(self, dataset: str, batch_id: str) -> Batch | None:
+    def batch(self, dataset: str, batch_id: str) -> UploadBatch | None:
         """Return a batch of a dataset; None if there is none."""
         record = self._backend.record(_BATCH, batch_id) if _BATCH_ID.fullmatch(batch_id) else None
-        batch = None if record is None else Batch(**json.loads(record.value))
+        batch = None if record is None else UploadBatch(**json.loads(record.value))
         return batch if batch is not None and batch.dataset == dataset else None
 
     def forget_batches(self, dataset: str) -> None:
@@ -169,8 +169,8 @@ class Uploads:
             if batch.dataset == dataset:
                 self._backend.put_record(_BATCH, batch.id, None)
 
-    def _batches(self) -> list[Batch]:
-        return [Batch(**json.loads(record.value)) for record in self._backend.records(_BATCH).values()]
+    def _batches(self) -> list[UploadBatch]:
+        return [UploadBatch(**json.loads(record.value)) for record in self._backend.records(_BATCH).values()]
 
 
 def file_of(document_id: str) -> str:

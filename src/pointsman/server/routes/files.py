@@ -42,7 +42,7 @@ from pointsman.server.routes.vector_stores import (
 from pointsman.server.schemas import StrictRequest
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
 from pointsman.server.strict import StrictRoute
-from pointsman.server.uploads import Batch, Upload, Uploads
+from pointsman.server.uploads import Upload, UploadBatch, Uploads
 from pointsman.store.base import Capability
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ UploadId = Annotated[str, Path(max_length=64, description="The file's id.")]
 BatchId = Annotated[str, Path(max_length=64, description="The batch's id.")]
 
 
-class NewFile(StrictRequest):
+class AttachRequest(StrictRequest):
     """An uploaded file to attach."""
 
     file_id: Annotated[str, Field(max_length=64)]
@@ -71,11 +71,11 @@ class NewFile(StrictRequest):
     chunking_strategy: ChunkingStrategy | None = None
 
 
-class NewBatch(StrictRequest):
+class BatchRequest(StrictRequest):
     """Uploaded files to attach: `file_ids` with the same attributes, or `files` each with its own."""
 
     file_ids: Annotated[list[str] | None, Field(min_length=1, max_length=MAX_AT_ONCE)] = None
-    files: Annotated[list[NewFile] | None, Field(min_length=1, max_length=MAX_AT_ONCE)] = None
+    files: Annotated[list[AttachRequest] | None, Field(min_length=1, max_length=MAX_AT_ONCE)] = None
     attributes: Attributes | None = None
     chunking_strategy: ChunkingStrategy | None = None
 
@@ -119,7 +119,7 @@ async def upload_file(state: Shared, access: Caller, request: Request) -> Respon
     return Json(_upload_object(upload))
 
 
-@router.get("/files", response_model=StorePage, operation_id="list_uploaded_files")
+@router.get("/files", response_model=StorePage, responses=_READS, operation_id="list_uploaded_files")
 async def list_uploads(
     state: Shared,
     access: Caller,
@@ -196,7 +196,7 @@ async def refuse_parts(state: Shared, access: Caller) -> Response:  # noqa: ARG0
 @router.post(
     "/vector_stores/{name}/files", response_model=StoreObject, responses=_WRITES, operation_id="attach_uploaded_file"
 )
-async def attach_file(state: Shared, access: Caller, name: StoreName, body: NewFile) -> Response:
+async def attach_file(state: Shared, access: Caller, name: StoreName, body: AttachRequest) -> Response:
     """Add the passages of an uploaded file to a dataset, in place of those that it has there.
 
     Words are found at once; vectors follow. Passages have the metadata of `attributes`.
@@ -214,14 +214,14 @@ async def attach_file(state: Shared, access: Caller, name: StoreName, body: NewF
 
 
 @router.post(_BATCHES, response_model=StoreObject, responses=_WRITES, operation_id="attach_uploaded_files")
-async def attach_batch(state: Shared, access: Caller, name: StoreName, body: NewBatch) -> Response:
+async def attach_batch(state: Shared, access: Caller, name: StoreName, body: BatchRequest) -> Response:
     """Attach several uploaded files; one that cannot be read does not stop the others."""
     if (body.file_ids is None) == (body.files is None):
         refuse("files", "give either file_ids or files")
     if body.files is not None and (body.attributes is not None or body.chunking_strategy is not None):
         refuse("files", "each file has its own attributes and chunking_strategy")
     files = body.files or [
-        NewFile(file_id=file_id, attributes=body.attributes, chunking_strategy=body.chunking_strategy)
+        AttachRequest(file_id=file_id, attributes=body.attributes, chunking_strategy=body.chunking_strategy)
         for file_id in body.file_ids or ()
     ]
     uploads, sizes = _uploads(state, access), [sizes_of(file.chunking_strategy) for file in files]
@@ -298,7 +298,7 @@ def _upload_object(upload: Upload) -> dict[str, Any]:
     }
 
 
-def _batch(state: State, access: Access, name: str, batch_id: str) -> Batch:
+def _batch(state: State, access: Access, name: str, batch_id: str) -> UploadBatch:
     dataset = state.dataset(access, name)
     batch = _uploads(state, access).batch(dataset.name, batch_id)
     if batch is None:
@@ -306,7 +306,7 @@ def _batch(state: State, access: Access, name: str, batch_id: str) -> Batch:
     return batch
 
 
-def _batch_object(batch: Batch) -> dict[str, Any]:
+def _batch_object(batch: UploadBatch) -> dict[str, Any]:
     total, failed = len(batch.file_ids), len(batch.errors)
     counts = {"in_progress": 0, "completed": total - failed, "failed": failed, "cancelled": 0, "total": total}
     return {
@@ -319,7 +319,7 @@ def _batch_object(batch: Batch) -> dict[str, Any]:
     }
 
 
-def _entry(dataset: Dataset, batch: Batch, file_id: str) -> dict[str, Any]:
+def _entry(dataset: Dataset, batch: UploadBatch, file_id: str) -> dict[str, Any]:
     """Describe a file of a batch: what there is of it now, or why it was not attached."""
     error = batch.errors.get(file_id)
     if error is None and (documents := existing_documents(dataset, file_id)):
