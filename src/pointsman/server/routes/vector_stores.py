@@ -75,7 +75,7 @@ class StoreSearchRequest(StrictRequest):
     rewrite_query: Annotated[bool | None, Field(description="Only false: queries are searched as they are.")] = None
 
 
-class PassageSizes(StrictRequest):
+class ChunkingOptions(StrictRequest):
     """Sizes of passages, in estimated tokens."""
 
     max_chunk_size_tokens: Annotated[int, Field(ge=16, le=HARD_LIMIT)]
@@ -86,7 +86,7 @@ class ChunkingStrategy(StrictRequest):
     """How to cut uploaded files: `auto`, or `static` with sizes."""
 
     type: Literal["auto", "static"]
-    static: PassageSizes | None = None
+    static: ChunkingOptions | None = None
 
 
 Pairs = Annotated[dict[str, str], Field(max_length=16)]
