@@ -179,7 +179,7 @@ def test_the_lists_are_those_of_the_database(table: str) -> None:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(wanted=trees)
+@given(condition=trees)
 def test_filters_mean_in_a_table_what_they_mean_here(table_store: Any, condition: Filter) -> None:
     matching = {str(row["number"]) for row in orders() if condition.matches(metadata_of(row))}
     assert table_store.count(condition) == len(matching)

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
+import pointsman
 from pointsman.errors import InputError, RetrievalError, UnknownNameError
-from pointsman.evaluation import evaluate, render, run_eval
+from pointsman.evaluation import evaluate, evaluate_workspace, read_collection, render, run_eval
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.rerank import BaseReranker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,11 +182,26 @@ def test_run_eval_takes_strategies_as_one_string(folder: Path) -> None:
     assert list(run_eval(folder, " bm25, vector,", embedder=HashingEmbedder()).strategies) == ["bm25", "vector"]
 
 
-def test_rerank_changes_nothing_yet(folder: Path) -> None:
-    with_it, without_reranking = (
-        run_eval(folder, "bm25", rerank=rerank).strategies["bm25"] for rerank in (True, False)
-    )
-    assert with_it.measures == without_reranking.measures
+class FewestSharedWords(BaseReranker):
+    """Puts the best document last."""
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        words = set(query.split())
+        return [-float(len(words & set(text.lower().replace(".", " ").split()))) for text in texts]
+
+
+def test_rankings_are_measured_after_the_reranker_that_is_given_and_without_one_if_it_is_off(
+    folder: Path, tmp_path: Path
+) -> None:
+    collection = read_collection(folder)
+    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("railway").add(collection.documents)
+        worst, off = (
+            evaluate_workspace(workspace, collection, ["hybrid"], timed_with=HashingEmbedder(), rerank=rerank)
+            for rerank in (FewestSharedWords(), False)
+        )
+    assert worst.strategies["hybrid"].measures["mrr@10"] < 0.2
+    assert off.strategies["hybrid"].measures["mrr@10"] > 0.9
 
 
 def test_the_table_shows_every_figure_and_takes_no_name_for_markup(folder: Path) -> None:

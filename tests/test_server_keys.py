@@ -555,23 +555,23 @@ def test_a_dataset_out_of_scope_reads_like_one_that_is_not_there() -> None:
 
 
 @given(
-    mine=st.none() | st.sets(st.sampled_from("abcdef")),
-    known=st.lists(st.sampled_from("abcdef"), unique=True),
-    asked=st.none() | st.lists(st.sampled_from("abcdefg")),
+    scope=st.none() | st.sets(st.sampled_from("abcdef")),
+    names=st.lists(st.sampled_from("abcdef"), unique=True),
+    names_asked=st.none() | st.lists(st.sampled_from("abcdefg")),
 )
 def test_nothing_out_of_scope_is_ever_chosen(
-    scope: set[str] | None, names: list[str], request: list[str] | None
+    scope: set[str] | None, names: list[str], names_asked: list[str] | None
 ) -> None:
     granted_access = access(scope)
     try:
-        names_chosen = granted_access.choose(request, names)
+        names_chosen = granted_access.choose(names_asked, names)
     except HttpProblem as problem:
-        assert request is not None
+        assert names_asked is not None
         names_in_detail = set(problem.detail.partition("known: ")[2].split(", ")) - {""}
         assert names_in_detail == {name for name in names if scope is None or name in scope}
         return
     assert all(name in names and (scope is None or name in scope) for name in names_chosen)
-    assert request is None or set(names_chosen) == set(request)
+    assert names_asked is None or set(names_chosen) == set(names_asked)
 
 
 def test_scopes() -> None:

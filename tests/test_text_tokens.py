@@ -174,10 +174,14 @@ def test_a_hundred_thousand_marks_on_one_letter() -> None:
     assert tokens("e" + "\u0301\u0316" * 50_000 + " end")[-1] == "end"
 
 
-def test_random_code_points() -> None:
-    text = "".join(map(chr, random.Random(7).choices(range(0x110000), k=200_000)))
-    all_tokens = tokens(text)
-    assert " ".join(all_tokens).split() == all_tokens
+def test_words_among_random_code_points_are_found_and_every_token_can_be_stored() -> None:
+    chance = random.Random(7)
+    noise = ["".join(map(chr, chance.choices(range(0x110000), k=1000))) for _ in range(200)]
+    all_tokens = tokens(" railways ".join(noise))
+    assert all_tokens.count(tokens("railways")[0]) == 199
+    assert len(all_tokens) > 10_000
+    assert " ".join(all_tokens).split() == all_tokens, "no token is empty or has white space in it"
+    assert max(len(token.encode()) for token in all_tokens) <= LONGEST_TOKEN
 
 
 def test_long_words_are_cut_alike_in_query_and_document() -> None:
