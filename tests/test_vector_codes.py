@@ -1,4 +1,4 @@
-"""The file of the 8-bit index: mapped when opened again, follows its base, and is never trusted when damaged."""
+"""The file of the 4-bit codes: read when opened again, follows its base, and is never trusted when damaged."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_REBASE_ROWS", 30)
     monkeypatch.setattr(vectors, "_EXACT_ROWS", 50)
     monkeypatch.setattr(vectors, "_MOST", 1)
+    monkeypatch.setattr(vectors, "_FEW", 10)
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 """The vector index of one dataset: exact cosine up to about 50,000 vectors, then FAISS quantised with exact rescoring.
 
-On disk it is one *base* file: header, keys, matrix, written to a temporary file and renamed, with a checksum. The 8-bit
-index of a large base has a file of its own, written in the same way, which names the base by its checksum. Later
-changes are kept in memory as a *tail*, which is read from the documents' log when the file is opened again. When the
-tail and the rows it replaces exceed a fifth of the base, the writer writes a new base.
+On disk it is one *base* file: header, keys, matrix, written to a temporary file and renamed, with a checksum. The codes
+of a large base, four bits for two numbers, have a file of their own, written in the same way, which names the base by
+its checksum: one scan reads all of them, filters included, and its candidates are scored exactly. Later changes are
+kept in memory as a *tail*, which is read from the documents' log when the file is opened again. When the tail and the
+rows it replaces exceed a fifth of the base, the writer writes a new base.
 
 The matrix is memory-mapped. All vectors are L2-normalised, so a dot product is the cosine.
 """
@@ -12,11 +13,11 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,15 +41,18 @@ log = logging.getLogger(__name__)
 _MAGIC = b"PMVECTOR"
 _FORMAT = 1
 _EXACT_ROWS = 50_000  # above this many base rows the scan is quantised
-_SELECTIVE = 0.05  # filters that leave a smaller share are scanned exactly: approximate indexes lose recall there
+_FEW = 2_000  # as many allowed rows are scanned exactly, which takes no longer than a scan of all codes
 _REBASE_ROWS = 2048  # a tail shorter than this is never worth a new base file
-_OVERFETCH = 2  # candidates of the quantised scan per wanted result, and some more, rescored exactly
-_WIDER = 16  # factor for a second attempt with more candidates
-_MOST = 16  # at most one row in this many becomes a candidate
-_DEVIATIONS = 4.0  # assumed maximum error of a quantised score, in standard deviations
+_OVERFETCH = 8  # candidates of the quantised scan per wanted result, and some more, rescored exactly
+_WIDER = 4  # factor for another attempt with more candidates
+_MOST = 4  # at most one allowed row in this many becomes a candidate
+_DEVIATIONS = 3.0  # assumed maximum error of a quantised score, in standard deviations
+_TRAINING_ROWS = 4096  # FAISS uses no more for 16 centroids
+_GATHERED = 64  # rows copied together: less than malloc fetches from the system anew
 _ROUNDING = 1e-4  # by less than this do two ways to multiply unit vectors differ
-_SURER = 2.0  # where documents that do not exist must change nothing: eight deviations instead of four
-_CODES = ".codes"  # the suffix of the file with the 8-bit index
+_SURER = 2.0  # where documents that do not exist must change nothing: six deviations instead of three
+_CODES = ".codes"  # the suffix of the file with the codes
+_CODES_FORMAT = b"2"  # enters what names the base in it: codes of an earlier form belong to none
 _BLOCK = 16_384  # rows processed at a time while a file or an index is written
 _APPLY_ROWS = 65_536  # rows of the log applied at a time, to limit memory
 
@@ -81,25 +85,28 @@ class _Base:
         self._codes, self._checksum = codes, checksum
         self._codes_damaged = False
         self.keys.flags.writeable = False  # columns cache the rows of constant key arrays
-        self._quantised: tuple[Any, float] | None = None
+        self._quantised: Any = None
+        self._earlier: Any = None  # the codes of an earlier base whose rows begin this one, in the same order
+        self._building: threading.Thread | None = None
         self._guard = threading.Lock()
 
     @property
-    def quantised(self) -> tuple[Any, float]:
-        """Return FAISS's 8-bit index over all rows, and the error bound of its scores.
+    def quantised(self) -> Any:
+        """Return FAISS's index of 4-bit codes over all rows; None until it is built, which takes 10 s a million rows.
 
-        It is mapped from its file; if that is missing, damaged or of another base, it is built on first use.
+        It is read from its file. If that is missing, damaged or of another base, it is built in the background.
         """
-        with self._guard:
-            if self._quantised is None:
-                index = self._read_codes()
-                if index is None:
-                    index = _quantise(self.matrix)
-                self._quantised = index, _error_of(index)
-            return self._quantised
+        if self._quantised is None:
+            with self._guard:
+                if self._quantised is None:
+                    self._quantised = self._read_codes()
+                if self._quantised is None and self._building is None:
+                    self._building = threading.Thread(target=self._build, name="pointsman-codes", daemon=True)
+                    self._building.start()
+        return self._quantised
 
     def save_codes(self) -> None:
-        """Write the file of the 8-bit index unless it is there; for the writer, of a base that is scanned with it.
+        """Write the file of the codes unless it is there; for the writer, of a base that is scanned with it.
 
         Raises:
             OSError: it cannot be written.
@@ -107,12 +114,28 @@ class _Base:
         if self._codes is None or len(self.keys) <= _EXACT_ROWS:
             return
         if self._codes_damaged or not _belongs_to(self._codes, self._checksum):
-            _write_codes(self._codes, self.quantised[0], self._checksum)
             with self._guard:
-                self._quantised, self._codes_damaged = None, False  # from now on, the file is used
+                if self._quantised is None:
+                    self._quantised, self._earlier = _quantise(self.matrix, self._earlier), None
+            _write_codes(self._codes, self._quantised, self._checksum)
+            self._codes_damaged = False
+
+    def continue_codes(self, base: _Base) -> None:
+        """Take over the codes of a base whose rows begin this one, so that only the others are quantised."""
+        if _trained_on(len(base.keys)) == _trained_on(len(self.keys)):
+            self._earlier = base._quantised
+
+    def _build(self) -> None:
+        try:
+            index = _quantise(self.matrix)
+        except RuntimeError as error:  # of FAISS
+            log.warning("%s cannot be built (%s); vectors are scanned exactly", self._codes, error)
+            return
+        with self._guard:
+            self._quantised = index
 
     def codes_are_damaged(self) -> bool:
-        """Read the file of the 8-bit index again, if there is one, to see whether it is damaged."""
+        """Read the file of the codes again, if there is one, to see whether it is damaged."""
         self._read_codes()
         return self._codes_damaged
 
@@ -440,7 +463,7 @@ class VectorIndex:
         try:
             base.save_codes()
         except OSError as error:
-            log.warning("the 8-bit codes of %s cannot be written now (%s); they are kept in memory", self._path, error)
+            log.warning("the codes of %s cannot be written now (%s); they are kept in memory", self._path, error)
 
     def clear(self) -> None:
         """Delete the files; ``catch_up`` rebuilds them."""
@@ -517,7 +540,10 @@ class VectorIndex:
         self._unusable = False
         stamp = file_stamp(self._path)
         content = np.memmap(self._path, np.uint8, "r")
-        return _IndexState.of(_base_in(content, self._path, stamp, self._identity, self._dimensions))
+        base = _base_in(content, self._path, stamp, self._identity, self._dimensions)
+        if state.alive is None and np.array_equal(base.keys[: len(rows)], state.base.keys):
+            base.continue_codes(state.base)
+        return _IndexState.of(base)
 
     def _empty(self) -> _IndexState:
         return _IndexState.of(
@@ -584,7 +610,8 @@ def _base_in(content: NDArray[np.uint8], path: Path, stamp: object, identity: st
     # Plain arrays over the map: its own class would cost microseconds in every operation.
     keys = np.asarray(content[start : start + 8 * rows].view(np.int64), order="C")
     matrix = np.asarray(content[start + 8 * rows : -16].view(np.float32)).reshape(rows, dimensions)
-    return _Base(keys, matrix, header["seq"], stamp, path.with_suffix(_CODES), content[-16:].tobytes())
+    checksum = xxhash.xxh3_128(_CODES_FORMAT + content[-16:].tobytes()).digest()
+    return _Base(keys, matrix, header["seq"], stamp, path.with_suffix(_CODES), checksum)
 
 
 def _located(
@@ -613,8 +640,8 @@ def _base_top(
     """
     total = len(base.keys)
     count = total if valid is None else int(np.count_nonzero(valid))
-    if total > _EXACT_ROWS and count >= _SELECTIVE * total:
-        likely = _quantised_top(base, vector, min(k, count), None if count == total else valid, margin)
+    if total > _EXACT_ROWS and count > _FEW:
+        likely = _quantised_top(base, vector, k, None if count == total else valid, count // _MOST, margin)
         if likely is not None:
             rows, scores = likely
             return base.keys[rows], scores
@@ -623,35 +650,65 @@ def _base_top(
         best = _best(scores, k, margin)
         return base.keys[best], scores[best]
     rows = np.flatnonzero(valid)
-    scores = base.matrix[rows] @ vector if count < 0.5 * total else (base.matrix @ vector)[rows]
+    scores = _dots(base.matrix, rows, vector) if count < 0.5 * total else (base.matrix @ vector)[rows]
     best = _best(scores, k, margin)
     return base.keys[rows[best]], scores[best]
 
 
-def _quantise(matrix: NDArray[np.float32]) -> Any:
-    """Return FAISS's 8-bit scalar quantiser over all rows; takes .1 s for 100,000 rows."""
-    import faiss
+def _quantise(matrix: NDArray[np.float32], earlier: Any = None) -> Any:
+    """Return FAISS's product quantiser over all rows, 4 bits for two numbers.
 
-    index = faiss.IndexScalarQuantizer(
-        matrix.shape[1], faiss.ScalarQuantizer.QT_8bit_uniform, faiss.METRIC_INNER_PRODUCT
-    )
-    extremes = matrix[[int(np.argmin(matrix)) // matrix.shape[1], int(np.argmax(matrix)) // matrix.shape[1]]]
-    index.train(np.ascontiguousarray(extremes))  # only their range is used
-    for start in range(0, len(matrix), _BLOCK):
-        index.add(np.ascontiguousarray(matrix[start : start + _BLOCK]))
-    return index
+    Vectors are rotated at random first: where few dimensions vary most, those of the best rows would lie far off the
+    16 values that two numbers are rounded to. The codes are an inverted file of a single list, since a flat index takes
+    no filters. Takes some 15 s of processor time for a million rows of 384 dimensions.
 
-
-def _error_of(index: Any) -> float:
-    """Return the error bound of a quantised score.
-
-    A number is rounded to the middle of one of 256 equal steps between minimum and maximum, so its error is
-    step / sqrt(12) on average, and so is that of its dot product with any query of length 1.
+    Args:
+        matrix: shape ``(rows, dimensions)``.
+        earlier: the index of the first rows, whose codes are copied; the result is the same without it.
     """
     import faiss
 
-    _, width = faiss.vector_to_array(index.sq.trained)
-    return _DEVIATIONS * float(width) / 255 / math.sqrt(12)
+    rows, dimensions = matrix.shape
+    if earlier is None:
+        groups = dimensions // 2 if dimensions % 2 == 0 else dimensions
+        kind = f"RR{dimensions},IVF1,PQ{groups}x4fs"
+        index: Any = faiss.index_factory(dimensions, kind, faiss.METRIC_INNER_PRODUCT)
+        codes: Any = faiss.downcast_index(index.index)
+        training = codes.pq.cp
+        training.min_points_per_centroid = 1  # else it warns on standard output
+        training.niter = 10  # the default is 25
+        first = _trained_on(rows)
+        sample = matrix[np.linspace(0, first - 1, min(first, _TRAINING_ROWS)).astype(np.intp)]
+        with _one_thread():
+            index.train(np.resize(sample, (max(len(sample), 64), dimensions)))  # repeated if there are too few
+    else:
+        index = faiss.deserialize_index(faiss.serialize_index(earlier))
+    for start in range(index.ntotal, rows, _BLOCK):
+        with _one_thread():
+            index.add(np.ascontiguousarray(matrix[start : start + _BLOCK]))
+    return index
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let FAISS use this thread alone.
+
+    A query is scanned by one anyway, and the others would spin. Training meets at barriers: where other programs run,
+    it takes minutes instead of a second.
+    """
+    import faiss
+
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)
+
+
+def _trained_on(rows: int) -> int:
+    """Return how many of the first rows the quantiser is trained on: at least a quarter, the same for a while."""
+    return 1 << 2 * ((max(rows, 1).bit_length() - 1) // 2)
 
 
 def _write_codes(path: Path, index: Any, checksum: bytes) -> None:
@@ -672,7 +729,7 @@ def _write_codes(path: Path, index: Any, checksum: bytes) -> None:
 
 
 def _read_codes(path: Path, checksum: bytes, rows: int) -> Any:
-    """Map the index of a file after verifying its checksum; None if there is none for this base.
+    """Read the index of a file after verifying its checksum; None if there is none for this base.
 
     Raises:
         ValueError, OSError, RuntimeError: it is damaged.
@@ -685,7 +742,7 @@ def _read_codes(path: Path, checksum: bytes, rows: int) -> Any:
     content = np.memmap(path, np.uint8, "r")
     if xxhash.xxh3_128(content[:-16].data).digest() != content[-16:].tobytes():
         raise ValueError("its checksum is wrong")
-    index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    index = faiss.read_index(str(path))
     if file_stamp(path) != stamp or index.ntotal != rows:  # replaced meanwhile
         raise ValueError("it belongs to other vectors")
     return index
@@ -702,37 +759,47 @@ def _belongs_to(path: Path, checksum: bytes) -> bool:
 
 
 def _quantised_top(
-    base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None, margin: float
+    base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None, most: int, margin: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
     """Return the rows that may be among the best ``k`` valid ones, with their exact scores.
 
     Candidates are taken until the quantised score of the last one is too low for any further row to be among the best.
-    Returns None if that would be a large share, as among near copies, where an exact scan is faster.
+    How far quantised scores lie below exact ones is measured on the latter half of the candidates. Returns None if
+    there would be more than ``most``, as among near copies, where an exact scan is faster, or while there are no codes.
     """
     import faiss
 
-    index, error = base.quantised
-    if margin:
-        error = error * _SURER + margin
+    limit = _OVERFETCH * k + 200
+    if limit > most or (index := base.quantised) is None:
+        return None
     parameters = None
     if valid is not None:
         bitmap = np.packbits(valid, bitorder="little")
         selector = faiss.IDSelectorBitmap(bitmap)  # type: ignore[call-arg, arg-type]  # Python's wrapper takes arrays
-        parameters = faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]  # and keywords
-    threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)  # one query is scanned by one thread anyway; others would spin, at a high cost
-    try:
-        limit = _OVERFETCH * k + 20
-        while limit <= len(base.keys) // _MOST:
+        of_list = faiss.SearchParametersIVF(sel=selector, nprobe=1)  # type: ignore[call-arg]  # and keywords
+        parameters = faiss.SearchParametersPreTransform(index_params=of_list)  # type: ignore[call-arg]
+    while limit <= most:
+        with _one_thread():
             rough, indices = index.search(vector[None], limit, params=parameters)
-            rows: NDArray[np.int64] = indices[0][indices[0] >= 0]
-            scores = base.matrix[rows] @ vector
-            if len(rows) < limit or rough[0][-1] + error < np.partition(scores, -k)[-k]:
-                return rows, scores
-            limit *= _WIDER
-    finally:
-        faiss.omp_set_num_threads(threads)
+        rows: NDArray[np.int64] = indices[0][indices[0] >= 0]
+        scores = _dots(base.matrix, rows, vector)
+        if len(rows) < limit:
+            return rows, scores
+        errors = (scores - rough[0])[limit // 2 :]
+        deviations = _DEVIATIONS * (_SURER if margin else 1)
+        highest = rough[0][-1] + errors.mean() + deviations * errors.std() + margin
+        if highest < np.partition(scores, -k)[-k]:
+            return rows, scores
+        limit *= _WIDER
     return None
+
+
+def _dots(matrix: NDArray[np.float32], rows: NDArray[np.int64], vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the dot products of some rows with a vector, copying a few at a time."""
+    scores = np.empty(len(rows), np.float32)
+    for start in range(0, len(rows), _GATHERED):
+        scores[start : start + _GATHERED] = matrix[rows[start : start + _GATHERED]] @ vector
+    return scores
 
 
 def _best(scores: NDArray[np.float32], k: int, margin: float = 0.0) -> NDArray[np.intp]:
