@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from watchfiles import Change
 
+    from pointsman.cluster import Cluster, ClusterReader
     from pointsman.dataset import Dataset
+    from pointsman.dataset.embedding import Embedding
     from pointsman.views import AccessRule
 
 _WORDS_BATCH = 1000
@@ -113,6 +116,7 @@ def index_paths(
     limits: FileLimits | None = None,
     access: Sequence[AccessRule] | None = None,
     on_progress: Progress | None = None,
+    cluster: Cluster | None = None,
 ) -> IndexReport:
     """Synchronise a dataset with the current contents of ``paths``; other paths indexed into it are left unchanged.
 
@@ -132,12 +136,16 @@ def index_paths(
         access: who may see a file: the first rule that matches its path says so, and nobody may if none does. Without
             rules, a file that is stored already keeps its access.
         on_progress: see `Progress`.
+        cluster: reads, splits and embeds in place of this process, which writes.
 
     Raises:
         InputError: a path does not exist, or a size is out of range.
         LockedError: another process has been writing to the dataset for a minute.
         IndexingInterrupted: Ctrl-C; committed passages are kept.
+        ServiceError: the cluster is lost; committed passages are kept, and indexing again continues.
     """
+    if cluster is not None:
+        cluster.check(dataset)
     roots = _resolve([paths] if isinstance(paths, (str, Path)) else paths)
     max_tokens, overlap = MAX_TOKENS if max_tokens is None else max_tokens, OVERLAP if overlap is None else overlap
     stored_documents = (document for document in dataset if document.metadata.get("root") in roots)
@@ -149,9 +157,15 @@ def index_paths(
         on_progress or (lambda _: None),
         access,
     )
-    with FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits, images=dataset.holds_images) as reader:
-        run.index(reader)
-    run.embed()
+    options: dict[str, Any] = {"max_tokens": max_tokens, "overlap": overlap, "limits": limits}
+    if cluster is not None:
+        with cluster.reader(run.files, **options) as cluster_reader:
+            run.index(cluster_reader)
+        run.embed(embedding=partial(cluster.embed, name=dataset.embedder.name))
+    else:
+        with FileReader(**options, images=dataset.holds_images) as reader:
+            run.index(reader)
+        run.embed()
     return run.report()
 
 
@@ -316,19 +330,24 @@ class _Run:
         self._bytes_done = self._bytes_of_file = 0
         self._path = ""
 
-    def index(self, reader: FileReader) -> None:
+    @property
+    def files(self) -> Sequence[FoundFile]:
+        """The files to read, in order."""
+        return self._files
+
+    def index(self, reader: FileReader | ClusterReader) -> None:
         """Store new and changed passages, and delete vanished ones."""
         with self._interruptible():
             self._index(reader)
             self.vectors_due = self._dataset.vectors_due
 
-    def embed(self, limit: int | None = None) -> bool:
+    def embed(self, limit: int | None = None, embedding: Embedding | None = None) -> bool:
         """Embed at most ``limit`` documents without a vector; return whether none is left."""
         with self._interruptible():
             self._tell()
             if self.vectors_due:
                 try:
-                    self._dataset.embed(limit, on_progress=self._count_vectors)
+                    self._dataset.embed(limit, on_progress=self._count_vectors, embedding=embedding)
                 except ModelError as error:
                     due = self._dataset.vectors_due
                     subject = "1 passage is" if due == 1 else f"{due:,} passages are"
@@ -351,7 +370,7 @@ class _Run:
             self.vectors_due = self._dataset.vectors_due
             raise IndexingInterrupted(self.report()) from error
 
-    def _index(self, reader: FileReader) -> None:
+    def _index(self, reader: FileReader | ClusterReader) -> None:
         for file in self._files:
             self._path = file.id
             self._tell()

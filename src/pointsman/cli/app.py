@@ -46,8 +46,10 @@ from pointsman.errors import InputError, PointsmanError, UnmetNeedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from pointsman.citations import Style
+    from pointsman.cluster import Cluster
     from pointsman.dataset import Dataset
     from pointsman.indexing import IndexReport
     from pointsman.retrieval.source import IndexingTechnique
@@ -89,6 +91,14 @@ def index(
         list[str] | None,
         typer.Option("--access", metavar="RULE", help="Who may see files: FOLDER=group:hr,-user:eve; may be repeated."),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Read and embed on a Dask cluster, by its scheduler: tcp://HOST:8786.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
@@ -105,6 +115,8 @@ def index(
     from pointsman.indexing import IndexingInterrupted, index_paths, watch_paths
     from pointsman.views import AccessRule
 
+    if cluster is not None and watch:
+        raise InputError("--watch reads the changes here; index them with --cluster from time to time instead")
     rules = None if access_rule is None else list(map(AccessRule.parse, access_rule))
     service = "embed pictures" if images else None
     with workspace_at(workspace, embedder, create=True, service=service) as target_workspace:
@@ -113,9 +125,9 @@ def index(
         target = target_workspace.dataset(dataset, description=description, indexing_technique=kind, **pictures)
         was_interrupted = False
         try:
-            with output.indexing_progress() as on_progress:
+            with output.indexing_progress() as on_progress, _cluster(cluster, embedder) as workers:
                 indexing = partial(
-                    watch_paths if watch else index_paths,
+                    watch_paths if watch else partial(index_paths, cluster=workers),
                     target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, access=rules,
                     on_progress=on_progress,
                 )  # fmt: skip
@@ -135,6 +147,16 @@ def index(
         sys.stderr.write(f"pointsman: no readable files in {', '.join(paths)}{hint}\n")
     if was_interrupted or report.nothing_read:
         raise typer.Exit(130 if was_interrupted else 1)
+
+
+def _cluster(address: str | None, embedder: str) -> AbstractContextManager[Cluster | None]:
+    """Return a connection to the cluster of this address, if one is given; its workers load the same embedder."""
+    if address is None:
+        return nullcontext()
+    from pointsman.cluster import Cluster
+    from pointsman.settings import Settings
+
+    return Cluster(address, embedder=Settings.load().embedder if embedder == "default" else embedder)
 
 
 def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, Literal
 
 from pointsman._twins import async_twin
@@ -20,7 +21,7 @@ from pointsman.store.base import SPREAD_NOTE, WORDS_FIRST, Capability
 from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -33,7 +34,11 @@ LATER: Final = "later"
 Embed = bool | Literal["later"]
 """Whether documents are embedded when they are added."""
 
+Embedding = Callable[[Iterable[list[str]]], Iterable["NDArray[np.float32]"]]
+"""Turns batches of texts into their vectors, in order; it may take several batches before it returns the first."""
+
 BATCH = 512  # documents embedded and committed together; committed batches survive an interrupted add
+_ELSEWHERE = 16_384  # the same where others embed: at the end of each lot, some of them wait
 SOON = 64  # the same while searches wait for vectors: two seconds of embedding
 PATIENCE = 60.0  # seconds to wait for another process that is writing
 _WRITTEN_IN = 0.2  # a document is written in every script that has at least this share of its letters
@@ -46,7 +51,13 @@ _SPREAD_GROWTH = 1.1  # when all documents have their vectors
 class EmbeddedDataset(StoredDataset):
     """A dataset with vectors."""
 
-    def embed(self, limit: int | None = None, *, on_progress: Callable[[int], None] | None = None) -> int:
+    def embed(
+        self,
+        limit: int | None = None,
+        *,
+        on_progress: Callable[[int], None] | None = None,
+        embedding: Embedding | None = None,
+    ) -> int:
         """Embed documents that have no vector: those added with ``embed="later"`` or ``embed=False``.
 
         Vectors are committed in batches of 64, so an interrupted call can be resumed. Others may read and write
@@ -56,6 +67,7 @@ class EmbeddedDataset(StoredDataset):
         Args:
             limit: maximum number of documents; all by default.
             on_progress: called with the number of documents embedded since the last call.
+            embedding: embeds in place of this process, such as a cluster.
 
         Returns:
             The number of documents that received a vector.
@@ -68,12 +80,16 @@ class EmbeddedDataset(StoredDataset):
         store, total, stuck = self.store, 0, set[str]()
         if self.indexing_technique == "keyword" or self.holds_images or not store.info.can(Capability.LATER):
             return 0  # pictures are stored only with their vectors
-        while (limit is None or total < limit) and (documents := store.bare(BATCH)):
+        together = BATCH if embedding is None else _ELSEWHERE
+        embed = embedding or partial(map, self._document_embedder.embed_documents)
+        while (limit is None or total < limit) and (documents := store.bare(together)):
             self._check_embedder(store)
-            random.shuffle(documents)
+            if embedding is None:
+                random.shuffle(documents)
             count = 0
-            for batch in in_batches(documents[: None if limit is None else limit - total], SOON):
-                vectors = self._document_embedder.embed_documents([document.searchable for document in batch])
+            batches = list(in_batches(documents[: None if limit is None else limit - total], SOON))
+            texts = ([document.searchable for document in batch] for batch in batches)
+            for batch, vectors in zip(batches, embed(texts), strict=True):
                 with self.writing(PATIENCE):
                     count += store.write(batch, vectors, self.embedder.name, stored_only=True).updated
                 self._measure_spread(store, embed=True)

@@ -1,0 +1,179 @@
+"""Indexing on a Dask cluster: the same passages and vectors as here, whatever dies on the way (B5)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from cluster_kit import DaskProcesses
+from pointsman import Workspace
+from pointsman.cli.app import app
+from pointsman.cluster import Cluster
+from pointsman.errors import InputError, MissingDependencyError, ServiceError, UnmetNeedError
+from pointsman.indexing import index_paths
+from pointsman.models import HashingEmbedder
+
+if TYPE_CHECKING:
+    from pointsman.indexing import IndexProgress
+
+pytest.importorskip("distributed")
+
+TEXTS = [f"lamp number {n} shines over track {n % 7}. " * 40 for n in range(60)]
+
+
+@pytest.fixture(scope="module")
+def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskProcesses]:
+    with DaskProcesses(tmp_path_factory.mktemp("dask")) as processes:
+        processes.wait_for_workers(2)
+        yield processes
+
+
+@pytest.fixture
+def address(dask: DaskProcesses) -> str:
+    return dask.address
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    files = tmp_path / "files"
+    files.mkdir()
+    for number, text in enumerate(TEXTS):
+        (files / f"{number:02}.txt").write_text(text)
+    return files
+
+
+def opened(path: Path) -> Workspace:
+    return Workspace(path, embedder=HashingEmbedder())
+
+
+def content(workspace: Workspace) -> dict[str, tuple[str, bytes | None]]:
+    dataset = workspace.dataset("notes", create=False)
+    ids = dataset.ids()
+    vectors = dataset.get_vectors(ids)
+    texts = [document.text for document in dataset.get_many(ids) if document is not None]
+    return {
+        id_: (text, None if vector is None else vector.tobytes())
+        for id_, text, vector in zip(ids, texts, vectors, strict=True)
+    }
+
+
+def test_a_cluster_stores_what_one_machine_stores(tmp_path: Path, folder: Path, address: str) -> None:
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 no more")
+    with opened(tmp_path / "here") as here, opened(tmp_path / "there") as there:
+        expected = index_paths(here.dataset("notes"), [folder])
+        seen: list[IndexProgress] = []
+        with Cluster(address, embedder="hashing") as cluster:
+            report = index_paths(there.dataset("notes"), [folder], cluster=cluster, on_progress=seen.append)
+        assert report == expected
+        assert report.problems
+        assert content(there) == content(here)
+        assert (seen[-1].share_read, seen[-1].vectors_due) == (1, 0)
+        assert seen[-1].passages == seen[-1].vectors == report.passages.added
+
+
+def test_again_nothing_is_stored_or_embedded_and_what_vanished_is_deleted(
+    tmp_path: Path, folder: Path, address: str
+) -> None:
+    with opened(tmp_path / "there") as there, Cluster(address, embedder="hashing") as cluster:
+        first = index_paths(there.dataset("notes"), [folder], cluster=cluster)
+        (folder / "00.txt").unlink()
+        second = index_paths(there.dataset("notes"), [folder], cluster=cluster)
+        assert second.deleted > 0
+        assert second.passages.added == second.passages.updated == second.vectors_due == 0
+        assert second.passages.unchanged == first.passages.added - second.deleted
+
+
+def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(
+    tmp_path: Path, folder: Path, dask: DaskProcesses
+) -> None:
+    with opened(tmp_path / "here") as here, opened(tmp_path / "there") as there:
+        index_paths(here.dataset("notes"), [folder])
+        workers = dask.worker_ids()
+
+        def kill(progress: IndexProgress) -> None:
+            if workers and progress.vectors:
+                os.kill(workers.pop(), signal.SIGKILL)
+
+        with Cluster(dask.address, embedder="hashing") as cluster:
+            report = index_paths(there.dataset("notes"), [folder], cluster=cluster, on_progress=kill)
+        assert len(workers) < 2
+        assert report.vectors_due == 0
+        assert content(there) == content(here)
+
+
+def test_a_scheduler_that_is_killed_keeps_what_is_stored_and_indexing_again_continues(
+    tmp_path: Path, folder: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pointsman.cluster._TIMEOUT", 1.0)
+    (tmp_path / "dask").mkdir()
+    with opened(tmp_path / "here") as here, opened(tmp_path / "there") as there:
+        index_paths(here.dataset("notes"), [folder])
+        with DaskProcesses(tmp_path / "dask", workers=1) as doomed:
+            cluster = Cluster(doomed.address, embedder="hashing", patience=0.1)
+
+            def end(progress: IndexProgress) -> None:
+                if progress.vectors_due:
+                    doomed.close()
+
+            with pytest.raises(ServiceError, match="indexing again continues"):
+                index_paths(there.dataset("notes"), [folder], cluster=cluster, on_progress=end)
+            cluster.close()
+        stored = there.dataset("notes", create=False)
+        assert len(stored) == len(content(here))
+        assert stored.vectors_due > 0
+        with Cluster(address, embedder="hashing") as other:
+            report = index_paths(stored, [folder], cluster=other)
+        assert report.passages.added == 0
+        assert content(there) == content(here)
+
+
+def test_workers_with_another_embedder_are_refused(tmp_path: Path, folder: Path, address: str) -> None:
+    with opened(tmp_path / "there") as there, Cluster(address, embedder="colours") as cluster:
+        with pytest.raises(InputError, match="give the same to both"):
+            index_paths(there.dataset("notes"), [folder], cluster=cluster)
+        assert there.dataset("notes").vectors_due == len(there.dataset("notes"))
+
+
+def test_what_a_cluster_cannot_index_is_refused(tmp_path: Path, folder: Path, address: str) -> None:
+    with opened(tmp_path / "there") as there, Cluster(address, embedder="hashing") as cluster:
+        dataset = there.dataset("near", indexing_technique="vector")
+        with pytest.raises(UnmetNeedError, match="searched by vectors alone"):
+            index_paths(dataset, [folder], cluster=cluster)
+
+
+@pytest.mark.parametrize("wrong", ["", "localhost", "http://localhost:1"])
+def test_an_address_that_is_none_is_named(wrong: str) -> None:
+    with pytest.raises(InputError, match="is not the address of a scheduler"):
+        Cluster(wrong)
+
+
+def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pointsman.cluster._TIMEOUT", 0.2)
+    with pytest.raises(ServiceError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        Cluster("tcp://127.0.0.1:9")
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingDependencyError, match=r"pointsman\[cluster\]"):
+        Cluster("tcp://127.0.0.1:9")
+
+
+def test_the_command_line_indexes_on_a_cluster(tmp_path: Path, folder: Path, address: str) -> None:
+    place = str(tmp_path / "there")
+    arguments = ["index", str(folder), "-d", "notes", "-w", place, "--embedder", "hashing", "--cluster", address]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    with opened(tmp_path / "there") as there:
+        assert all(vector is not None for _, vector in content(there).values())
+        assert np.isfinite(there.search("lamp number 3", refuse=False).hits[0].score)
+    watching = CliRunner().invoke(app, [*arguments, "--watch"])
+    assert isinstance(watching.exception, InputError)
