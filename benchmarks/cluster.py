@@ -27,7 +27,7 @@ from _passages import passages
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from cluster_kit import DaskProcesses
 from pointsman import Workspace
-from pointsman.cluster import Cluster
+from pointsman.cluster import DaskCluster
 from pointsman.indexing import index_paths
 from pointsman.ingest import FileReader, FoundFile, find_files
 from pointsman.models import load_embedder
@@ -84,7 +84,7 @@ def indexed(folder: Path, files: Path, address: str, embedder: str) -> tuple[flo
     with Workspace(folder, embedder=load_embedder(embedder)) as workspace:
         dataset = workspace.dataset(DATASET)
         began = perf_counter()
-        with Cluster(address, embedder=embedder) as cluster:
+        with DaskCluster(address, embedder=embedder) as cluster:
             index_paths(dataset, [files], cluster=cluster)
         return perf_counter() - began, content(dataset)
 

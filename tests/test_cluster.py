@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from cluster_kit import DaskProcesses
 from pointsman import Workspace
 from pointsman.cli.app import app
-from pointsman.cluster import Cluster
+from pointsman.cluster import DaskCluster
 from pointsman.errors import InputError, MissingDependencyError, ServiceError, UnmetNeedError
 from pointsman.indexing import index_paths
 from pointsman.models import HashingEmbedder
@@ -70,7 +70,7 @@ def test_a_cluster_stores_what_one_machine_stores(tmp_path: Path, folder: Path, 
     with opened(tmp_path / "here") as here, opened(tmp_path / "there") as there:
         expected = index_paths(here.dataset("notes"), [folder])
         seen: list[IndexProgress] = []
-        with Cluster(address, embedder="hashing") as cluster:
+        with DaskCluster(address, embedder="hashing") as cluster:
             report = index_paths(there.dataset("notes"), [folder], cluster=cluster, on_progress=seen.append)
         assert report == expected
         assert report.problems
@@ -82,7 +82,7 @@ def test_a_cluster_stores_what_one_machine_stores(tmp_path: Path, folder: Path, 
 def test_again_nothing_is_stored_or_embedded_and_what_vanished_is_deleted(
     tmp_path: Path, folder: Path, address: str
 ) -> None:
-    with opened(tmp_path / "there") as there, Cluster(address, embedder="hashing") as cluster:
+    with opened(tmp_path / "there") as there, DaskCluster(address, embedder="hashing") as cluster:
         first = index_paths(there.dataset("notes"), [folder], cluster=cluster)
         (folder / "00.txt").unlink()
         second = index_paths(there.dataset("notes"), [folder], cluster=cluster)
@@ -102,7 +102,7 @@ def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(
             if workers and progress.vectors:
                 os.kill(workers.pop(), signal.SIGKILL)
 
-        with Cluster(dask.address, embedder="hashing") as cluster:
+        with DaskCluster(dask.address, embedder="hashing") as cluster:
             report = index_paths(there.dataset("notes"), [folder], cluster=cluster, on_progress=kill)
         assert len(workers) < 2
         assert report.vectors_due == 0
@@ -117,7 +117,7 @@ def test_a_scheduler_that_is_killed_keeps_what_is_stored_and_indexing_again_cont
     with opened(tmp_path / "here") as here, opened(tmp_path / "there") as there:
         index_paths(here.dataset("notes"), [folder])
         with DaskProcesses(tmp_path / "dask", workers=1) as doomed:
-            cluster = Cluster(doomed.address, embedder="hashing", patience=0.1)
+            cluster = DaskCluster(doomed.address, embedder="hashing", patience=0.1)
 
             def end(progress: IndexProgress) -> None:
                 if progress.vectors_due:
@@ -129,21 +129,21 @@ def test_a_scheduler_that_is_killed_keeps_what_is_stored_and_indexing_again_cont
         stored = there.dataset("notes", create=False)
         assert len(stored) == len(content(here))
         assert stored.vectors_due > 0
-        with Cluster(address, embedder="hashing") as other:
+        with DaskCluster(address, embedder="hashing") as other:
             report = index_paths(stored, [folder], cluster=other)
         assert report.passages.added == 0
         assert content(there) == content(here)
 
 
 def test_workers_with_another_embedder_are_refused(tmp_path: Path, folder: Path, address: str) -> None:
-    with opened(tmp_path / "there") as there, Cluster(address, embedder="colours") as cluster:
+    with opened(tmp_path / "there") as there, DaskCluster(address, embedder="colours") as cluster:
         with pytest.raises(InputError, match="give the same to both"):
             index_paths(there.dataset("notes"), [folder], cluster=cluster)
         assert there.dataset("notes").vectors_due == len(there.dataset("notes"))
 
 
 def test_what_a_cluster_cannot_index_is_refused(tmp_path: Path, folder: Path, address: str) -> None:
-    with opened(tmp_path / "there") as there, Cluster(address, embedder="hashing") as cluster:
+    with opened(tmp_path / "there") as there, DaskCluster(address, embedder="hashing") as cluster:
         dataset = there.dataset("near", indexing_technique="vector")
         with pytest.raises(UnmetNeedError, match="searched by vectors alone"):
             index_paths(dataset, [folder], cluster=cluster)
@@ -152,19 +152,19 @@ def test_what_a_cluster_cannot_index_is_refused(tmp_path: Path, folder: Path, ad
 @pytest.mark.parametrize("wrong", ["", "localhost", "http://localhost:1"])
 def test_an_address_that_is_none_is_named(wrong: str) -> None:
     with pytest.raises(InputError, match="is not the address of a scheduler"):
-        Cluster(wrong)
+        DaskCluster(wrong)
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pointsman.cluster._TIMEOUT", 0.2)
     with pytest.raises(ServiceError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
-        Cluster("tcp://127.0.0.1:9")
+        DaskCluster("tcp://127.0.0.1:9")
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingDependencyError, match=r"pointsman\[cluster\]"):
-        Cluster("tcp://127.0.0.1:9")
+        DaskCluster("tcp://127.0.0.1:9")
 
 
 def test_the_command_line_indexes_on_a_cluster(tmp_path: Path, folder: Path, address: str) -> None:

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 PROGRAMS = {
     "": "import pointsman.cli.app, pointsman.integrations",
-    "cluster": "import pointsman.cluster, distributed",
+    "cluster": "import pointsman.cluster",
     "eval": "import pointsman.evaluation.metrics, pointsman.evaluation.run",
     "haystack": "import pointsman.integrations.haystack",
     "langchain": "import pointsman.integrations.langchain",

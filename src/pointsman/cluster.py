@@ -39,7 +39,7 @@ _PAUSE: Final = 0.5  # seconds between attempts to reach it
 
 
 @dataclass(eq=False, slots=True)
-class _Task:
+class _ClusterTask:
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     key: str
@@ -47,12 +47,12 @@ class _Task:
     future: Any = field(default=None)
 
 
-class Cluster:
+class DaskCluster:
     """A connection to a Dask cluster whose workers have this package and see the same files at the same paths.
 
     For example::
 
-        with Cluster("tcp://10.0.0.5:8786") as cluster:
+        with DaskCluster("tcp://10.0.0.5:8786") as cluster:
             index_paths(dataset, ["/mnt/shared/papers"], cluster=cluster)
 
     Schedulers run whatever programs their clients send: keep them in a private network, or use ``tls://``.
@@ -73,7 +73,7 @@ class Cluster:
             raise InputError(f"{address!r:.80} is not the address of a scheduler, such as tcp://10.0.0.5:8786")
         self._address, self._embedder, self._patience = address, embedder, patience
         self._client: Any = None
-        self._waiting: deque[_Task] = deque()
+        self._waiting: deque[_ClusterTask] = deque()
         self._connect(0.0)
 
     def __enter__(self) -> Self:
@@ -122,12 +122,13 @@ class Cluster:
         """
         compute = partial(_embed, self._embedder, name)
         return self._in_order(
-            _Task(compute, (texts,), f"pointsman-embed-{_digest(self._embedder, name, *texts)}") for texts in batches
+            _ClusterTask(compute, (texts,), f"pointsman-embed-{_digest(self._embedder, name, *texts)}")
+            for texts in batches
         )
 
     # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _in_order(self, tasks: Iterable[_Task]) -> Iterator[Any]:
+    def _in_order(self, tasks: Iterable[_ClusterTask]) -> Iterator[Any]:
         """Yield the results of tasks in order, while those that follow are being computed."""
         for task in tasks:
             if self._client.status in {"closing", "closed"}:  # it has given up its scheduler
@@ -164,7 +165,7 @@ class Cluster:
                 self._waiting.popleft()
                 return result
 
-    def _submit(self, task: _Task) -> None:
+    def _submit(self, task: _ClusterTask) -> None:
         key = f"{task.key}-{task.attempt}" if task.attempt else task.key
         task.future = self._client.submit(task.function, *task.arguments, key=key, pure=True)
 
@@ -222,7 +223,7 @@ class ClusterReader:
         yield from next(self._results)
 
 
-def _reading(files: Sequence[FoundFile], options: Mapping[str, Any]) -> Iterator[_Task]:
+def _reading(files: Sequence[FoundFile], options: Mapping[str, Any]) -> Iterator[_ClusterTask]:
     """Yield a task for every few files."""
     group: list[FoundFile] = []
     for file in files:
@@ -234,10 +235,10 @@ def _reading(files: Sequence[FoundFile], options: Mapping[str, Any]) -> Iterator
         yield _reading_task(group, options)
 
 
-def _reading_task(files: Sequence[FoundFile], options: Mapping[str, Any]) -> _Task:
+def _reading_task(files: Sequence[FoundFile], options: Mapping[str, Any]) -> _ClusterTask:
     states = [(str(file.path), file.id, *_state(file)) for file in files]
     key = f"pointsman-read-{_digest(states, sorted(options.items()))}"
-    return _Task(_read, (tuple(files), dict(options)), key)
+    return _ClusterTask(_read, (tuple(files), dict(options)), key)
 
 
 def _state(file: FoundFile) -> tuple[int, int]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from watchfiles import Change
 
-    from pointsman.cluster import Cluster, ClusterReader
+    from pointsman.cluster import ClusterReader, DaskCluster
     from pointsman.dataset import Dataset
     from pointsman.dataset.embedding import Embedding
     from pointsman.views import AccessRule
@@ -116,7 +116,7 @@ def index_paths(
     limits: FileLimits | None = None,
     access: Sequence[AccessRule] | None = None,
     on_progress: Progress | None = None,
-    cluster: Cluster | None = None,
+    cluster: DaskCluster | None = None,
 ) -> IndexReport:
     """Synchronise a dataset with the current contents of ``paths``; other paths indexed into it are left unchanged.
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from pointsman.citations import Style
-    from pointsman.cluster import Cluster
+    from pointsman.cluster import DaskCluster
     from pointsman.dataset import Dataset
     from pointsman.indexing import IndexReport
     from pointsman.retrieval.source import IndexingTechnique
@@ -149,14 +149,14 @@ def index(
         raise typer.Exit(130 if was_interrupted else 1)
 
 
-def _cluster(address: str | None, embedder: str) -> AbstractContextManager[Cluster | None]:
+def _cluster(address: str | None, embedder: str) -> AbstractContextManager[DaskCluster | None]:
     """Return a connection to the cluster of this address, if one is given; its workers load the same embedder."""
     if address is None:
         return nullcontext()
-    from pointsman.cluster import Cluster
+    from pointsman.cluster import DaskCluster
     from pointsman.settings import Settings
 
-    return Cluster(address, embedder=Settings.load().embedder if embedder == "default" else embedder)
+    return DaskCluster(address, embedder=Settings.load().embedder if embedder == "default" else embedder)
 
 
 def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -> None:
