@@ -1,7 +1,10 @@
 """Views: what is hidden changes nothing, and what a view costs beside a filter that leaves the same documents.
 
-    python benchmarks/views.py twins [--pairs 700] [--questions 20] [--seed 1] [--wall access|filter]
-    python benchmarks/views.py speed [--passages 100000] [--groups 1000] [--questions 60]
+    python benchmarks/views.py twins [--pairs 700] [--questions 20] [--seed 1] [--wall access|filter] [--at PLACE]
+    python benchmarks/views.py speed [--passages 100000] [--groups 1000] [--questions 60] [--at PLACE]
+
+PLACE is a folder (by default a temporary one), the URL of a workspace, or ``postgresql``: then a server is started for
+the run.
 
 ``twins`` compares answers of pairs of workspaces with and without hidden documents (`pointsman.leaktest`): documents of
 three languages, access lists, groups, filters and doors are drawn. ``speed`` asks the same questions through a view and
@@ -12,8 +15,10 @@ first question of each asker, which computes what is kept for the view, is timed
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -23,16 +28,42 @@ import pointsman
 from pointsman.leaktest import LeakReport, leaktest
 
 
-def twins(pairs: int, questions: int, seed: int, wall: Any) -> None:
+@contextmanager
+def place_at(name: str | None) -> Iterator[str]:
+    """Yield the place of a workspace; a server is started if its kind is named."""
+    if name is None:
+        with tempfile.TemporaryDirectory() as folder:
+            yield folder
+    elif name == "postgresql":
+        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+        from postgres_kit import PostgresServer
+
+        server = PostgresServer()
+        try:
+            yield server.url
+        finally:
+            server.stop()
+    else:
+        yield name
+
+
+def twins(at: str | None, pairs: int, questions: int, seed: int, wall: Any) -> None:
+    known = 0
+
     def tell(report: LeakReport) -> None:
+        nonlocal known
+        for leak in report.leaks[known:]:
+            print(f"  {leak.door} {leak.path}: {leak.with_hidden} / {leak.without_hidden}  {leak.question}", flush=True)
+        known = len(report.leaks)
         if report.pairs % 50 == 0:
             print(f"{report.pairs} pairs, {report.comparisons} answers, {report.differing} differ", flush=True)
 
-    report = leaktest(pairs=pairs, questions=questions, seed=seed, wall=wall, on_pair=tell)
+    with place_at(at) as place, pointsman.open(place) as workspace:
+        report = leaktest(
+            workspace if at else None, pairs=pairs, questions=questions, seed=seed, wall=wall, on_pair=tell
+        )
     print(f"{report.pairs} pairs of workspaces, {report.comparisons} answers compared: {report.differing} differ")
     print("by door:", ", ".join(f"{door} {count}" for door, count in sorted(report.doors.items())))
-    for leak in report.leaks:
-        print(f"  {leak.door} {leak.path}: {leak.with_hidden} / {leak.without_hidden}  {leak.question}")
 
 
 def timed(function: Callable[[], object]) -> float:
@@ -42,11 +73,11 @@ def timed(function: Callable[[], object]) -> float:
     return (perf_counter() - start) * 1000
 
 
-def speed(passages: int, groups: int, questions: int) -> None:
+def speed(at: str | None, passages: int, groups: int, questions: int) -> None:
     from _passages import VectorOfText, vectors
     from _passages import passages as documents
 
-    with tempfile.TemporaryDirectory() as folder, pointsman.open(Path(folder), embedder=VectorOfText()) as workspace:
+    with place_at(at) as place, pointsman.open(place, embedder=VectorOfText()) as workspace:
         dataset = workspace.dataset("passages")
         items = [
             pointsman.Document(
@@ -88,6 +119,7 @@ def _row(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["twins", "speed"])
+    parser.add_argument("--at", metavar="PLACE")
     parser.add_argument("--pairs", type=int, default=700)
     parser.add_argument("--questions", type=int)
     parser.add_argument("--seed", type=int, default=1)
@@ -96,9 +128,9 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=1000)
     arguments = parser.parse_args()
     if arguments.what == "twins":
-        twins(arguments.pairs, arguments.questions or 20, arguments.seed, arguments.wall)
+        twins(arguments.at, arguments.pairs, arguments.questions or 20, arguments.seed, arguments.wall)
     else:
-        speed(arguments.passages, arguments.groups, arguments.questions or 60)
+        speed(arguments.at, arguments.passages, arguments.groups, arguments.questions or 60)
 
 
 if __name__ == "__main__":

@@ -13,21 +13,19 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from pointsman._forms import form_of, plain_form
-from pointsman.errors import InputError, MissingDependencyError, PointsmanError
+from pointsman.errors import InputError, MissingDependencyError, PointsmanError, UnmetNeedError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.request import OPTIONS
 from pointsman.retrieval.relevance import shipped
+from pointsman.store.backend import Backend, BaseBackend, temporary_backend
 from pointsman.types import Document
 from pointsman.views import ACCESS, Permissions, View, permissions_of
 from pointsman.workspace import Workspace
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from pointsman.models.base import BaseEmbedder
 
 Wall = Literal["access", "filter"]
+Scratch = Callable[[], AbstractContextManager[Backend]]
 
 _ENGLISH: Final = (
     "railway signal train station yard switch lamp ticket engine bridge tunnel whistle platform schedule freight brake "
@@ -158,11 +157,12 @@ def leaktest(
 ) -> LeakReport:
     """Compare what someone sees with and without the documents that they may not see.
 
-    Nothing is written to the workspace: the copies are made in a temporary folder and deleted.
+    Nothing is written to the workspace: the copies are made beside it, in a temporary folder or in schemas of their own
+    in its database, and deleted.
 
     Args:
         workspace: its datasets, with a sample of their documents and of their access, are the first documents of each
-            copy; None: only made-up documents.
+            copy, and the copies are in a store of the same kind; None: only made-up documents, in a folder.
         pairs: the number of pairs of copies.
         questions: the number of questions for each pair.
         seed: of the made-up documents and questions.
@@ -173,6 +173,7 @@ def leaktest(
     Raises:
         InputError: a number is not positive, or ``wall`` is neither.
         StoreError: the workspace cannot be read.
+        UnmetNeedError: its kind of store cannot hold a copy, or cannot tell who may see a document.
     """
     if wall not in ("access", "filter"):
         raise InputError(f"wall is 'access' or 'filter', not {wall!r:.80}")
@@ -181,14 +182,22 @@ def leaktest(
     report, chance = LeakReport(), random.Random(seed)  # noqa: S311  (no secret)
     times: dict[str, list[float]] = {"with hidden documents": [], "without": []}
     samples = [] if workspace is None else _own_documents(workspace)
+    scratch = temporary_backend if workspace is None else _scratch_of(workspace)
     for _ in range(pairs):
         case = random_case(random.Random(chance.random()), questions, samples)  # noqa: S311  (no secret)
-        with TwinPair(case, wall, embedder or ShippedEmbedder()) as twins:
+        with TwinPair(case, wall, embedder or ShippedEmbedder(), scratch) as twins:
             twins.compare(report, times)
         report.pairs += 1
         on_pair(report)
     report.seconds = {name: sorted(values)[len(values) // 2] for name, values in times.items() if values}
     return report
+
+
+def _scratch_of(workspace: Workspace) -> Scratch:
+    backend = workspace.backend
+    if not isinstance(backend, BaseBackend):
+        raise UnmetNeedError(f"{type(backend).__name__} cannot make a scratch workspace; derive it from BaseBackend")
+    return backend.scratch
 
 
 def _own_documents(workspace: Workspace) -> list[tuple[str, str, list[Document]]]:
@@ -342,17 +351,18 @@ class TwinPair:
         case: what is written and asked.
         wall: what hides the documents.
         embedder: of the copies.
+        scratch: makes the empty workspace for each copy.
     """
 
-    def __init__(self, case: TwinCase, wall: Wall, embedder: BaseEmbedder) -> None:
+    def __init__(
+        self, case: TwinCase, wall: Wall, embedder: BaseEmbedder, scratch: Scratch = temporary_backend
+    ) -> None:
         self.case, self.wall = case, wall
         self._view = View.of(case.asker)
-        self._folder = Path(tempfile.mkdtemp(prefix="pointsman-leaktest-"))
         self._stack = ExitStack()
-        self._stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
         try:
-            self.full_copy = self._copy("with", embedder, hidden=True)
-            self.visible_copy = self._copy("without", embedder, hidden=False)
+            self.full_copy = self._copy(scratch, embedder, hidden=True)
+            self.visible_copy = self._copy(scratch, embedder, hidden=False)
         except BaseException:
             self._stack.close()
             raise
@@ -363,8 +373,9 @@ class TwinPair:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _copy(self, name: str, embedder: BaseEmbedder, *, hidden: bool) -> Workspace:
-        workspace = self._stack.enter_context(Workspace(self._folder / name / "work", embedder=embedder))
+    def _copy(self, scratch: Scratch, embedder: BaseEmbedder, *, hidden: bool) -> Workspace:
+        backend = self._stack.enter_context(scratch())
+        workspace = self._stack.enter_context(Workspace(backend, embedder=embedder))
         for dataset, technique in self.case.techniques.items():
             workspace.dataset(dataset, indexing_technique=technique).make()  # type: ignore[arg-type]  # one of them
         visible_ids = self._finally_visible()

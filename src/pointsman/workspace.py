@@ -757,10 +757,10 @@ class Workspace:
         Raises:
             UnmetNeedError: the workspace's stores cannot tell who may see a document.
         """
-        if on and not isinstance(self.backend, LocalBackend):
+        if on and not getattr(self.backend, "has_views", False):
             raise UnmetNeedError(
-                f"the workspace at {self.backend.url} is in a server, whose stores cannot tell yet who may see a "
-                "document; keep documents with access in a folder"
+                f"the workspace at {self.backend.url} is in a server whose stores cannot tell who may see a document; "
+                "keep documents with access in a folder or in PostgreSQL"
             )
         self.backend.put_record(ACCESS_RECORD, "", "on" if on else None)
         self._access = None

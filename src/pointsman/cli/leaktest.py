@@ -27,8 +27,9 @@ def leaktest(
 ) -> None:
     """Compare answers with and without documents that the asker may not see; exit 1 if any differ.
 
-    A sample of your documents, with their access, and made-up ones are copied twice into a temporary folder: once all
-    of them, once those that a made-up asker sees. Every door is asked the same in both. Your workspace is only read.
+    A sample of your documents, with their access, and made-up ones are copied twice into a store of the same kind: once
+    all of them, once those that a made-up asker sees. Every door is asked the same in both. The copies are deleted, and
+    your workspace is only read.
     """
     from pointsman.leaktest import leaktest as compare
 

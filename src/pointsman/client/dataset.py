@@ -263,14 +263,17 @@ class RemoteDataset:
         from pointsman.store.prepared import metadata_of, prepare
 
         changes = [prepare(change) for change in check_changes(metadata)]  # checked as a dataset checks them
-        if changes and not self.exists:
-            raise InputError(f"there is no document {changes[0].document.id!r:.80}")
         limits, result = run(self._service.limits(Threads())), AddResult()
         items = [(change.document.id, metadata_of(change.metadata)) for change in changes]
         sizes = [len(as_json({id_: values})) for id_, values in items]
         for start, end in batches(limits["max_documents"], (sizes, limits["max_body_bytes"] - 100)):
             body = {"metadata": dict(items[start:end]), "replace": replace}
-            result += self._service.call(endpoints.SET_METADATA, self.name, body=body, seconds=self._quiet)
+            try:
+                result += self._service.call(endpoints.SET_METADATA, self.name, body=body, seconds=self._quiet)
+            except UnknownNameError as error:  # a key that only writes cannot ask beforehand
+                if self._exists:
+                    raise
+                raise InputError(f"there is no document {items[start][0]!r:.80}") from error
         return result
 
     aset_metadata = async_twin(set_metadata)

@@ -115,7 +115,7 @@ class Dataset(EditableDataset):
         if not store.info.can(Capability.VIEWS):
             raise UnmetNeedError(
                 f"dataset {self.name!r} is in a {store.info.kind} store, which cannot tell who may see a document; "
-                "keep documents with access in a folder"
+                "keep documents with access in a folder or in PostgreSQL"
             )
         store_in_view: Any = store.in_view(view, self._notes_in_view)
         key = id(store), f"{store_in_view.state} {view.day or ''}"

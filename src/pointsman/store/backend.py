@@ -14,11 +14,12 @@ import json
 import math
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, runtime_checkable
 from urllib.parse import quote, unquote
 
 from filelock import FileLock, Timeout
@@ -31,6 +32,7 @@ from pointsman.errors import (
     InputError,
     LockedError,
     UnknownNameError,
+    UnmetNeedError,
 )
 from pointsman.registry import COLLECTIONS, STORES
 
@@ -183,6 +185,19 @@ class Backend(Protocol):
 class BaseBackend:
     """The base class of backends, usable as context managers."""
 
+    has_views: ClassVar[bool] = False
+    """Whether its stores can tell who may see a document (`Capability.VIEWS`), so that access can be switched on."""
+
+    @contextmanager
+    def scratch(self) -> Iterator[Backend]:
+        """Yield an empty workspace of the same kind for a test, which is deleted afterwards.
+
+        Raises:
+            UnmetNeedError: there is none of this kind.
+        """
+        raise UnmetNeedError(f"{type(self).__name__} cannot make a scratch workspace beside its own")
+        yield  # a context manager has to yield somewhere
+
     def close(self) -> None:
         """See `Backend`."""
 
@@ -191,6 +206,13 @@ class BaseBackend:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+@contextmanager
+def temporary_backend() -> Iterator[LocalBackend]:
+    """Yield a workspace in a temporary folder, which is deleted afterwards."""
+    with tempfile.TemporaryDirectory(prefix="pointsman-scratch-", ignore_cleanup_errors=True) as folder:
+        yield LocalBackend(Path(folder) / "work")
 
 
 def check_record(kind: str, name: str, value: str | None = None) -> None:
@@ -231,6 +253,8 @@ class LocalBackend(BaseBackend):
         InputError: the path holds something other than a workspace.
     """
 
+    has_views = True
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._datasets = f"{self.path}/{_DATASETS}"
@@ -241,6 +265,12 @@ class LocalBackend(BaseBackend):
     def url(self) -> str:
         """See `Backend`."""
         return str(self.path)
+
+    @contextmanager
+    def scratch(self) -> Iterator[LocalBackend]:
+        """See `BaseBackend`."""
+        with temporary_backend() as backend:
+            yield backend
 
     def make(self) -> None:
         """Create the empty folder unless it exists."""

@@ -3,6 +3,8 @@
 =================  =====================================================================================================
 `connections`      connections shared by threads and event loops; retries, timeouts, errors without passwords
 `statements`       the tables, the search, filters as SQL
+`reader`           what is read of a dataset
+`view`             `PostgresViewStore`: the documents that exist in a view
 `store`            `PostgresStore`: one dataset
 `backend`          `PostgresBackend`: a workspace in one schema of a database
 =================  =====================================================================================================

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -12,11 +14,12 @@ from pointsman._places import unquoted
 from pointsman.errors import InputError, StoreError, UnknownNameError
 from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, check_version, settings_of
 from pointsman.store.postgres.connections import Connections
+from pointsman.store.postgres.reader import DatasetRow
 from pointsman.store.postgres.statements import DERIVED, FORMAT, Tables, escaped, unescaped
-from pointsman.store.postgres.store import DatasetRow, PostgresStore
+from pointsman.store.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from psycopg import Connection
 
@@ -45,8 +48,11 @@ class PostgresBackend(BaseBackend):
         InputError: the URL cannot be parsed.
     """
 
+    has_views = True
+
     def __init__(self, url: str, *, pool: PostgresPool | None = None) -> None:
         address, self.schema, max_connections = split(url)
+        self._address, self._pool = address, pool
         self._connections = Connections(address, most=max_connections, pool=pool)
         self._vectors: str | None = None
 
@@ -57,6 +63,18 @@ class PostgresBackend(BaseBackend):
     def url(self) -> str:
         """See `Backend`."""
         return f"{self._connections.label}?schema={self.schema}"
+
+    @contextmanager
+    def scratch(self) -> Iterator[PostgresBackend]:
+        """See `BaseBackend`; in a schema of its own."""
+        schema = f"pointsman_scratch_{uuid.uuid4().hex}"
+        joint = "" if self._address.endswith("?") else "&"
+        with PostgresBackend(f"{self._address}{joint}schema={schema}&connections=4", pool=self._pool) as backend:
+            try:
+                yield backend
+            finally:
+                drop = f'drop schema if exists "{schema}" cascade'
+                self._connections.run(lambda connection: connection.execute(drop.encode()))
 
     # ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────
 

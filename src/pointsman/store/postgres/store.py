@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import itertools
 import logging
@@ -11,30 +10,23 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from pointsman._batched import batched
-from pointsman.errors import FormatVersionError, InputError, ReplacedError, StoreError
+from pointsman.errors import FormatVersionError, InputError, StoreError
 from pointsman.models.base import mixed_embedders
 from pointsman.store.base import (
     NEAR,
-    SCALES_OF,
-    WORDS,
     WORDS_FIRST,
-    BaseStore,
     Capability,
-    Lists,
     MetadataResult,
-    Page,
-    Scores,
     Statistics,
     StoreInfo,
-    StoreQuery,
 )
 from pointsman.store.bm25 import query_terms
+from pointsman.store.postgres.reader import LARGEST_ID, DatasetRow, PostgresReader, as_sql, document_of
 from pointsman.store.postgres.statements import (
     DERIVED,
     EXACT_ROWS,
@@ -44,59 +36,41 @@ from pointsman.store.postgres.statements import (
     Tables,
     escaped,
     facts_of,
-    finite,
     unescaped,
 )
+from pointsman.store.postgres.view import PostgresViewStore, Signatures
 from pointsman.store.prepared import (
-    UNREADABLE,
     Prepared,
-    direction,
     directions,
     edits,
     metadata_of,
-    position,
     prepare,
     storable,
-    unreadable,
 )
+from pointsman.store.signature import signature_of
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.types import AddResult, Document, Metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from psycopg import AsyncConnection, Connection, Cursor
+    from psycopg import Connection, Cursor
 
     from pointsman.filters import Filter
+    from pointsman.store.base import Store
     from pointsman.store.postgres.connections import Connections
+    from pointsman.views import View
 
 log = logging.getLogger(__name__)
 
-_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES, Capability.VIEWS, Capability.DAYS}
+_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 _TOGETHER: Final = 5_000  # documents deleted, or given new postings, in one transaction
-_LARGEST_ID: Final = 2**31 - 1
 _GROWN: Final = 2  # growth of the tables since they were last analysed
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetRow:
-    """The catalogue's entry for a dataset when it is opened."""
-
-    number: int
-    identity: str
-    technique: str
-    analyzer: str
-    format: int
-    k1: float
-    b: float
-    embedder: str | None
-    dimensions: int | None
-    documents: int
-
-
-class PostgresStore(BaseStore):
+class PostgresStore(PostgresReader):
     """A dataset in PostgreSQL; keys are integers. `PostgresBackend` opens it.
 
     A search is one statement. Writers take turns by locking the dataset's row; they wait for each other and are not
@@ -119,13 +93,12 @@ class PostgresStore(BaseStore):
                 f"{connections.label}: the dataset is in format {about.format}, this version of pointsman knows format "
                 f"{FORMAT}; open it with the version that wrote it"
             )
-        self._connections, self._about = connections, about
-        self._tables = Tables(schema, about.number, vectors)
-        self._scales = SCALES_OF[about.technique]
+        super().__init__(connections, Tables(schema, about.number, vectors), about)
         self._embedder, self._dimensions = about.embedder, about.dimensions
         self._documents = about.documents  # the last known number, which only affects speed
         self._statistics: tuple[float, Statistics] | None = None
         self._due = -1, 0  # sequence number of the count, and the count
+        self._signatures = Signatures(self._signature_rows)
         self._bulk = threading.local()
         if about.analyzer != DERIVED:
             log.warning("%s: the index data was made by another version; rebuilding it", connections.label)
@@ -143,206 +116,24 @@ class PostgresStore(BaseStore):
             "postgresql", self._about.identity, self._embedder, self._dimensions, self._scales, _CAPABILITIES
         )
 
-    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
-        """See `Store`."""
-        lookups = self._prepared(store_queries)
-        if not any(lookups):
-            return [self._lists(lookup, ()) for lookup in lookups]
-        rows = self._connections.run(lambda connection: _all(connection, [lookup for lookup in lookups if lookup]))
-        return self._answers(lookups, rows)
-
     @property
-    def _awaits(self) -> bool:
-        """Whether async calls have their own connections."""
-        return self._connections.pool is None and _on_asyncio()
+    def dimensions(self) -> int | None:
+        """See `PostgresReader`."""
+        return self._dimensions
 
-    async def asearch(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
-        """See `Store`."""
-        if not self._awaits:
-            return await super().asearch(store_queries)
-        lookups = (
-            await asyncio.to_thread(self._prepared, store_queries)
-            if self._vectors_unknown(store_queries)
-            else self._prepared(store_queries)
-        )
-        if not any(lookups):
-            return [self._lists(lookup, ()) for lookup in lookups]
-        rows = await self._connections.arun(
-            lambda connection: _aall(connection, [lookup for lookup in lookups if lookup])
-        )
-        return self._answers(lookups, rows)
+    def _search_statement(self, condition: Condition | None, *, words: bool, near: bool) -> str:
+        row_limit = FEW if self._documents >= EXACT_ROWS else LARGEST_ID - 1
+        return self._tables.search(condition, words=words, near=near, few=row_limit, k1=self._about.k1, b=self._about.b)
 
-    def _answers(self, lookups: Sequence[_Lookup], rows: Iterable[list[Any]]) -> list[Lists]:
-        answers = iter(rows)
-        return [self._lists(lookup, next(answers) if lookup else ()) for lookup in lookups]
-
-    def _vectors_unknown(self, store_queries: Sequence[StoreQuery]) -> bool:
-        return (
-            self._dimensions is None
-            and NEAR in self._scales
-            and any(query.vector is not None for query in store_queries)
-        )
-
-    def _prepared(self, store_queries: Sequence[StoreQuery]) -> list[_Lookup]:
-        """Return the statement for each look.
-
-        Raises:
-            InputError: a vector is invalid.
-        """
-        if self._vectors_unknown(store_queries):
-            self.statistics()  # another process may have written the first vectors
-        return [self._asked(query) for query in store_queries]
-
-    def _asked(self, store_query: StoreQuery) -> _Lookup:
-        words, has_vector, parameters = self._parameters(store_query)
-        if store_query.depth < 1 or not (words or has_vector):
-            return _Lookup(
-                WORDS if store_query.text is not None else "", NEAR if store_query.vector is not None else "", "", {}
-            )
-        condition = None if store_query.filters is None else self._condition(store_query.filters)
-        parameters |= {"k": min(store_query.depth, _LARGEST_ID)} | ({} if condition is None else condition.parameters)
-        row_limit = FEW if self._documents >= EXACT_ROWS else _LARGEST_ID - 1
-        statement = self._tables.search(
-            condition, words=words, near=has_vector, few=row_limit, k1=self._about.k1, b=self._about.b
-        )
-        return _Lookup(
-            WORDS if store_query.text is not None else "",
-            NEAR if store_query.vector is not None else "",
-            statement,
-            parameters,
-        )
-
-    def _parameters(self, store_query: StoreQuery) -> tuple[bool, bool, dict[str, Any]]:
-        """Return whether there are words and a vector to search by, and the parameters for them."""
-        parameters: dict[str, Any] = {}
-        if store_query.text is not None and WORDS in self._scales and (terms := query_terms(store_query.text)):
-            parameters |= {"terms": list(terms), "counts": [float(count) for count in terms.values()]}
-        if store_query.vector is not None and self._dimensions is not None and NEAR in self._scales:
-            vector = direction(store_query.vector, self._dimensions)
-            if vector.any():
-                parameters["v"] = vector.tolist()
-        return "terms" in parameters, "v" in parameters, parameters
-
-    def _lists(self, lookup: _Lookup, rows: Sequence[Any]) -> Lists:
-        """Convert the rows of the search to rankings, scores and documents."""
-        rankings: dict[str, list[tuple[Any, float | None]]] = {}
-        scores: dict[str, dict[Any, float]] = {}
-        for name, rank_column, score_column in ((WORDS, 1, 2), (NEAR, 3, 4)):
-            if name not in self._scales or name not in (lookup.words, lookup.near):
-                continue
-            if name == NEAR and self._dimensions is None:
-                continue
-            pairs = [(-row[rank_column], row[0]) for row in rows if row[rank_column] is not None]
-            rankings[name] = [(key, -score) for score, key in sorted(pairs)]
-            scores[name] = {row[0]: _score(name, row[score_column]) for row in rows}
-        documents = {row[0]: _document(row[5], row[6], row[7]) for row in rows}
-        return Lists(rankings, scores, documents, idf=(rows[0][8] or 0.0) if rows and WORDS in rankings else None)
-
-    def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
-        """See `Store`."""
-        lookups = self._to_score(store_queries, keys)
-        rows = self._connections.run(lambda connection: _all(connection, lookups)) if lookups else []
-        return [self._scores(lookup, lookup_rows) for lookup, lookup_rows in zip(lookups, rows, strict=True)]
-
-    async def ascore(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
-        """See `Store`."""
-        if not self._awaits:
-            return await super().ascore(store_queries, keys)
-        lookups = self._to_score(store_queries, keys)
-        rows = await self._connections.arun(lambda connection: _aall(connection, lookups)) if lookups else []
-        return [self._scores(lookup, lookup_rows) for lookup, lookup_rows in zip(lookups, rows, strict=True)]
-
-    def _to_score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[_Lookup]:
-        lookups = []
-        if self._vectors_unknown(store_queries):
-            self.statistics()
-        for query, candidates in zip(store_queries, keys, strict=True):
-            words, has_vector, parameters = self._parameters(query)
-            statement = self._tables.score(words=words, near=has_vector, k1=self._about.k1, b=self._about.b)
-            names = WORDS if query.text is not None else "", NEAR if query.vector is not None else ""
-            lookups.append(_Lookup(*names, statement, parameters | {"ids": list(candidates)}))
-        return lookups
-
-    def _scores(self, lookup: _Lookup, rows: Sequence[Any]) -> Scores:
-        return {
-            name: {row[0]: _score(name, row[column]) for row in rows}
-            for name, column in ((WORDS, 1), (NEAR, 2))
-            if name in self._scales and name in (lookup.words, lookup.near)
-        }
-
-    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def _select(self) -> str:
-        tables = self._tables
-        return f"select d.id, d.key, y.text, y.metadata from {tables.doc} d join {tables.body} y on y.id = d.id"
-
-    def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
-        """See `Store`."""
-        if not keys:
-            return []
-        rows = self._rows(f"{self._select} where d.id = any(%(ids)s::bigint[])", ids=list(keys))
-        return _in_order(keys, rows)
-
-    async def afetch(self, keys: Sequence[Any]) -> list[Document | None]:
-        """See `Store`."""
-        if not keys or not self._awaits:
-            return await super().afetch(keys)
-        lookup = _Lookup("", "", f"{self._select} where d.id = any(%(ids)s::bigint[])", {"ids": list(keys)})
-        rows = (await self._connections.arun(lambda connection: _aall(connection, [lookup])))[0]
-        return _in_order(keys, rows)
-
-    def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """See `Store`."""
-        keys = [escaped(id_) for id_ in ids if storable(id_)]
-        if not keys:
-            return [None] * len(ids)
-        rows = self._rows(f"{self._select} where d.key = any(%(ids)s::text[])", ids=keys)
-        documents = {document.id: document for document in (_document(*row[1:]) for row in rows)}
-        return [documents.get(id_) for id_ in ids]
-
-    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
-        """See `Store`."""
-        keys = [escaped(id_) for id_ in ids if storable(id_)]
-        sql = f"select key, id from {self._tables.doc} where key = any(%(ids)s::text[])"
-        return {unescaped(key): number for key, number in self._rows(sql, ids=keys)} if keys else {}
-
-    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
-        """See `Store`."""
-        last = position(after)
-        condition = self._condition(filters)
-        sql = f"{self._select} where d.id > %(last)s and {condition.sql} order by d.id limit %(limit)s"
-        rows = self._rows(sql, last=last, limit=limit + 1, **condition.parameters)
-        documents = [_document(*row[1:]) for row in rows[:limit]]
-        return Page(documents, str(rows[limit - 1][0]) if len(rows) > limit else None)
-
-    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
-        """See `Store`."""
-        if source is None:
-            condition = self._condition(filters)
-            sql = f"select d.key from {self._tables.doc} d where {condition.sql} order by d.id"
-            return [unescaped(key) for (key,) in self._rows(sql, **condition.parameters)]
-        from pointsman.filters import Equals
-
-        of_source = Equals("source", source)
-        condition = self._condition(of_source if filters is None else of_source & filters)
-        rows = self._rows(f"{self._select} where {condition.sql} order by d.id", **condition.parameters)
-        documents = (_document(*row[1:]) for row in rows)  # lists that contain the source pass the filter too
-        return [document.id for document in documents if document.metadata.get("source") == source]
-
-    def _condition(self, filters: Filter | None) -> Condition:
-        return Condition(filters, f"(select y.text from {self._tables.body} y where y.id = d.id)")
+    def _score_statement(self, *, words: bool, near: bool) -> str:
+        return self._tables.score(words=words, near=near, k1=self._about.k1, b=self._about.b)
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
         if filters is None:
             rows = self._rows(f"select documents from {self._tables.row}")
             return int(self._only_row(rows)[0])
-        condition = self._condition(filters)
-        rows = self._rows(f"select count(*) from {self._tables.doc} d where {condition.sql}", **condition.parameters)
-        return int(rows[0][0])
+        return super().count(filters)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -418,7 +209,8 @@ class PostgresStore(BaseStore):
             replaced_ids = [existing[item.document.id].id for item in items if item.document.id in existing]
             new_ids = iter(_new_ids(cursor, tables.doc, len(items) - len(replaced_ids)))
             ids = [existing[i.document.id].id if i.document.id in existing else next(new_ids) for i in items]
-            more_tokens = self._write_texts(cursor, items, ids, state.seq + 1, replaced_ids)
+            with self._counting(cursor, state.seq + 1, replaced_ids, ids):
+                more_tokens = self._write_texts(cursor, items, ids, state.seq + 1, replaced_ids)
             if vectors is not None:
                 pairs = [(index, id_) for index, id_ in zip(fresh, ids, strict=True) if digests[index]]
                 indices = [index for index, _ in pairs]
@@ -458,11 +250,11 @@ class PostgresStore(BaseStore):
         with connection.transaction(), connection.cursor(binary=True) as cursor:
             state = self._locked(cursor)
             cursor.execute(
-                _sql(f"{self._select} where d.key = any(%s::text[])"),
+                as_sql(f"{self._select} where d.key = any(%s::text[])"),
                 ([escaped(id_) for id_ in changes if storable(id_)],),
             )
             rows = cursor.fetchall()
-            stored_documents = {document.id: document for document in (_document(*row[1:]) for row in rows)}
+            stored_documents = {document.id: document for document in (document_of(*row[1:]) for row in rows)}
             edited = edits(changes, list(map(stored_documents.get, changes)), replace=replace)
             existing = self._existing(
                 cursor, [edit.prepared for edit in edited], with_vectors=state.dimensions is not None
@@ -477,16 +269,20 @@ class PostgresStore(BaseStore):
             counts = AddResult(0, len(fresh), len(edited) - len(fresh))
             if not fresh:
                 return MetadataResult(counts)
-            self._write_metadata(
-                cursor, [(existing[edit.id].id, edit.prepared) for edit in fresh if not edit.retitled], state.seq + 1
-            )
             title_edits = [edit for edit in fresh if edit.retitled]
             ids = [existing[edit.id].id for edit in title_edits]
-            more_tokens = (
-                self._write_texts(cursor, [edit.prepared for edit in title_edits], ids, state.seq + 1, ids)
-                if ids
-                else 0
-            )
+            old_ids = [existing[edit.id].id for edit in fresh]
+            with self._counting(cursor, state.seq + 1, old_ids, old_ids):
+                self._write_metadata(
+                    cursor,
+                    [(existing[edit.id].id, edit.prepared) for edit in fresh if not edit.retitled],
+                    state.seq + 1,
+                )
+                more_tokens = (
+                    self._write_texts(cursor, [edit.prepared for edit in title_edits], ids, state.seq + 1, ids)
+                    if ids
+                    else 0
+                )
             if title_edits_with_vector:
                 matrix = np.array([vectors[edit.searchable] for edit in title_edits_with_vector], np.float32)
                 matrix = directions(matrix, [edit.prepared for edit in title_edits_with_vector])
@@ -502,14 +298,21 @@ class PostgresStore(BaseStore):
             return
         ids = [id_ for id_, _ in items]
         cursor.execute(
-            _sql(
-                f"update {self._tables.doc} d set seq = %s, digest = u.digest, facts = u.facts::jsonb "
-                "from unnest(%s::int[], %s::bytea[], %s::text[]) u(id, digest, facts) where d.id = u.id"
+            as_sql(
+                f"update {self._tables.doc} d set seq = %s, digest = u.digest, facts = u.facts::jsonb, "
+                "signature = u.signature from unnest(%s::int[], %s::bytea[], %s::text[], %s::int[]) "
+                "u(id, digest, facts, signature) where d.id = u.id"
             ),
-            (seq, ids, [item.digest for _, item in items], [facts_of(item.document.metadata) for _, item in items]),
+            (
+                seq,
+                ids,
+                [item.digest for _, item in items],
+                [facts_of(item.document.metadata) for _, item in items],
+                self._signature_numbers(cursor, [item.document for _, item in items]),
+            ),
         )
         cursor.execute(
-            _sql(
+            as_sql(
                 f"update {self._tables.body} y set metadata = u.metadata "
                 "from unnest(%s::int[], %s::text[]) u(id, metadata) where y.id = u.id"
             ),
@@ -544,32 +347,92 @@ class PostgresStore(BaseStore):
             fresh = [(index, old.id) for index, old in stored_rows if old.vector != digests[index]]
             if fresh:
                 indices, ids = [index for index, _ in fresh], [id_ for _, id_ in fresh]
-                cursor.execute(_sql(f"delete from {self._tables.vec} where id = any(%s::bigint[])"), (ids,))
-                _copy_vectors(cursor, self._tables.vec, ids, [digests[index] for index in indices], vectors[indices])
+                with self._counting(cursor, state.seq + 1, ids, ids):
+                    cursor.execute(as_sql(f"delete from {self._tables.vec} where id = any(%s::bigint[])"), (ids,))
+                    _copy_vectors(cursor, self._tables.vec, ids, [digests[n] for n in indices], vectors[indices])
                 self._advance(cursor, 0, 0)
         return AddResult(0, len(fresh), len(stored_rows) - len(fresh))
 
     def _locked(self, cursor: Cursor[Any]) -> _State:
         """Lock the dataset's row until the transaction ends, and return it."""
-        cursor.execute(_sql(f"select seq, embedder, dimensions from {self._tables.row} for update"))
+        cursor.execute(as_sql(f"select seq, embedder, dimensions from {self._tables.row} for update"))
         return _State(*self._only_row(cursor.fetchall()))
 
     def _advance(self, cursor: Cursor[Any], documents: int, tokens: int) -> None:
         schema, number = self._tables.schema, self._tables.number
         cursor.execute(
-            _sql(
+            as_sql(
                 f'update "{schema}".dataset set seq = seq + 1, documents = documents + %s, tokens = tokens + %s '
                 f"where number = {number}"
             ),
             (documents, tokens),
         )
 
+    def _signature_numbers(self, cursor: Cursor[Any], documents: Sequence[Document]) -> list[int]:
+        """Return the number of each document's signature; new signatures get one."""
+        signatures = [signature_of(document.metadata) for document in documents]
+        digests = {text: hashlib.blake2b(text.encode(), digest_size=16).digest() for text in set(signatures)}
+        table = self._tables.signature
+        cursor.execute(as_sql(f"select digest, id from {table} where digest = any(%s)"), (list(digests.values()),))
+        numbers: dict[bytes, int] = dict(cursor.fetchall())
+        missing = sorted((digest, text) for text, digest in digests.items() if digest not in numbers)
+        if missing:
+            cursor.execute(
+                as_sql(
+                    f"insert into {table} (digest, signature) select * from unnest(%s::bytea[], %s::text[]) "
+                    "returning digest, id"
+                ),
+                ([digest for digest, _ in missing], [text for _, text in missing]),
+            )
+            numbers.update(cursor.fetchall())
+        return [numbers[digests[text]] for text in signatures]
+
+    @contextmanager
+    def _counting(
+        self, cursor: Cursor[Any], seq: int, old_ids: Sequence[int], new_ids: Sequence[int]
+    ) -> Iterator[None]:
+        """Note what a write changes by signature: the number of documents, and of their tokens.
+
+        Args:
+            cursor: in the transaction of the write.
+            seq: the sequence number of the write.
+            old_ids: the numbers of the documents that it replaces, changes or deletes.
+            new_ids: the numbers of those that exist after it.
+        """
+        changes = {number: [-documents, -tokens] for number, documents, tokens in self._sizes(cursor, old_ids)}
+        yield
+        for number, documents, tokens in self._sizes(cursor, new_ids):
+            change = changes.setdefault(number, [0, 0])
+            change[0] += documents
+            change[1] += tokens
+        cursor.execute(
+            as_sql(
+                f"update {self._tables.signature} s set documents = s.documents + u.documents, "
+                "tokens = s.tokens + u.tokens, changed = %s "
+                "from unnest(%s::int[], %s::bigint[], %s::bigint[]) u(id, documents, tokens) where s.id = u.id"
+            ),
+            (seq, list(changes), *([change[column] for change in changes.values()] for column in (0, 1))),
+        )
+
+    def _sizes(self, cursor: Cursor[Any], ids: Sequence[int]) -> list[Any]:
+        """Return each signature of these documents, with the number of documents and of their tokens."""
+        if not ids:
+            return []
+        cursor.execute(
+            as_sql(
+                f"select signature, count(*)::bigint, sum(length)::bigint from {self._tables.doc} "
+                "where id = any(%s::bigint[]) group by signature"
+            ),
+            (list(ids),),
+        )
+        return cursor.fetchall()
+
     def _fix_embedder(self, cursor: Cursor[Any], state: _State, name: str, dimensions: int) -> None:
         if state.dimensions is None:
-            cursor.execute(_sql(self._tables.create_vectors(dimensions)).replace(b"%", b"%%"), binary=False)
+            cursor.execute(as_sql(self._tables.create_vectors(dimensions)).replace(b"%", b"%%"), binary=False)
             schema, number = self._tables.schema, self._tables.number
             cursor.execute(
-                _sql(f'update "{schema}".dataset set embedder = %s, dimensions = %s where number = {number}'),
+                as_sql(f'update "{schema}".dataset set embedder = %s, dimensions = %s where number = {number}'),
                 (name, dimensions),
             )
             return
@@ -586,7 +449,7 @@ class PostgresStore(BaseStore):
         tables = self._tables
         vector = f"(select e.digest from {tables.vec} e where e.id = d.id)" if with_vectors else "null::bytea"
         cursor.execute(
-            _sql(f"select d.key, d.id, d.digest, {vector} from {tables.doc} d where d.key = any(%s::text[])"),
+            as_sql(f"select d.key, d.id, d.digest, {vector} from {tables.doc} d where d.key = any(%s::text[])"),
             ([escaped(item.document.id) for item in prepared],),
         )
         return {unescaped(key): _Row(*row) for key, *row in cursor.fetchall()}
@@ -595,8 +458,9 @@ class PostgresStore(BaseStore):
         """Return the words currently stored for documents, so that their postings can be removed."""
         if not ids:
             return []
-        cursor.execute(_sql(f"{self._select} where d.id = any(%s::bigint[])"), (list(ids),))
-        return [(row[0], Counter(DEFAULT_ANALYZER.tokens(_document(*row[1:]).searchable))) for row in cursor.fetchall()]
+        cursor.execute(as_sql(f"{self._select} where d.id = any(%s::bigint[])"), (list(ids),))
+        rows = cursor.fetchall()
+        return [(row[0], Counter(DEFAULT_ANALYZER.tokens(document_of(*row[1:]).searchable))) for row in rows]
 
     def _write_documents(
         self,
@@ -609,12 +473,13 @@ class PostgresStore(BaseStore):
     ) -> None:
         tables = self._tables
         cursor.execute(
-            _sql(
-                f"""insert into {tables.doc} (id, key, length, seq, digest, facts)
-                select id, key, length, %s, digest, facts::jsonb
-                from unnest(%s::int[], %s::text[], %s::int[], %s::bytea[], %s::text[]) u(id, key, length, digest, facts)
+            as_sql(
+                f"""insert into {tables.doc} (id, key, length, seq, digest, facts, signature)
+                select id, key, length, %s, digest, facts::jsonb, signature
+                from unnest(%s::int[], %s::text[], %s::int[], %s::bytea[], %s::text[], %s::int[])
+                  u(id, key, length, digest, facts, signature)
                 on conflict (id) do update set length = excluded.length, seq = excluded.seq,
-                  digest = excluded.digest, facts = excluded.facts"""
+                  digest = excluded.digest, facts = excluded.facts, signature = excluded.signature"""
             ),
             (
                 seq,
@@ -623,18 +488,19 @@ class PostgresStore(BaseStore):
                 list(lengths),
                 [item.digest for item in items],
                 [facts_of(item.document.metadata) for item in items],
+                self._signature_numbers(cursor, [item.document for item in items]),
             ),
         )
         if replaced:
             other_tables = [tables.body] if self._known_dimensions(cursor) is None else [tables.body, tables.vec]
             for table in other_tables:
-                cursor.execute(_sql(f"delete from {table} where id = any(%s::bigint[])"), (list(replaced),))
-        with cursor.copy(_sql(f"copy {tables.body} (id, text, metadata) from stdin")) as copy:
+                cursor.execute(as_sql(f"delete from {table} where id = any(%s::bigint[])"), (list(replaced),))
+        with cursor.copy(as_sql(f"copy {tables.body} (id, text, metadata) from stdin")) as copy:
             for id_, item in zip(ids, items, strict=True):
                 copy.write_row((id_, escaped(item.document.text), item.metadata))
 
     def _known_dimensions(self, cursor: Cursor[Any]) -> int | None:
-        cursor.execute(_sql(f"select dimensions from {self._tables.row}"))
+        cursor.execute(as_sql(f"select dimensions from {self._tables.row}"))
         dimensions: int | None = self._only_row(cursor.fetchall())[0]
         return dimensions
 
@@ -651,11 +517,11 @@ class PostgresStore(BaseStore):
         if not change:
             return
         terms = sorted(change)  # sorted, so that neighbouring pages of the index are accessed in sequence
-        cursor.execute(_sql(f"select term, id from {tables.term} where term = any(%s::text[])"), (terms,))
+        cursor.execute(as_sql(f"select term, id from {tables.term} where term = any(%s::text[])"), (terms,))
         numbers: dict[str, int] = dict(cursor.fetchall())
         changed_terms = [term for term in terms if term in numbers and change[term]]
         cursor.execute(
-            _sql(
+            as_sql(
                 f"update {tables.term} t set df = t.df + u.change "
                 "from unnest(%s::int[], %s::int[]) u(id, change) where t.id = u.id"
             ),
@@ -664,7 +530,7 @@ class PostgresStore(BaseStore):
         missing = [term for term in terms if term not in numbers]
         if missing:
             cursor.execute(
-                _sql(
+                as_sql(
                     f"insert into {tables.term} (term, df) "
                     "select * from unnest(%s::text[], %s::int[]) returning term, id"
                 ),
@@ -674,7 +540,7 @@ class PostgresStore(BaseStore):
         if old:
             pairs = [(numbers[term], id_) for id_, counter in old for term in counter]
             cursor.execute(
-                _sql(
+                as_sql(
                     f"delete from {tables.posting} p using unnest(%s::int[], %s::int[]) u(term, doc) "
                     "where p.term = u.term and p.doc = u.doc"
                 ),
@@ -689,7 +555,7 @@ class PostgresStore(BaseStore):
         """See `Store`."""
         items = [prepare(document) for document in documents]
         with_vectors = NEAR in self._scales
-        if with_vectors and self._dimensions_now() is None:
+        if with_vectors and self.latest_dimensions() is None:
             return [False] * len(items)
 
         def read_rows(connection: Connection[Any]) -> dict[str, _Row]:
@@ -707,9 +573,9 @@ class PostgresStore(BaseStore):
     def bare(self, limit: int) -> list[Document]:
         """See `Store`."""
         has_vector = f"exists (select from {self._tables.vec} e where e.id = d.id)"
-        condition = "true" if self._dimensions_now() is None else f"not {has_vector}"
+        condition = "true" if self.latest_dimensions() is None else f"not {has_vector}"
         rows = self._rows(f"{self._select} where {condition} order by d.id limit %(limit)s", limit=limit)
-        return [_document(*row[1:]) for row in rows]
+        return [document_of(*row[1:]) for row in rows]
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
         """See `Store`."""
@@ -732,13 +598,14 @@ class PostgresStore(BaseStore):
 
         def delete(connection: Connection[Any]) -> int:
             with connection.transaction(), connection.cursor(binary=True) as cursor:
-                self._locked(cursor)
-                cursor.execute(_sql(f"select d.id from {tables.doc} d where {where}"), parameters)
+                state = self._locked(cursor)
+                cursor.execute(as_sql(f"select d.id from {tables.doc} d where {where}"), parameters)
                 numbers = [row[0] for row in cursor.fetchall()]
                 if numbers:
                     old_tokens = self._tokens_of(cursor, numbers)
                     self._write_postings(cursor, old_tokens, [])
-                    cursor.execute(_sql(f"delete from {tables.doc} where id = any(%s::bigint[])"), (numbers,))
+                    with self._counting(cursor, state.seq + 1, numbers, ()):
+                        cursor.execute(as_sql(f"delete from {tables.doc} where id = any(%s::bigint[])"), (numbers,))
                     self._advance(cursor, -len(numbers), -sum(counter.total() for _, counter in old_tokens))
             return len(numbers)
 
@@ -754,15 +621,16 @@ class PostgresStore(BaseStore):
         def rebuild(connection: Connection[Any]) -> None:
             with connection.transaction(), connection.cursor(binary=True) as cursor:
                 self._locked(cursor)
-                cursor.execute(_sql(f"truncate {tables.term}, {tables.posting}"))
+                cursor.execute(as_sql(tables.create_signatures), binary=False)
+                cursor.execute(as_sql(f"truncate {tables.term}, {tables.posting}, {tables.signature}"))
                 total, last = 0, 0
                 while True:
-                    cursor.execute(_sql(f"{self._select} where d.id > %s order by d.id limit {_TOGETHER}"), (last,))
+                    cursor.execute(as_sql(f"{self._select} where d.id > %s order by d.id limit {_TOGETHER}"), (last,))
                     rows = cursor.fetchall()
                     if not rows:
                         break
                     last = rows[-1][0]
-                    documents = [_document(*row[1:]) for row in rows]
+                    documents = [document_of(*row[1:]) for row in rows]
                     counters = [
                         (row[0], Counter(DEFAULT_ANALYZER.tokens(document.searchable)))
                         for row, document in zip(rows, documents, strict=True)
@@ -770,23 +638,32 @@ class PostgresStore(BaseStore):
                     lengths = [(id_, counter, counter.total()) for id_, counter in counters]
                     self._write_postings(cursor, [], lengths)
                     cursor.execute(
-                        _sql(
-                            f"update {tables.doc} d set length = u.length, facts = u.facts::jsonb "
-                            "from unnest(%s::int[], %s::int[], %s::text[]) u(id, length, facts) where d.id = u.id"
+                        as_sql(
+                            f"update {tables.doc} d set length = u.length, facts = u.facts::jsonb, "
+                            "signature = u.signature from unnest(%s::int[], %s::int[], %s::text[], %s::int[]) "
+                            "u(id, length, facts, signature) where d.id = u.id"
                         ),
                         (
                             [id_ for id_, _, _ in lengths],
                             [length for _, _, length in lengths],
                             [facts_of(document.metadata) for document in documents],
+                            self._signature_numbers(cursor, documents),
                         ),
                     )
                     total += sum(length for _, _, length in lengths)
                 cursor.execute(
-                    _sql(
+                    as_sql(
                         f'update "{schema}".dataset set seq = seq + 1, tokens = %s, analyzer = %s '
                         f"where number = {tables.number}"
                     ),
                     (total, DERIVED),
+                )
+                cursor.execute(
+                    as_sql(
+                        f"update {tables.signature} s set documents = d.documents, tokens = d.tokens, "
+                        f"changed = (select seq from {tables.row}) from (select signature, count(*) as documents, "
+                        f"sum(length) as tokens from {tables.doc} group by signature) d where d.signature = s.id"
+                    )
                 )
 
         self._connections.run(rebuild)
@@ -797,15 +674,15 @@ class PostgresStore(BaseStore):
         tables, schema = self._tables, self._tables.schema
 
         def tend(connection: Connection[Any]) -> None:
-            row = connection.execute(_sql(f"select documents, analyzed, dimensions from {tables.row}")).fetchone()
+            row = connection.execute(as_sql(f"select documents, analyzed, dimensions from {tables.row}")).fetchone()
             if row is None:
                 return
             documents, count_analyzed, dimensions = row
             if documents > _GROWN * count_analyzed + 500:
                 names = [tables.doc, tables.term, tables.posting, tables.body] + [tables.vec] * (dimensions is not None)
-                connection.execute(_sql(f"analyze {', '.join(names)}"))
+                connection.execute(as_sql(f"analyze {', '.join(names)}"))
                 connection.execute(
-                    _sql(f'update "{schema}".dataset set analyzed = %s where number = {tables.number}'), (documents,)
+                    as_sql(f'update "{schema}".dataset set analyzed = %s where number = {tables.number}'), (documents,)
                 )
             if dimensions is not None and documents >= EXACT_ROWS and dimensions <= 2000:  # pgvector's limit
                 self._index(connection)
@@ -819,7 +696,7 @@ class PostgresStore(BaseStore):
         tables, name = self._tables, self._tables.index_name
         valid = "select x.indisvalid from pg_index x where x.indexrelid = to_regclass(%s)"
         qualified_name = f'"{tables.schema}".{name}'
-        row = connection.execute(_sql(valid), (qualified_name,)).fetchone()
+        row = connection.execute(as_sql(valid), (qualified_name,)).fetchone()
         if row is not None and row[0]:
             return
         lock = f"{tables.schema}.{name}"
@@ -829,9 +706,10 @@ class PostgresStore(BaseStore):
         try:
             connection.execute("set statement_timeout = 0")
             connection.execute("set maintenance_work_mem = '512MB'")
-            connection.execute(_sql(f"drop index if exists {qualified_name}"))  # left over from an interrupted attempt
+            # An interrupted attempt may have left one over.
+            connection.execute(as_sql(f"drop index if exists {qualified_name}"))
             connection.execute(
-                _sql(
+                as_sql(
                     f"create index concurrently {name} on {tables.vec} using hnsw "
                     f'(v "{tables.vectors}".vector_ip_ops) with (m = 16, ef_construction = 64)'
                 )
@@ -843,27 +721,9 @@ class PostgresStore(BaseStore):
 
     # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
-        """See `Store`."""
-        dimensions = self._dimensions_now()
-        if dimensions is None or (keys is not None and not keys):
-            return np.zeros((0, dimensions or 0), np.float32)
-        tables = self._tables
-        if keys is None:
-            sql = (
-                f"select v from {tables.vec} where id = any(array("
-                f"select id from {tables.vec} order by hashint4(id) limit %(n)s))"
-            )
-            parameters: dict[str, Any] = {"n": sample}
-        else:
-            sql = (
-                f"select v from {tables.vec} join unnest(%(ids)s::bigint[]) with ordinality u(id, n) using (id) "
-                "order by u.n"
-            )
-            parameters = {"ids": list(keys)}
-        rows = [row[0] for row in self._rows(sql, **parameters)]
-        flat = np.frombuffer(b"".join(row[4:] for row in rows), ">f4")
-        return flat.astype(np.float32).reshape(-1, dimensions)
+    def _sample_keys(self, sample: int) -> list[int]:
+        sql = f"select id from {self._tables.vec} order by hashint4(id) limit %(n)s"
+        return [id_ for (id_,) in self._rows(sql, n=sample)]
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
@@ -898,7 +758,7 @@ class PostgresStore(BaseStore):
         self._statistics = time_now, statistics
         return statistics
 
-    def _dimensions_now(self) -> int | None:
+    def latest_dimensions(self) -> int | None:
         """Return the dimensions of the vectors, None if there are none; another process may just have stored them."""
         if self._dimensions is None:
             self._statistics = None  # they may be a second old
@@ -918,8 +778,18 @@ class PostgresStore(BaseStore):
             "on conflict (number, name) do update set value = excluded.value"
         )
         values = [list(notes), [escaped(value) for value in notes.values()]]
-        self._connections.run(lambda connection: connection.execute(_sql(sql), values))
+        self._connections.run(lambda connection: connection.execute(as_sql(sql), values))
         self._statistics = None
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> PostgresViewStore:
+        """See `Store`; as of the last second."""
+        admitted = self._signatures.admit(view, self.statistics().sequence)
+        return PostgresViewStore(self._connections, self._tables, self._about, self, admitted, notes)
+
+    def _signature_rows(self, since: int) -> list[Any]:
+        """Return number, signature, documents and last change of the signatures changed after a sequence number."""
+        sql = f"select id, signature, documents, changed from {self._tables.signature} where changed > %(since)s"
+        return self._rows(sql, since=since)
 
     # ── lifecycle ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -929,42 +799,15 @@ class PostgresStore(BaseStore):
 
         def drop(connection: Connection[Any]) -> None:
             with connection.transaction(), connection.cursor() as cursor:
-                cursor.execute(_sql(f"select from {self._tables.row} for update"))
-                cursor.execute(_sql(self._tables.drop))
-                cursor.execute(_sql(f'delete from "{schema}".dataset where number = {number}'))
+                cursor.execute(as_sql(f"select from {self._tables.row} for update"))
+                cursor.execute(as_sql(self._tables.drop))
+                cursor.execute(as_sql(f'delete from "{schema}".dataset where number = {number}'))
 
         self._connections.run(drop)
         self._statistics = None
 
     def close(self) -> None:
         """See `Store`; the connections belong to the backend, which closes them."""
-
-    # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _rows(self, sql: str, **parameters: Any) -> list[Any]:
-        def rows(connection: Connection[Any]) -> list[Any]:
-            with connection.cursor(binary=True) as cursor:
-                return cursor.execute(_sql(sql), parameters).fetchall()
-
-        return self._connections.run(rows)
-
-    def _only_row(self, rows: Sequence[Any]) -> Any:
-        if not rows:
-            raise ReplacedError(f"{self._connections.label}: the dataset was deleted or recreated; open it again")
-        return rows[0]
-
-
-@dataclass(frozen=True, slots=True)
-class _Lookup:
-    """The statement for one look; if it is empty, there is nothing to search and the lists are empty."""
-
-    words: str
-    near: str
-    statement: str
-    parameters: Mapping[str, Any]
-
-    def __bool__(self) -> bool:
-        return bool(self.statement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -983,66 +826,6 @@ class _Row:
     id: int
     digest: bytes
     vector: bytes | None
-
-
-@lru_cache(maxsize=256)
-def _sql(text: str) -> bytes:
-    """Encode a statement that is not a literal, as psycopg requires: its names are ours, values are parameters."""
-    return text.encode()
-
-
-def _all(connection: Connection[Any], lookups: Sequence[_Lookup]) -> list[list[Any]]:
-    """Return the rows of each statement; several are sent together."""
-    if len(lookups) == 1:
-        with connection.cursor(binary=True) as cursor:
-            return [cursor.execute(_sql(lookups[0].statement), lookups[0].parameters).fetchall()]
-    cursors = [connection.cursor(binary=True) for _ in lookups]
-    with connection.pipeline():
-        for cursor, lookup in zip(cursors, lookups, strict=True):
-            cursor.execute(_sql(lookup.statement), lookup.parameters)
-    return [cursor.fetchall() for cursor in cursors]
-
-
-async def _aall(connection: AsyncConnection[Any], lookups: Sequence[_Lookup]) -> list[list[Any]]:
-    """Async version of `_all`."""
-    cursors = [connection.cursor(binary=True) for _ in lookups]
-    if len(lookups) == 1:
-        await cursors[0].execute(_sql(lookups[0].statement), lookups[0].parameters)
-    else:
-        async with connection.pipeline():
-            for cursor, lookup in zip(cursors, lookups, strict=True):
-                await cursor.execute(_sql(lookup.statement), lookup.parameters)
-    return [await cursor.fetchall() for cursor in cursors]
-
-
-def _on_asyncio() -> bool:
-    """Whether this runs on an asyncio event loop, the only kind psycopg supports."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _document(key: str, text: str, metadata: str) -> Document:
-    """Return the document in a row.
-
-    Raises:
-        CorruptStoreError: someone has changed the row to what is none.
-    """
-    try:
-        return Document(unescaped(key), unescaped(text), metadata_of(metadata))
-    except UNREADABLE as error:
-        raise unreadable(key, error) from error
-
-
-def _in_order(keys: Sequence[Any], rows: Iterable[Any]) -> list[Document | None]:
-    documents = {row[0]: _document(*row[1:]) for row in rows}
-    return [documents.get(key) for key in keys]
-
-
-def _score(name: str, score: float | None) -> float:
-    return (score or 0.0) if name == WORDS else finite(score)
 
 
 def _new_ids(cursor: Cursor[Any], table: str, count: int) -> list[int]:
@@ -1067,7 +850,7 @@ def _copy_integers(cursor: Cursor[Any], into: str, rows: NDArray[np.int32]) -> N
     block["count"] = rows.shape[1]
     for column in range(rows.shape[1]):
         block[f"size{column}"], block[f"value{column}"] = 4, rows[:, column]
-    with cursor.copy(_sql(f"copy {into} from stdin (format binary)")) as copy:
+    with cursor.copy(as_sql(f"copy {into} from stdin (format binary)")) as copy:
         copy.write(_COPY_BEGIN + block.tobytes() + _COPY_END)
 
 
@@ -1086,5 +869,5 @@ def _copy_vectors(
     block["count"], block["size0"], block["size1"], block["size2"] = 3, 4, 8, 4 + 4 * dimensions
     block["id"], block["digest"], block["dimensions"] = ids, np.array(digests, "V8"), dimensions
     block["vector"] = vectors
-    with cursor.copy(_sql(f"copy {table} (id, digest, v) from stdin (format binary)")) as copy:
+    with cursor.copy(as_sql(f"copy {table} (id, digest, v) from stdin (format binary)")) as copy:
         copy.write(_COPY_BEGIN + block.tobytes() + _COPY_END)

@@ -1,0 +1,237 @@
+"""The documents of a PostgreSQL store that exist in a view, as a `Store` of its own.
+
+Which signatures a view admits is looked up once, when the view is taken. Every statement then chooses the documents
+with these signatures, and counts within them; so a document whose access has just changed is gone at once, and one that
+has just been allowed is there with the next view.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pointsman.store.base import WORDS_FIRST, Capability, Page, Statistics, StoreInfo
+from pointsman.store.bm25 import query_terms
+from pointsman.store.postgres.reader import PostgresReader
+from pointsman.store.postgres.statements import ViewTables
+from pointsman.store.prepared import position
+from pointsman.store.sampling import evenly
+from pointsman.store.signature import admits
+from pointsman.types import Document
+from pointsman.views import ACCESS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pointsman.filters import Filter
+    from pointsman.store.base import Store
+    from pointsman.store.postgres.connections import Connections
+    from pointsman.store.postgres.reader import DatasetRow
+    from pointsman.store.postgres.statements import Condition, Tables
+    from pointsman.views import View
+
+_VIEWS: Final = 1000
+_UNSUPPORTED: Final = frozenset({Capability.WRITE, Capability.LATER})
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedSignatures:
+    """The signatures that exist in a view.
+
+    Attributes:
+        numbers: of those that documents have, ascending.
+        state: equal for two views, or two moments, only if the documents are the same.
+    """
+
+    numbers: tuple[int, ...]
+    state: str
+
+
+class Signatures:
+    """The signatures of a dataset's documents, as of the last write that is known.
+
+    Args:
+        read: returns number, signature, documents and last change of those changed after a sequence number.
+    """
+
+    def __init__(self, read: Callable[[int], Sequence[Any]]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._sequence = self._changed = -1
+        self._rows: dict[int, tuple[str, int, int]] = {}
+        self._views: OrderedDict[View, tuple[int, AdmittedSignatures]] = OrderedDict()
+
+    def admit(self, view: View, sequence: int) -> AdmittedSignatures:
+        """Return the signatures that a view admits.
+
+        Args:
+            view: the view.
+            sequence: the number of the last write; what was read at it is not read again.
+        """
+        with self._lock:
+            if sequence != self._sequence:
+                for number, signature, documents, changed in self._read(self._changed):
+                    self._rows[number] = signature, documents, changed
+                    self._changed = max(self._changed, changed)
+                self._sequence = sequence
+            changed, admitted = self._views.get(view, (-1, None))
+            if admitted is None or changed != self._changed:
+                admitted = self._choose(view)
+                self._views[view] = self._changed, admitted
+            self._views.move_to_end(view)
+            while len(self._views) > _VIEWS:
+                self._views.popitem(last=False)
+            return admitted
+
+    def _choose(self, view: View) -> AdmittedSignatures:
+        numbers = tuple(
+            number
+            for number, (signature, documents, _) in sorted(self._rows.items())
+            if documents and admits(view, signature)
+        )
+        changes = " ".join(f"{number}:{self._rows[number][2]}" for number in numbers)
+        return AdmittedSignatures(numbers, hashlib.blake2b(changes.encode(), digest_size=16).hexdigest())
+
+
+class PostgresViewStore(PostgresReader):
+    """The documents of a store that exist in a view.
+
+    Args:
+        connections: connections to the database.
+        tables: of the dataset.
+        about: the catalogue's entry.
+        store: the store with all documents.
+        admitted: the signatures of the documents that exist.
+        notes: measures what `Statistics.notes` says of the documents; called once, when it is first needed.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        tables: Tables,
+        about: DatasetRow,
+        store: PostgresReader,
+        admitted: AdmittedSignatures,
+        notes: Callable[[Store], Mapping[str, str]] = lambda _: {},
+    ) -> None:
+        super().__init__(connections, tables, about)
+        self._store, self._admitted, self._measure = store, admitted, notes
+        self._statements = ViewTables(tables, about.k1, about.b)
+        self._notes: Mapping[str, str] | None = None
+        self._vector_keys: list[int] | None = None
+        self._documents: int | None = None
+        self._measuring = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"PostgresViewStore({self._store!r}, state={self.state!r})"
+
+    @property
+    def state(self) -> str:
+        """What the documents are; two stores with one state hold the same documents."""
+        return self._admitted.state
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`."""
+        info = self._store.info
+        has_vectors = info.dimensions is not None and bool(self._with_vector())
+        return StoreInfo(
+            info.kind,
+            f"{info.identity} {self.state}",  # what is remembered of one state is not of another
+            info.embedder if has_vectors else None,
+            info.dimensions if has_vectors else None,
+            info.scales,
+            info.capabilities - _UNSUPPORTED,
+        )
+
+    # ── what is read ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def dimensions(self) -> int | None:
+        """See `PostgresReader`."""
+        return self._store.dimensions
+
+    def latest_dimensions(self) -> int | None:
+        """See `PostgresReader`."""
+        return self._store.latest_dimensions()
+
+    def _search_statement(self, condition: Condition | None, *, words: bool, near: bool) -> str:
+        return self._statements.search(condition, words=words, near=near)
+
+    def _score_statement(self, *, words: bool, near: bool) -> str:
+        return self._statements.score(words=words, near=near)
+
+    def _condition(self, filters: Filter | None) -> Condition:
+        condition = super()._condition(filters)
+        condition.sql = f"({ViewTables.VISIBLE} and {condition.sql})"
+        condition.parameters["signatures"] = list(self._admitted.numbers)
+        return condition
+
+    def _document(self, key: str, text: str, metadata: str) -> Document:
+        document = super()._document(key, text, metadata)
+        metadata_shown = {name: value for name, value in document.metadata.items() if name != ACCESS}
+        return Document(document.id, document.text, metadata_shown)
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """See `Store`; the cursor is the number of documents before the page: keys would tell of others between."""
+        start, condition = position(after), self._condition(filters)
+        sql = f"{self._select} where {condition.sql} order by d.id offset %(start)s limit %(limit)s"
+        rows = self._rows(sql, start=start, limit=limit + 1, **condition.parameters)
+        documents = [self._document(*row[1:]) for row in rows[:limit]]
+        return Page(documents, str(start + limit) if len(rows) > limit else None)
+
+    def sample(self, count: int) -> list[Document]:
+        """See `Store`."""
+        condition = self._condition(None)
+        sql = f"select d.id from {self._tables.doc} d where {condition.sql} order by d.id"
+        keys = [key for (key,) in self._rows(sql, **condition.parameters)]
+        return [document for document in self.fetch(evenly(keys, count)) if document is not None]
+
+    # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _with_vector(self) -> list[int]:
+        """Return the keys of the documents with a vector, ascending."""
+        if self._vector_keys is None:
+            condition = self._condition(None)
+            sql = (
+                f"select d.id from {self._tables.doc} d join {self._tables.vec} e on e.id = d.id "
+                f"where {condition.sql} order by d.id"
+            )
+            self._vector_keys = [key for (key,) in self._rows(sql, **condition.parameters)]
+        return self._vector_keys
+
+    def _sample_keys(self, sample: int) -> list[int]:
+        keys = self._with_vector()
+        return [keys[row] for row in np.sort(np.random.default_rng(0).permutation(len(keys))[:sample]).tolist()]
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        """See `Store`."""
+        tokens = [list(query_terms(word)) for word in words]
+        terms = sorted({token for word_tokens in tokens for token in word_tokens})
+        parameters = self._condition(None).parameters
+        frequencies = dict(self._rows(self._statements.frequencies(), terms=terms, **parameters)) if terms else {}
+        return [min((frequencies.get(token, 0) for token in word_tokens), default=0) for word_tokens in tokens]
+
+    def statistics(self) -> Statistics:
+        """See `Store`; the sequence number never changes, as what is written makes another state."""
+        with self._measuring:
+            if self._notes is None:
+                self._notes = {}  # for what the measurement asks
+                self._notes = self._measure(self)
+            if self._documents is None:
+                self._documents = self.count()
+        notes, documents, due = dict(self._notes), self._documents, 0
+        if WORDS_FIRST in self._store.statistics().notes:
+            notes[WORDS_FIRST] = "1"
+            due = documents - (0 if self.dimensions is None else len(self._with_vector()))
+        return Statistics(1, documents, notes, due)
+
+    def close(self) -> None:
+        """See `Store`; the connections belong to the backend, which closes them."""

@@ -1,0 +1,158 @@
+"""Access by document in PostgreSQL: exact, and noticed by every service over one database."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pointsman
+from pointsman import Document, Workspace
+from pointsman.leaktest import leaktest
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.server import create_app
+from pointsman.store.base import StoreQuery
+from pointsman.views import View
+from serving import serving
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+
+from revocation import Answer, Revocation, fill, judge, measure
+
+if TYPE_CHECKING:
+    from postgres_kit import PostgresServer
+
+ANNA = ["user:anna", "group:rail"]
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> str:
+    return f"{postgres.url}?schema=views_{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def workspace(url: str) -> Iterator[Workspace]:
+    with pointsman.open(url, embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("notes")
+        dataset.add([Document(f"rail-{n}", f"signal number {n} at the yard") for n in range(5)], access=["group:rail"])
+        dataset.add([Document(f"pay-{n}", f"zanzibarko salary number {n}") for n in range(5)], access=["group:money"])
+        dataset.add([Document("all", "timetable of the yard")], access=["everyone"])
+        dataset.add([Document("none", "timetable that nobody may see")])
+        workspace.switch_access(on=True)
+        yield workspace
+
+
+def ids(workspace: Workspace, query: str, principals: Sequence[str], **options: Any) -> set[str]:
+    return {hit.id for hit in workspace.search(query, 50, principals=principals, refuse=False, **options)}
+
+
+def test_answers_with_and_without_hidden_documents_are_equal_to_the_byte(workspace: Workspace) -> None:
+    schemas = "select count(*) from pg_namespace where starts_with(nspname, 'pointsman_scratch')"
+    store: Any = workspace.dataset("notes").store
+    report = leaktest(workspace, pairs=1, questions=12, seed=4)
+    assert report.comparisons == 12
+    assert report.differing == 0, report.leaks[:3]
+    assert store._rows(schemas) == [(0,)], "the copies are deleted"
+
+
+def test_a_filter_used_as_a_wall_is_found_to_leak(workspace: Workspace) -> None:
+    report = leaktest(workspace, pairs=1, questions=12, seed=4, wall="filter")
+    assert report.differing > 3
+
+
+def test_what_is_hidden_is_neither_counted_nor_read(workspace: Workspace) -> None:
+    view = workspace.dataset("notes").in_view(ANNA)
+    assert len(view) == 6
+    assert view.ids() == [*(f"rail-{n}" for n in range(5)), "all"]
+    assert view.get("pay-1") is None
+    assert view.store.keys(["pay-1", "all"]).keys() == {"all"}
+    assert view.store.frequencies(["zanzibarko", "timetable"]) == [0, 1]
+    hidden_keys = list(workspace.dataset("notes").store.keys(["pay-1"]).values())
+    assert view.store.fetch(hidden_keys) == [None]
+    assert not len(view.store.vectors(hidden_keys))
+    assert view.store.score([StoreQuery("salary")], [hidden_keys]) == [{"bm25": {}}]
+    assert "_access" not in view.get("all").metadata  # type: ignore[union-attr]
+
+
+def test_access_that_is_changed_here_counts_from_the_next_search_on(workspace: Workspace) -> None:
+    dataset = workspace.dataset("notes")
+    assert ids(workspace, "salary", ANNA).isdisjoint({"pay-0", "pay-1"})
+    dataset.set_access({"pay-0": ["user:anna"], "rail-0": None})
+    seen = ids(workspace, "salary signal", ANNA)
+    assert "pay-0" in seen
+    assert "rail-0" not in seen
+    dataset.delete(["pay-0"])
+    assert "pay-0" not in ids(workspace, "salary", ANNA)
+
+
+def test_a_view_that_was_taken_before_shows_nothing_that_was_taken_away_since(workspace: Workspace) -> None:
+    dataset = workspace.dataset("notes")
+    view = dataset.in_view(ANNA)
+    dataset.set_access({"rail-0": ["group:money"]})
+    assert "rail-0" not in view.ids()
+    lists = view.store.search([StoreQuery("signal", depth=50)])[0]
+    assert {document.id for document in lists.documents.values()} == {f"rail-{n}" for n in range(1, 5)}
+
+
+def test_another_process_takes_documents_away(workspace: Workspace, url: str) -> None:
+    with pointsman.open(url, embedder=HashingEmbedder()) as other:
+        assert "rail-1" in ids(other, "signal", ANNA)
+        workspace.dataset("notes").set_access({"rail-1": None})
+        assert "rail-1" not in ids(other, "signal", ANNA), "the database says so, whatever is remembered"
+
+
+def test_equal_permissions_are_one_signature(workspace: Workspace) -> None:
+    store: Any = workspace.dataset("notes").store
+    store_in_view = store.in_view(View.of(ANNA), lambda _: {})
+    rows = store._rows(f"select documents, tokens from {store._tables.signature} where documents > 0")
+    assert len(rows) == 4
+    assert sum(documents for documents, _ in rows) == 12
+    assert store_in_view.state == store.in_view(View.of([*ANNA, "user:other"]), lambda _: {}).state
+    workspace.dataset("notes").set_access({"pay-0": None})
+    assert store_in_view.state == store.in_view(View.of(ANNA), lambda _: {}).state, "nothing of the view has changed"
+    workspace.dataset("notes").set_access({"rail-0": None})
+    assert store_in_view.state != store.in_view(View.of(ANNA), lambda _: {}).state
+
+
+def test_a_dataset_of_a_version_without_signatures_gets_them_when_it_is_opened(workspace: Workspace, url: str) -> None:
+    store: Any = workspace.dataset("notes").store
+    store._connections.run(
+        lambda connection: connection.execute(
+            f"alter table {store._tables.doc} drop column signature; drop table {store._tables.signature}; "
+            f"update \"{store._tables.schema}\".dataset set analyzer = 'old'".encode()
+        )
+    )
+    with pointsman.open(url, embedder=HashingEmbedder()) as other:
+        assert len(other.dataset("notes").in_view(ANNA)) == 6
+        assert ids(other, "salary timetable", ["group:money"]) >= {"pay-0", "all"}
+        other.dataset("notes").set_access({"pay-0": None})
+        assert "pay-0" not in ids(other, "salary", ["group:money"])
+    workspace.drop("notes")
+    tables = (
+        f"starts_with(relname, 'd{store._tables.number}_') and relnamespace = '{store._tables.schema}'::regnamespace"
+    )
+    assert store._rows(f"select relname from pg_class where {tables}") == []
+
+
+def test_revoked_documents_are_in_no_answer_of_any_service_after_a_second(url: str) -> None:
+    with ExitStack() as stack:
+        workspaces = [stack.enter_context(pointsman.open(url, embedder=HashingEmbedder())) for _ in range(2)]
+        keys = fill(workspaces[0])
+        places = [stack.enter_context(serving(create_app(workspace))) for workspace in workspaces]
+        outcome = measure(places, *keys, seconds=1, clients=2)
+    assert outcome.checked > 0
+    assert outcome.failures == 0
+    assert outcome.wrong == 0
+
+
+def test_an_answer_with_a_revoked_document_is_counted() -> None:
+    taken_away = Revocation(frozenset({"a"}), 10.0, 20.0)
+    early, late, given_back = (Answer(begun, begun + 0.1, frozenset({"a", "b"})) for begun in (10.5, 12.0, 19.95))
+    outcome = judge([early, late, given_back, Answer(13.0, 13.1, frozenset({"b"}))], [taken_away])
+    assert (outcome.checked, outcome.wrong) == (2, 1)
+    assert outcome.slowest == pytest.approx(2.0)
