@@ -1273,22 +1273,25 @@ class StoreConformance(TwinConformance):
         if not store_with_all.info.can(Capability.VIEWS):
             raise SkipTest(f"a {store_with_all.info.kind} store has no 'views' capability")
         documents = [replace(document, id=f"v{n}") for n, document in enumerate(self.documents()[:60])]
-        marked = [
+        documents_with_access = [
             replace(document, metadata={**document.metadata, ACCESS: {"allow": [f"group:{number % 3}"]}})
             for number, document in enumerate(documents)
         ]
         for store, size in ((store_with_all, 3), (store_without, 1)):
-            for start in range(0, len(marked), 12):
-                self._write(store, [document for n, document in enumerate(marked[start : start + 12]) if n % 3 < size])
+            for start in range(0, len(documents_with_access), 12):
+                self._write(
+                    store,
+                    [document for n, document in enumerate(documents_with_access[start : start + 12]) if n % 3 < size],
+                )
             store.delete(["v0", "v1"])
             store.set_metadata({"v3": {"_access": {"allow": ["group:7"]}}, "v6": {"year": 1999}})
         view = View.of(["group:0"])
         expected, actual = (
             self._contents(store.in_view(view, lambda _: {})) for store in (store_without, store_with_all)
         )
-        for what, value in expected.items():
-            shown = f"{actual[what]!r:.300} not {value!r:.300}"
-            assert actual[what] == value, f"{what} of a view depend on what is hidden: {shown}"
+        for name, value in expected.items():
+            complaint = f"{actual[name]!r:.300} not {value!r:.300}"
+            assert actual[name] == value, f"{name} of a view depend on what is hidden: {complaint}"
         assert "v3" not in expected["ids"], "what a view may no longer see is in it"
         assert "v6" in expected["ids"], "a change of other metadata hides a document"
 
@@ -1307,7 +1310,7 @@ class StoreConformance(TwinConformance):
             return {name: sorted(pairs) for name, pairs in by_id(scores).items()}
 
         lists = store.search(queries)
-        seen: dict[str, Any] = {
+        contents: dict[str, Any] = {
             "rankings": [by_id(result.rankings) for result in lists],
             "scores": [sorted_by_id(result.scores) for result in lists],
             "idf": [repr(result.idf) for result in lists],
@@ -1319,12 +1322,14 @@ class StoreConformance(TwinConformance):
             "counts": (store.count(), store.count(Not(Equals("year", 1999))), store.statistics().documents),
         }
         if store.info.can(Capability.SCORES_OTHERS):
-            seen["given documents"] = [sorted_by_id(scores) for scores in store.score(queries, [keys] * len(queries))]
+            contents["given documents"] = [
+                sorted_by_id(scores) for scores in store.score(queries, [keys] * len(queries))
+            ]
         if store.info.can(Capability.TERMS):
-            seen["frequencies"] = store.frequencies(["signal", "the lamp", "信号"])
+            contents["frequencies"] = store.frequencies(["signal", "the lamp", "信号"])
         if store.info.can(Capability.VECTORS):
-            seen["vectors"] = [store.vectors(keys).tolist(), store.vectors(sample=9).tolist()]
-        return seen
+            contents["vectors"] = [store.vectors(keys).tolist(), store.vectors(sample=9).tolist()]
+        return contents
 
     def test_closed(self) -> None:
         """Closing twice does no harm; a later call works, or raises a `StoreError`."""

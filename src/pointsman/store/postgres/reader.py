@@ -55,12 +55,12 @@ class PostgresReader(BaseStore):
     Args:
         connections: connections to the database.
         tables: of the dataset.
-        about: the catalogue's entry.
+        record: the catalogue's entry.
     """
 
-    def __init__(self, connections: Connections, tables: Tables, about: DatasetRow) -> None:
-        self._connections, self._tables, self._about = connections, tables, about
-        self._scales = SCALES_OF[about.technique]
+    def __init__(self, connections: Connections, tables: Tables, record: DatasetRow) -> None:
+        self._connections, self._tables, self._record = connections, tables, record
+        self._scales = SCALES_OF[record.technique]
 
     # ── what is read ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -93,10 +93,10 @@ class PostgresReader(BaseStore):
 
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
-        lookups = self._prepared(store_queries)
+        lookups = self._lookups(store_queries)
         if not any(lookups):
             return [self._lists(lookup, ()) for lookup in lookups]
-        rows = self._connections.run(lambda connection: _all(connection, [lookup for lookup in lookups if lookup]))
+        rows = self._connections.run(lambda connection: _rows_of(connection, [lookup for lookup in lookups if lookup]))
         return self._answers(lookups, rows)
 
     @property
@@ -109,14 +109,14 @@ class PostgresReader(BaseStore):
         if not self._awaits:
             return await super().asearch(store_queries)
         lookups = (
-            await asyncio.to_thread(self._prepared, store_queries)
+            await asyncio.to_thread(self._lookups, store_queries)
             if self._vectors_unknown(store_queries)
-            else self._prepared(store_queries)
+            else self._lookups(store_queries)
         )
         if not any(lookups):
             return [self._lists(lookup, ()) for lookup in lookups]
         rows = await self._connections.arun(
-            lambda connection: _aall(connection, [lookup for lookup in lookups if lookup])
+            lambda connection: _arows_of(connection, [lookup for lookup in lookups if lookup])
         )
         return self._answers(lookups, rows)
 
@@ -131,7 +131,7 @@ class PostgresReader(BaseStore):
             and any(query.vector is not None for query in store_queries)
         )
 
-    def _prepared(self, store_queries: Sequence[StoreQuery]) -> list[_Lookup]:
+    def _lookups(self, store_queries: Sequence[StoreQuery]) -> list[_Lookup]:
         """Return the statement for each look.
 
         Raises:
@@ -139,9 +139,9 @@ class PostgresReader(BaseStore):
         """
         if self._vectors_unknown(store_queries):
             self.latest_dimensions()  # another process may have written the first vectors
-        return [self._asked(query) for query in store_queries]
+        return [self._lookup(query) for query in store_queries]
 
-    def _asked(self, store_query: StoreQuery) -> _Lookup:
+    def _lookup(self, store_query: StoreQuery) -> _Lookup:
         words, has_vector, parameters = self._parameters(store_query)
         if store_query.depth < 1 or not (words or has_vector):
             return _Lookup(
@@ -189,7 +189,7 @@ class PostgresReader(BaseStore):
     def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
         lookups = self._to_score(store_queries, keys)
-        rows = self._connections.run(lambda connection: _all(connection, lookups)) if lookups else []
+        rows = self._connections.run(lambda connection: _rows_of(connection, lookups)) if lookups else []
         return [self._scores(lookup, lookup_rows) for lookup, lookup_rows in zip(lookups, rows, strict=True)]
 
     async def ascore(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
@@ -197,7 +197,7 @@ class PostgresReader(BaseStore):
         if not self._awaits:
             return await super().ascore(store_queries, keys)
         lookups = self._to_score(store_queries, keys)
-        rows = await self._connections.arun(lambda connection: _aall(connection, lookups)) if lookups else []
+        rows = await self._connections.arun(lambda connection: _arows_of(connection, lookups)) if lookups else []
         return [self._scores(lookup, lookup_rows) for lookup, lookup_rows in zip(lookups, rows, strict=True)]
 
     def _to_score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[_Lookup]:
@@ -236,13 +236,15 @@ class PostgresReader(BaseStore):
         """See `Store`."""
         if not keys:
             return []
-        return self._in_order(keys, self._connections.run(lambda connection: _all(connection, [self._reads(keys)]))[0])
+        return self._in_order(
+            keys, self._connections.run(lambda connection: _rows_of(connection, [self._reads(keys)]))[0]
+        )
 
     async def afetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`."""
         if not keys or not self._awaits:
             return await super().afetch(keys)
-        rows = await self._connections.arun(lambda connection: _aall(connection, [self._reads(keys)]))
+        rows = await self._connections.arun(lambda connection: _arows_of(connection, [self._reads(keys)]))
         return self._in_order(keys, rows[0])
 
     def _in_order(self, keys: Sequence[Any], rows: Iterable[Any]) -> list[Document | None]:
@@ -350,7 +352,7 @@ def as_sql(text: str) -> bytes:
     return text.encode()
 
 
-def _all(connection: Connection[Any], lookups: Sequence[_Lookup]) -> list[list[Any]]:
+def _rows_of(connection: Connection[Any], lookups: Sequence[_Lookup]) -> list[list[Any]]:
     """Return the rows of each statement; several are sent together."""
     if len(lookups) == 1:
         with connection.cursor(binary=True) as cursor:
@@ -362,8 +364,8 @@ def _all(connection: Connection[Any], lookups: Sequence[_Lookup]) -> list[list[A
     return [cursor.fetchall() for cursor in cursors]
 
 
-async def _aall(connection: AsyncConnection[Any], lookups: Sequence[_Lookup]) -> list[list[Any]]:
-    """Async version of `_all`."""
+async def _arows_of(connection: AsyncConnection[Any], lookups: Sequence[_Lookup]) -> list[list[Any]]:
+    """Async version of `_rows_of`."""
     cursors = [connection.cursor(binary=True) for _ in lookups]
     if len(lookups) == 1:
         await cursors[0].execute(as_sql(lookups[0].statement), lookups[0].parameters)

@@ -106,14 +106,14 @@ class PostgresStore(PostgresReader):
 
     def __repr__(self) -> str:
         return (
-            f"PostgresStore({self._connections.label!r}, schema={self._tables.schema!r}, number={self._about.number})"
+            f"PostgresStore({self._connections.label!r}, schema={self._tables.schema!r}, number={self._record.number})"
         )
 
     @property
     def info(self) -> StoreInfo:
         """See `Store`."""
         return StoreInfo(
-            "postgresql", self._about.identity, self._embedder, self._dimensions, self._scales, _CAPABILITIES
+            "postgresql", self._record.identity, self._embedder, self._dimensions, self._scales, _CAPABILITIES
         )
 
     @property
@@ -123,10 +123,12 @@ class PostgresStore(PostgresReader):
 
     def _search_statement(self, condition: Condition | None, *, words: bool, near: bool) -> str:
         row_limit = FEW if self._documents >= EXACT_ROWS else LARGEST_ID - 1
-        return self._tables.search(condition, words=words, near=near, few=row_limit, k1=self._about.k1, b=self._about.b)
+        return self._tables.search(
+            condition, words=words, near=near, few=row_limit, k1=self._record.k1, b=self._record.b
+        )
 
     def _score_statement(self, *, words: bool, near: bool) -> str:
-        return self._tables.score(words=words, near=near, k1=self._about.k1, b=self._about.b)
+        return self._tables.score(words=words, near=near, k1=self._record.k1, b=self._record.b)
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
@@ -783,13 +785,13 @@ class PostgresStore(PostgresReader):
 
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> PostgresViewStore:
         """See `Store`; as of the last second."""
-        admitted = self._signatures.admit(view, self.statistics().sequence)
-        return PostgresViewStore(self._connections, self._tables, self._about, self, admitted, notes)
+        signatures = self._signatures.admit(view, self.statistics().sequence)
+        return PostgresViewStore(self._connections, self._tables, self._record, self, signatures, notes)
 
-    def _signature_rows(self, since: int) -> list[Any]:
+    def _signature_rows(self, sequence: int) -> list[Any]:
         """Return number, signature, documents and last change of the signatures changed after a sequence number."""
-        sql = f"select id, signature, documents, changed from {self._tables.signature} where changed > %(since)s"
-        return self._rows(sql, since=since)
+        sql = f"select id, signature, documents, changed from {self._tables.signature} where changed > %(sequence)s"
+        return self._rows(sql, sequence=sequence)
 
     # ── lifecycle ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -62,7 +62,7 @@ class Signatures:
     def __init__(self, read: Callable[[int], Sequence[Any]]) -> None:
         self._read = read
         self._lock = threading.Lock()
-        self._sequence = self._changed = -1
+        self._sequence = self._last_change = -1
         self._rows: dict[int, tuple[str, int, int]] = {}
         self._views: OrderedDict[View, tuple[int, AdmittedSignatures]] = OrderedDict()
 
@@ -75,18 +75,18 @@ class Signatures:
         """
         with self._lock:
             if sequence != self._sequence:
-                for number, signature, documents, changed in self._read(self._changed):
-                    self._rows[number] = signature, documents, changed
-                    self._changed = max(self._changed, changed)
+                for number, signature, documents, change in self._read(self._last_change):
+                    self._rows[number] = signature, documents, change
+                    self._last_change = max(self._last_change, change)
                 self._sequence = sequence
-            changed, admitted = self._views.get(view, (-1, None))
-            if admitted is None or changed != self._changed:
-                admitted = self._choose(view)
-                self._views[view] = self._changed, admitted
+            change, signatures = self._views.get(view, (-1, None))
+            if signatures is None or change != self._last_change:
+                signatures = self._choose(view)
+                self._views[view] = self._last_change, signatures
             self._views.move_to_end(view)
             while len(self._views) > _VIEWS:
                 self._views.popitem(last=False)
-            return admitted
+            return signatures
 
     def _choose(self, view: View) -> AdmittedSignatures:
         numbers = tuple(
@@ -104,9 +104,9 @@ class PostgresViewStore(PostgresReader):
     Args:
         connections: connections to the database.
         tables: of the dataset.
-        about: the catalogue's entry.
+        record: the catalogue's entry.
         store: the store with all documents.
-        admitted: the signatures of the documents that exist.
+        signatures: the signatures of the documents that exist.
         notes: measures what `Statistics.notes` says of the documents; called once, when it is first needed.
     """
 
@@ -114,14 +114,14 @@ class PostgresViewStore(PostgresReader):
         self,
         connections: Connections,
         tables: Tables,
-        about: DatasetRow,
+        record: DatasetRow,
         store: PostgresReader,
-        admitted: AdmittedSignatures,
+        signatures: AdmittedSignatures,
         notes: Callable[[Store], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        super().__init__(connections, tables, about)
-        self._store, self._admitted, self._measure = store, admitted, notes
-        self._statements = ViewTables(tables, about.k1, about.b)
+        super().__init__(connections, tables, record)
+        self._store, self._signatures, self._measure = store, signatures, notes
+        self._statements = ViewTables(tables, record.k1, record.b)
         self._notes: Mapping[str, str] | None = None
         self._vector_keys: list[int] | None = None
         self._documents: int | None = None
@@ -133,7 +133,7 @@ class PostgresViewStore(PostgresReader):
     @property
     def state(self) -> str:
         """What the documents are; two stores with one state hold the same documents."""
-        return self._admitted.state
+        return self._signatures.state
 
     @property
     def info(self) -> StoreInfo:
@@ -169,7 +169,7 @@ class PostgresViewStore(PostgresReader):
     def _condition(self, filters: Filter | None) -> Condition:
         condition = super()._condition(filters)
         condition.sql = f"({ViewTables.VISIBLE} and {condition.sql})"
-        condition.parameters["signatures"] = list(self._admitted.numbers)
+        condition.parameters["signatures"] = list(self._signatures.numbers)
         return condition
 
     def _document(self, key: str, text: str, metadata: str) -> Document:
