@@ -198,6 +198,11 @@ def nul_cut_off(method: Method) -> Method:
     return lambda **options: method(**{**options, "source": options["source"].partition("\0")[0]})
 
 
+def without_a_wall(method: Method) -> Method:
+    """Returns every document to everyone."""
+    return lambda *_: method.__self__  # type: ignore[attr-defined]
+
+
 def reserved_as_text(method: Method) -> Method:
     """Writes a title of any type."""
 
@@ -401,6 +406,7 @@ MUTANTS = (
     Mutant("test_writers_of_every_kind_leave_what_some_order_leaves", "set_metadata", written_back),
     Mutant("test_sources_are_compared_as_stored", "ids", nul_cut_off),
     Mutant("test_reserved_metadata_has_its_type", "write", reserved_as_text),
+    Mutant("test_a_view_answers_like_a_store_with_only_its_documents", "in_view", without_a_wall),
     Mutant("test_closed", "close", raising(FOREIGN)),
     Mutant("test_closed", "search", raising(FOREIGN)),
     Mutant("test_dropped", "drop", lambda _: lambda: None),

@@ -156,3 +156,16 @@ def test_an_answer_with_a_revoked_document_is_counted() -> None:
     outcome = judge([early, late, given_back, Answer(13.0, 13.1, frozenset({"b"}))], [taken_away])
     assert (outcome.checked, outcome.wrong) == (2, 1)
     assert outcome.slowest == pytest.approx(2.0)
+
+
+def test_a_day_has_its_documents_and_its_statistics(url: str) -> None:
+    old, new = Document("old", "the notice period is one month"), Document("new", "the notice period is two months")
+    with pointsman.open(url, embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("contracts")
+        dataset.add([Document(old.id, old.text, {"valid_from": "2025-01-01", "valid_to": "2025-12-31"})])
+        dataset.add([Document(new.id, new.text, {"valid_from": "2026-01-01"})], access=["group:law"])
+        for day, id_ in (("2025-06-01", "old"), ("2026-06-01", "new")):
+            assert {hit.id for hit in workspace.search("notice period", as_of=day, refuse=False)} == {id_}
+        workspace.switch_access(on=True)
+        assert ids(workspace, "notice period", ["group:law"], as_of="2026-06-01") == {"new"}
+        assert not ids(workspace, "notice period", ["group:law"], as_of="2025-06-01")

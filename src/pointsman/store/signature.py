@@ -1,4 +1,4 @@
-"""Access signatures: the part of a document's metadata that decides in which views it exists.
+"""Signatures: the part of a document's metadata that decides in which views it exists: access, and days of validity.
 
 Distinct signatures are few, so a store can number them, ask a view once which of them it admits, and then choose
 documents by number.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.views import ACCESS
+from pointsman.views import ACCESS, VALID_FROM, VALID_TO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pointsman.views import View
 
-_KEYS: Final = (ACCESS,)
+_KEYS: Final = (ACCESS, VALID_FROM, VALID_TO)
 """The metadata keys that `View.admits` reads."""
 
 

@@ -38,7 +38,7 @@ from pointsman.store.postgres.statements import (
     facts_of,
     unescaped,
 )
-from pointsman.store.postgres.view import PostgresViewStore, Signatures
+from pointsman.store.postgres.view import AdmittedSignatures, PostgresViewStore, Signatures
 from pointsman.store.prepared import (
     Prepared,
     directions,
@@ -785,8 +785,11 @@ class PostgresStore(PostgresReader):
 
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> PostgresViewStore:
         """See `Store`; as of the last second."""
-        signatures = self._signatures.admit(view, self.statistics().sequence)
-        return PostgresViewStore(self._connections, self._tables, self._record, self, signatures, notes)
+        signatures = self._admit(view)
+        return PostgresViewStore(self._connections, self._tables, self._record, self, signatures, self._admit, notes)
+
+    def _admit(self, view: View) -> AdmittedSignatures:
+        return self._signatures.admit(view, self.statistics().sequence)
 
     def _signature_rows(self, sequence: int) -> list[Any]:
         """Return number, signature, documents and last change of the signatures changed after a sequence number."""

@@ -11,11 +11,12 @@ import hashlib
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.store.base import WORDS_FIRST, Capability, Page, Statistics, StoreInfo
+from pointsman.store.base import VERSIONS, WORDS_FIRST, Capability, Page, Statistics, StoreInfo
 from pointsman.store.bm25 import query_terms
 from pointsman.store.postgres.reader import PostgresReader
 from pointsman.store.postgres.statements import ViewTables
@@ -39,17 +40,29 @@ _VIEWS: Final = 1000
 _UNSUPPORTED: Final = frozenset({Capability.WRITE, Capability.LATER})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AdmittedSignatures:
     """The signatures that exist in a view.
 
     Attributes:
         numbers: of those that documents have, ascending.
-        state: equal for two views, or two moments, only if the documents are the same.
+        changes: of each, the sequence number of the last write to a document that has, or had, it.
     """
 
     numbers: tuple[int, ...]
-    state: str
+    changes: tuple[int, ...]
+
+    @cached_property
+    def state(self) -> str:
+        """Equal for two views, or two moments, only if the documents are the same."""
+        pairs = " ".join(map("{}:{}".format, self.numbers, self.changes))
+        return hashlib.blake2b(pairs.encode(), digest_size=16).hexdigest()
+
+    def among(self, others: AdmittedSignatures) -> AdmittedSignatures:
+        """Return the signatures that are also among others, which were read later."""
+        changes = dict(zip(others.numbers, others.changes, strict=True))
+        numbers = tuple(number for number in self.numbers if number in changes)
+        return AdmittedSignatures(numbers, tuple(changes[number] for number in numbers))
 
 
 class Signatures:
@@ -94,8 +107,7 @@ class Signatures:
             for number, (signature, documents, _) in sorted(self._rows.items())
             if documents and admits(view, signature)
         )
-        changes = " ".join(f"{number}:{self._rows[number][2]}" for number in numbers)
-        return AdmittedSignatures(numbers, hashlib.blake2b(changes.encode(), digest_size=16).hexdigest())
+        return AdmittedSignatures(numbers, tuple(self._rows[number][2] for number in numbers))
 
 
 class PostgresViewStore(PostgresReader):
@@ -107,6 +119,7 @@ class PostgresViewStore(PostgresReader):
         record: the catalogue's entry.
         store: the store with all documents.
         signatures: the signatures of the documents that exist.
+        admit: returns the signatures that a view admits now.
         notes: measures what `Statistics.notes` says of the documents; called once, when it is first needed.
     """
 
@@ -117,10 +130,11 @@ class PostgresViewStore(PostgresReader):
         record: DatasetRow,
         store: PostgresReader,
         signatures: AdmittedSignatures,
+        admit: Callable[[View], AdmittedSignatures],
         notes: Callable[[Store], Mapping[str, str]] = lambda _: {},
     ) -> None:
         super().__init__(connections, tables, record)
-        self._store, self._signatures, self._measure = store, signatures, notes
+        self._store, self._signatures, self._admit, self._measure = store, signatures, admit, notes
         self._statements = ViewTables(tables, record.k1, record.b)
         self._notes: Mapping[str, str] | None = None
         self._vector_keys: list[int] | None = None
@@ -147,6 +161,15 @@ class PostgresViewStore(PostgresReader):
             info.dimensions if has_vectors else None,
             info.scales,
             info.capabilities - _UNSUPPORTED,
+        )
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> PostgresViewStore:
+        """See `Store`; those of these documents that are valid on a day."""
+        if view.principals is not None:
+            raise self._cannot(Capability.VIEWS)
+        signatures = self._signatures.among(self._admit(view))
+        return PostgresViewStore(
+            self._connections, self._tables, self._record, self._store, signatures, self._admit, notes
         )
 
     # ── what is read ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -228,7 +251,10 @@ class PostgresViewStore(PostgresReader):
             if self._documents is None:
                 self._documents = self.count()
         notes, documents, due = dict(self._notes), self._documents, 0
-        if WORDS_FIRST in self._store.statistics().notes:
+        store_notes = self._store.statistics().notes
+        if VERSIONS in store_notes:
+            notes[VERSIONS] = "1"
+        if WORDS_FIRST in store_notes:
             notes[WORDS_FIRST] = "1"
             due = documents - (0 if self.dimensions is None else len(self._with_vector()))
         return Statistics(1, documents, notes, due)
