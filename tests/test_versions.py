@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pointsman
-from pointsman import BaseReranker, Document, Workspace
+from pointsman import BaseReranker, Dataset, Document, Workspace
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.base import VERSIONS
+from pointsman.store.base import VERSIONS, Capability, EmptyStore
 from pointsman.versions import Version, Versions
 from pointsman.views import Validity, View, check_validity, day_of
 
@@ -318,7 +318,7 @@ def test_version_without_a_target_is_none() -> None:
     check_validity({"year": 2020})
 
 
-def test_newest_version_answers_in_a_server_which_refuses_days_with_the_remedy(postgres: PostgresServer) -> None:
+def test_newest_version_answers_in_postgresql_and_a_day_has_its_own_documents(postgres: PostgresServer) -> None:
     with Workspace(f"{postgres.url}?schema=versions", embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("contracts")
         dataset.add([notice("clause", "Three months of notice ends the contract."), notice("other", "Trains stop.")])
@@ -326,7 +326,17 @@ def test_newest_version_answers_in_a_server_which_refuses_days_with_the_remedy(p
         dataset.add([notice("first", "It is six months.", version_of="clause", valid_from="2021-01-01")])
         hits = standing(workspace.search(QUESTION, 3, refuse=False))
         assert hits[:2] == [("first", None), ("clause", "superseded by first, valid from 2021-01-01")]
-        with pytest.raises(UnmetNeedError, match="keep such documents in a folder"):
-            workspace.search(QUESTION, as_of="2020-01-01")
+        assert standing(workspace.search(QUESTION, as_of="2020-01-01", refuse=False))[0] == ("clause", None)
+        assert {hit.id for hit in workspace.search(QUESTION, as_of="2020-01-01", refuse=False)} == {"clause", "other"}
         dataset.delete(["first"])
         assert standing(workspace.search(QUESTION, 3, refuse=False))[0] == ("clause", None)
+
+
+def test_a_store_that_cannot_tell_what_is_valid_on_a_day_is_refused_with_the_remedy() -> None:
+    class Timeless(EmptyStore):
+        def __init__(self) -> None:
+            super().__init__({})
+            self._info = type(self._info)("timeless", "", None, None, {}, frozenset({Capability.VIEWS}))
+
+    with pytest.raises(UnmetNeedError, match="keep such documents in a folder or in PostgreSQL"):
+        Dataset("contracts", store=Timeless()).in_view(View.of_day("2020-01-01"))

@@ -110,7 +110,8 @@ class Dataset(EditableDataset):
         if view.day is not None and not store.info.can(Capability.DAYS):
             raise UnmetNeedError(
                 f"dataset {self.name!r} is in a {store.info.kind} store, which cannot tell yet what is valid on a "
-                f"day; keep such documents in a folder or in PostgreSQL, name other datasets, or filter by {VALID_FROM} and {VALID_TO}"
+                "day; keep such documents in a folder or in PostgreSQL, name other datasets, or filter by "
+                f"{VALID_FROM} and {VALID_TO}"
             )
         if not store.info.can(Capability.VIEWS):
             raise UnmetNeedError(
