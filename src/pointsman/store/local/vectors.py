@@ -222,14 +222,16 @@ class VectorQuery:
         state, vector = self.state, self.vector
         if k < 1 or not vector.any():
             return []
-        alive, tail_keys, tail = state.alive, state.tail_keys, state.tail
-        if filters is not None:
+        alive, tail_keys = state.alive, state.tail_keys
+        if filters is None:
+            tail_scores = state.tail @ vector
+        else:
             matching = self.columns.mask(filters, state.base.keys)
             alive = matching if alive is None else matching & alive
             in_tail = np.flatnonzero(self.columns.mask(filters, tail_keys))
-            tail_keys, tail = tail_keys[in_tail], tail[in_tail]
+            tail_keys, tail_scores = tail_keys[in_tail], _dots(state.tail, in_tail, vector)
         keys, scores = _base_top(state.base, vector, k, alive)
-        return _top(np.concatenate([keys, tail_keys]), np.concatenate([scores, tail @ vector]), k)
+        return _top(np.concatenate([keys, tail_keys]), np.concatenate([scores, tail_scores]), k)
 
     def score(self, keys: Sequence[int]) -> list[float]:
         """See `VectorIndex.score`."""
