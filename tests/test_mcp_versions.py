@@ -173,7 +173,7 @@ def test_a_version_that_cannot_be_used_is_named_with_those_that_can(number: str)
 def test_a_stdio_server_survives_cancelled_calls_and_ends_with_0(python: str, tmp_path: Path) -> None:
     fill(tmp_path)
     server = [python, "-m", "pointsman", "mcp", "--workspace", str(tmp_path), "--embedder", "hashing"]
-    command = [sys.executable, str(CANCELLER), "29", "60", *server]
+    command = [sys.executable, str(CANCELLER), "29", "400", *server]
     process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     outcome = json.loads(process.stdout)
     assert (outcome["exit"], outcome["answered"]) == (0, True), outcome["errors"][-2000:]

@@ -131,11 +131,26 @@ def _modern(name: str, title: str, number: str, instructions: str, handlers: Han
     )
 
 
+class _FirstServer(cast("type[Any]", _Server)):  # type: ignore[misc]
+    """Version 1's server, which ends if a call is cancelled while its answer is being sent.
+
+    Its responder enters a cancel scope and drops what the scope's ``__exit__`` returns, so the cancellation leaves the
+    call's task, and anyio cancels all the others with it.
+    """
+
+    async def _handle_message(self, message: Any, *arguments: Any) -> None:
+        try:
+            await super()._handle_message(message, *arguments)
+        except anyio.get_cancelled_exc_class():
+            if not getattr(message, "cancelled", False):
+                raise  # the connection is closed
+
+
 def _first(name: str, _: str, number: str, instructions: str, handlers: Handlers) -> Any:
     from mcp.shared import exceptions
 
     models: Any = types  # with the names of version 1
-    server: Any = _Server(name, version=number, instructions=instructions)
+    server: Any = _FirstServer(name, version=number, instructions=instructions)
 
     async def list_tools(_: Any) -> Any:
         return models.ServerResult(models.ListToolsResult.model_validate({"tools": handlers.tools()}))
