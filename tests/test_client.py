@@ -377,7 +377,7 @@ def test_methods_take_what_those_of_the_library_take(library_class: type, client
     }
     local |= {"cosine_spread", "retrying", "source", "store", "writing"}
     # What a search asks of a dataset.
-    local |= {"can", "check_keeps", "keeps", "lists_for", "measuring", "remembered_background"}
+    local |= {"can", "check_keeps", "keeps", "lists_for", "measuring", "remembered_background", "remembered_versions"}
     # What reads this machine's files, opens databases with its own passwords, or hands vectors about.
     local |= {
         "attach",
@@ -392,7 +392,7 @@ def test_methods_take_what_those_of_the_library_take(library_class: type, client
         "being_calibrated",
         "wait_for_calibrations",
     }
-    local |= {"check_searchable", "for_request", "holds_images", "in_view", "is_view"}
+    local |= {"check_searchable", "day", "for_request", "holds_images", "in_view", "is_view", "on_day"}
     # What decides for everyone who uses the workspace.
     local |= {"access", "switch_access"}
     local |= {f"a{name}" for name in local}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pointsman
-from pointsman import BaseReranker, Dataset, Document, Workspace
+from pointsman import BaseReranker, Dataset, Document, Hit, Workspace
 from pointsman.errors import InputError, UnmetNeedError
+from pointsman.leaktest import ShippedEmbedder
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.recency import BOUND, moment_of, newer_first
 from pointsman.store.base import VERSIONS, Capability, EmptyStore
 from pointsman.versions import Version, Versions
 from pointsman.views import Validity, View, check_validity, day_of
@@ -340,3 +343,105 @@ def test_a_store_that_cannot_tell_what_is_valid_on_a_day_is_refused_with_the_rem
 
     with pytest.raises(UnmetNeedError, match="keep such documents in a folder or in PostgreSQL"):
         Dataset("contracts", store=Timeless()).in_view(View.of_day("2020-01-01"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "day"),
+    [
+        ("What is the latest tariff?", "latest", "2026-03-01"),
+        ("the current notice period", "current", "2026-03-01"),
+        ("сколько стоит проезд в этом году", "этом году", "2026-03-01"),
+        ("какой сейчас тариф", "сейчас", "2026-03-01"),
+        ("действующая редакция", "действующая", "2026-03-01"),
+        ("现在的票价是多少", "现在", "2026-03-01"),
+        ("最新版本", "最新", "2026-03-01"),
+        ("the tariff of 2021", "2021", "2021-12-31"),
+        ("2021年的票价", "2021", "2021-12-31"),
+        ("the tariff of 2021-05", "2021-05", "2021-05-31"),
+        ("the tariff on 2021-05-07", "2021-05-07", "2021-05-07"),
+    ],
+)
+def test_question_speaks_of_a_time(text: str, words: str, day: str) -> None:
+    assert moment_of(text, "2026-03-01") == (words, day)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "how does a signal work",
+        "как работает светофор",
+        "信号灯如何工作",
+        "price 12021 euros",
+        "1,999.50 euros",
+        "item 20214",
+    ],
+)
+def test_question_speaks_of_no_time(text: str) -> None:
+    assert moment_of(text, "2026-03-01") is None
+
+
+def dated_hit(id_: str, relevance: float | None, first: str = "") -> Hit:
+    metadata = {"valid_from": first} if first else {}
+    return Hit(Document(id_, "text", metadata), 10 * (relevance or 0), "notes", (), None, relevance)
+
+
+def test_newer_hit_passes_only_older_ones_that_are_about_as_relevant() -> None:
+    moment = moment_of("now", "2026-03-01")
+    assert moment is not None
+    hits = [
+        dated_hit("far more relevant", 0.9, "2019-01-01"),
+        dated_hit("old", 0.75, "2020-01-01"),
+        dated_hit("undated", 0.72),
+        dated_hit("new", 0.70, "2025-01-01"),
+        dated_hit("future", 0.70, "2027-01-01"),
+        dated_hit("unknown", None, "2025-06-01"),
+    ]
+    ordered = newer_first(hits, moment)
+    assert [hit.id for hit in ordered] == ["far more relevant", "new", "old", "undated", "future", "unknown"]
+    assert [hit.score for hit in ordered[1:3]] == [7.5, 7.5], "scores do not rise"
+    assert ordered[1].relevance == 0.70, "relevance is not touched"
+    assert BOUND < 0.9 - 0.7
+
+
+def test_plan_says_that_newer_hits_come_first_where_the_question_asks_so(tmp_path: Path) -> None:
+    with Workspace(tmp_path, embedder=ShippedEmbedder()) as workspace:
+        workspace.dataset("tariffs").add(
+            [notice(f"t{year}", "Parking costs money.", valid_from=f"{year}-01-01") for year in (2021, 2023, 2022)]
+        )
+
+        def ids(question: str, **options: Any) -> list[str]:
+            return [hit.id for hit in workspace.search(question, refuse=False, **options).hits]
+
+        plain_order = ids("parking costs")
+        assert ids("current parking costs", strategy="hybrid") == plain_order, "only auto prefers the newer"
+        context = workspace.search("current parking costs", refuse=False)
+        assert all(hit.relevance is not None for hit in context.hits)
+        assert [hit.id for hit in context.hits] == ["t2023", "t2022", "t2021"]
+        assert ids("parking costs 2022")[0] == "t2022"
+        (decision,) = [decision for decision in context.decisions if decision.what == "recency"]
+        assert "the question says 'current'" in decision.reason
+        assert "recency" in {span.stage for span in context.trace.spans}
+
+
+@pytest.mark.parametrize("name", ["en_xquad", "ru_xquad", "zh_xquad"])
+def test_questions_that_do_not_speak_of_time_keep_their_ranking_to_the_last_digit(
+    test_data: Path, tmp_path: Path, name: str
+) -> None:
+    """Real questions, asked of documents with days and of the same documents without."""
+    folder = test_data / name
+    rows = [json.loads(line) for line in (folder / "corpus.jsonl").read_text("utf-8").splitlines()[:200]]
+    texts = [json.loads(line)["text"] for line in (folder / "queries.jsonl").read_text("utf-8").splitlines()[:60]]
+    questions = [text for text in texts if moment_of(text, "2026-03-01") is None]
+    assert len(questions) > 30
+    answers = []
+    for is_dated in (True, False):
+        with Workspace(tmp_path / f"dated-{is_dated}", embedder=HashingEmbedder()) as workspace:
+            dataset = workspace.dataset("passages")
+            dataset.add(
+                notice(row["_id"], row["text"], **({"valid_from": f"20{10 + number % 15}-01-01"} if is_dated else {}))
+                for number, row in enumerate(rows)
+            )
+            contexts = dataset.search_many(questions, 10)
+            answers.append([[(hit.id, hit.score, hit.relevance) for hit in context.hits] for context in contexts])
+    assert answers[0] == answers[1]
+    assert any(answers[0])

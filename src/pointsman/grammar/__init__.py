@@ -28,6 +28,7 @@ __all__ = [
     "HAN_RUN",
     "IMAGE",
     "MEANING",
+    "NOW",
     "QUESTION",
     "STOP",
     "TIME",
@@ -53,6 +54,7 @@ MEANING = Words(f"{en.MEANING} {ru.MEANING} {zh.MEANING}", _LOOKALIKES)
 FOR_WORDS = Words(f"{en.FOR_WORDS} {ru.FOR_WORDS} {zh.FOR_WORDS}")
 FOR_MEANING = Words(f"{en.FOR_MEANING} {ru.FOR_MEANING} {zh.FOR_MEANING}")
 TIME = Words(f"{en.TIME} {ru.TIME} {zh.TIME}")
+NOW = Words(f"{en.NOW} {ru.NOW} {zh.NOW}")
 AMOUNT = Words(f"{en.AMOUNT} {ru.AMOUNT} {zh.AMOUNT}", _LOOKALIKES)
 IMAGE = Words(f"{en.IMAGE} {ru.IMAGE} {zh.IMAGE}", f"{en.IMAGE_LOOKALIKE} {ru.IMAGE_LOOKALIKE} {zh.IMAGE_LOOKALIKE}")
 FILTERS = tuple(f"{en.FILTER} {ru.FILTER} {zh.FILTER}".split())

@@ -71,6 +71,10 @@ TIME = """today yesterday tomorrow now currently recent(,ly) latest newest latel
     (a,one,two,three)_(day,week,month,year)(,s)_ago"""
 """Expressions of time other than dates and years."""
 
+NOW = """today now currently current recent(,ly) latest newest lately nowadays up_to_date in_force
+    this_(week,month,year,quarter)"""
+"""Expressions that ask for what holds now."""
+
 AMOUNT = """how_(many,much,long,old,far,fast,often,tall,big,large,high) when
     (what,which)_(year,date,day,percent,percentage,number)"""
 """Expressions that ask for a number or a date."""

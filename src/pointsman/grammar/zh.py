@@ -55,6 +55,9 @@ TIME = """今天 昨天 明天 前天 后天 今年 去年 明年 前年 现在 
     (这,本,上,下,上个,下个)(周,月,季度,星期,礼拜) (近,过去,最近)(几,两,三)(天,周,年,个月) 今日 昨日 本年度"""
 """Expressions of time other than dates and years."""
 
+NOW = """今天 今年 现在 目前 如今 当前 近期 近来 最近 最新 今日 本年度 现行 (这,本)(周,月,季度)"""
+"""Expressions that ask for what holds now."""
+
 AMOUNT = "多少 几(个,年,月,日,岁,次,人,座,种,名,位,天) 何(时,年) 什么时候 哪(,一)(年,天,月) 多(长,久,大,高,远)"
 """Expressions that ask for a number or a date."""
 

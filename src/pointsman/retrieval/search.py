@@ -41,7 +41,7 @@ from pointsman.retrieval.lookup import RoutedLookup
 from pointsman.retrieval.reading import Reading, reading_each
 from pointsman.retrieval.source import Source, check_all_searchable
 from pointsman.trace import Trace
-from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext, keys_of
+from pointsman.types import Decision, Hit, Plan, Query, Ranked, RetrievalContext, keys_of
 
 if TYPE_CHECKING:
     from pointsman.retrieval.branches import BranchAnswers
@@ -375,6 +375,24 @@ class Pipeline:
             versions.STAGE, f"{count} of {len(hits)} hits are not in force on {self.day}", start, len(hits)
         )
 
+    def _prefer_newer(self) -> None:
+        """Let newer hits pass older ones that are about as relevant, if ``auto`` searches and the question asks so."""
+        from pointsman.retrieval import recency
+
+        moment = recency.moment_of(self.query.text, self.day) if self.recipe.weighs else None
+        if moment is None:
+            return
+        start, hits = perf_counter(), self.verdict.of(self.ranked.hits)
+        self.ranked = replace(self.ranked, hits=tuple(recency.newer_first(hits, moment)))
+        reason = (
+            f"the question says {moment.words!r}: newer hits up to {moment.day} pass older ones that are at most "
+            f"{recency.BOUND:g} more relevant"
+        )
+        decision = Decision(recency.STAGE, "newer first", "default", reason)
+        self.plan = replace(self.plan, decisions=(*self.plan.decisions, decision))
+        self.journal.ranked(recency.STAGE, self.ranked)
+        self.journal.span(recency.STAGE, reason, start, len(hits))
+
     def _newest_first(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         """Return hits after a refiner may have put what is superseded above what is in force."""
         from pointsman.versions import mark, newest_first
@@ -393,6 +411,7 @@ class Pipeline:
     def answer(self) -> RetrievalContext:
         """The first hits, with everything noted during the search."""
         if self.versions:
+            self._prefer_newer()
             self.ranked = replace(self.ranked, hits=self._newest_first(self.ranked.hits))
         recipe, journal, coverage, refused = self.recipe, self.journal, None, self.ranked.refused
         hits = self.verdict.of(self.ranked.hits[: self.over.most])
