@@ -347,7 +347,9 @@ class _Run:
             self._tell()
             if self.vectors_due:
                 try:
-                    self._dataset.embed(limit, on_progress=self._count_vectors, embedding=embedding)
+                    # A service embeds by itself, and takes no other way of embedding.
+                    options = {} if embedding is None else {"embedding": embedding}
+                    self._dataset.embed(limit, on_progress=self._count_vectors, **options)
                 except ModelError as error:
                     due = self._dataset.vectors_due
                     subject = "1 passage is" if due == 1 else f"{due:,} passages are"
