@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +17,8 @@ from pointsman.models import DashScopeLLM, HashingEmbedder, OpenAILLM
 from pointsman.models.chosen import llm_for
 from pointsman.registry import Registry
 from pointsman.request import RegisteredStrategy, SearchRequest
+from pointsman.retrieval.dataset_calibration import Calibration
+from pointsman.retrieval.relevance import shipped
 from pointsman.retrieval.rerank import BaseReranker
 from pointsman.retrieval.transform import BaseTransformer, QueryTransformer, Transformed
 from pointsman.service import EnhancedRetrievalService, ServiceHits
@@ -179,6 +182,30 @@ def test_a_workspace_is_searched_as_it_is_at_the_time(search: Search, tmp_path: 
         assert {hit.dataset for hit in search(service, "railway")} == {"one"}
         workspace.dataset("two").add([Document("new", "railway museum")])
         assert {hit.dataset for hit in search(service, "railway")} == {"one", "two"}
+
+
+def test_hits_are_judged_by_what_was_fitted_to_their_dataset(search: Search, tmp_path: Path) -> None:
+    embedder = HashingEmbedder()
+    with Workspace(tmp_path / "w", embedder=embedder) as workspace:
+        rails = workspace.dataset("rails")
+        rails.add(DOCUMENTS)
+        services = [EnhancedRetrievalService(None, store) for store in (workspace, rails, [rails])]
+        before = [hit.relevance for service in services for hit in search(service, "railway switch", 3)]
+        assert before == [None] * 9
+        fitted = tuple(replace(one, embedder=one.embedder and embedder.name) for one in shipped())
+        workspace.keep_calibration("rails", Calibration("fitted to 40 questions", fitted))
+        expected = [hit.relevance for hit in workspace.search("railway switch", 3)]
+        assert None not in expected
+        for service in services:
+            hits = search(service, "railway switch", 3)
+            assert [hit.relevance for hit in hits] == expected
+            assert any("fitted to 40 questions" in decision.reason for decision in hits.context.plan.decisions)
+        own = EnhancedRetrievalService(
+            None, workspace, workflow=RetrievalWorkflow(fitted={"rails": Calibration("none")})
+        )
+        assert {hit.relevance for hit in search(own, "railway switch", 3)} == {None}
+        workspace.keep_calibration("rails", None)
+        assert [hit.relevance for hit in search(services[0], "railway switch", 3)] == [None] * 3
 
 
 def test_retrievers_and_several_sources_are_searched_together(search: Search, dataset: Dataset) -> None:

@@ -101,7 +101,7 @@ class EnhancedRetrievalService:
         if reranker is not None:
             stages = replace(stages, reranker=as_refiner(reranker))
         models = SettingsModels(self.config, llms or {})
-        self.engine = Engine(self.config, stages, models, strategies)
+        self.engine = self._calibrated_engine = Engine(self.config, stages, models, strategies)
         self.engine.check_name(self.config.default_retrieval_strategy)
         self.bm25_manager: BM25IndexManager | None = None
         self._foreign = self._open_store(vector_store, documents)
@@ -133,7 +133,8 @@ class EnhancedRetrievalService:
         """
         request = _request(query, k, strategy, use_rerank, options)
         sources = await in_thread(self._sources_of, request)  # opens files the first time
-        return ServiceHits(await self.engine.asearch(request, sources), self._recommendation(request, sources))
+        answer = await self._engine_for(sources).asearch(request, sources)
+        return ServiceHits(answer, self._recommendation(request, sources))
 
     asearch = search
 
@@ -148,7 +149,8 @@ class EnhancedRetrievalService:
         """Synchronous version of `search`; needs no event loop, and works inside a running one."""
         request = _request(query, k, strategy, use_rerank, options)
         sources = self._sources_of(request)
-        return ServiceHits(self.engine.search(request, sources), self._recommendation(request, sources))
+        answer = self._engine_for(sources).search(request, sources)
+        return ServiceHits(answer, self._recommendation(request, sources))
 
     def recommend_strategy(self, query: str | Query) -> Recommendation:
         """Return the strategy that the form of the query suggests, among those available here."""
@@ -197,6 +199,19 @@ class EnhancedRetrievalService:
         """Return what a request is to search: of datasets, what exists for whoever asks."""
         sources = self._sources(request.strategy)
         return [source.for_request(request) if isinstance(source, Dataset) else source for source in sources]
+
+    def _engine_for(self, sources: Sequence[Any]) -> Engine:
+        """Return the engine, which judges a dataset by what its workspace has fitted to it, unless the workflow has."""
+        stages = self.engine.stages
+        fitted = {
+            source.name: calibration
+            for source in sources
+            if isinstance(source, Dataset) and (calibration := source.engine.stages.fitted.get(source.name)) is not None
+        }
+        fitted.update(stages.fitted)
+        if fitted != self._calibrated_engine.stages.fitted:  # recipes depend on it, and are kept with their engine
+            self._calibrated_engine = replace(self.engine, stages=replace(stages, fitted=fitted))
+        return self._calibrated_engine
 
     def _recommendation(self, request: SearchRequest, sources: Sequence[Any]) -> Recommendation | None:
         """Return why the strategy was chosen, if the form of the query decided."""
