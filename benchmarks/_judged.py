@@ -29,7 +29,7 @@ import numpy as np
 from pointsman.evaluation import read_collection
 from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.models._cache import cache_directory
-from pointsman.retrieval.relevance import SCRIPTS, Background, Script, script_of, unrelated_questions
+from pointsman.retrieval.relevance import SCRIPTS, Background, Languages, Script, script_of, unrelated_questions
 from pointsman.text import DEFAULT_ANALYZER, sentences
 
 if TYPE_CHECKING:
@@ -298,23 +298,36 @@ def corpus(name: str) -> Corpus:
 
 @cache
 def background(name: str) -> Background:
-    """As a dataset measures it when it is embedded."""
+    """As a dataset measures it when it is embedded, and a search uses it."""
 
     def make() -> Background:
         at = corpus(name)
         vectors = {script: embedder().embed_queries(list(texts)) for script, texts in unrelated_questions().items()}
         even = at.vectors[np.linspace(0, len(at.vectors) - 1, min(1000, len(at.vectors))).astype(int)]
-        return Background.measured(
-            embedder().name,
-            embedder().cosine_spread or at.sigma,
-            even,
-            at.likely,
-            vectors,
-            {script: (at.vectors @ some.T).max(axis=0).tolist() for script, some in vectors.items()},
-            {script: float((at.scripts == script).mean()) for script in SCRIPTS},
-        )
 
-    return kept("background-" + name, make)
+        def of(likely: NDArray[np.float32], unrelated: Mapping[Script, NDArray[np.float32]]) -> Background:
+            best = {script: (at.vectors @ some.T).max(axis=0).tolist() for script, some in unrelated.items()}
+            shares = {script: float((at.scripts == script).mean()) for script in SCRIPTS}
+            sigma = embedder().cosine_spread or at.sigma
+            return Background.measured(embedder().name, sigma, even, likely, unrelated, best, shares)
+
+        plain = of(at.likely, vectors)
+        if not plain.is_mixed:
+            return plain
+        languages = Languages.of(vectors)
+        neutral = of(
+            languages.neutral(at.likely), {script: languages.neutral(some) for script, some in vectors.items()}
+        )
+        return plain.beside(neutral, languages)
+
+    made = kept("background-" + name, make)
+    return made.neutral or made
+
+
+def searched_by(name: str, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The vector of a question that a dataset is searched by: without its language if documents are in several."""
+    languages = background(name).languages
+    return vector if languages is None else languages.neutral(vector)
 
 
 def tsv(name: str) -> list[list[str]]:
@@ -323,7 +336,10 @@ def tsv(name: str) -> list[list[str]]:
 
 def _all(at: Corpus, texts: Sequence[str], grades: Sequence[Mapping[str, int]]) -> list[Judged]:
     vectors: Iterable[NDArray[np.float32]] = embedder().embed_queries(list(texts)) if texts else ()
-    return [at.judge(text, vector, grade) for text, vector, grade in zip(texts, vectors, grades, strict=True)]
+    return [
+        at.judge(text, searched_by(at.name, vector), grade)
+        for text, vector, grade in zip(texts, vectors, grades, strict=True)
+    ]
 
 
 def own(name: str) -> list[Judged]:

@@ -11,6 +11,8 @@
                  but not these everyday questions
 ``languages``    answers in another language than the question among the first five of several datasets, with and
                  without what `raised_cosines` adds; the former datasets chose its constant, the latter report it
+``mixed``        documents in one language with forty in each of two others, searched with and without the language of
+                 the question: right first, and refused; the former datasets chose that rule, the latter report it
 ``directions``   how far own and everyday questions lie towards the documents
 ``cost``         milliseconds of judging alone
 ``fit``          the calibrations out of all collections; with ``--write`` they are put into relevance.json
@@ -23,7 +25,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -45,7 +49,8 @@ from pointsman.request import SearchRequest
 from pointsman.retrieval import judging
 from pointsman.retrieval import relevance as module
 from pointsman.retrieval.dataset_calibration import REFUSED, minimum_for
-from pointsman.retrieval.relevance import FIRST, Evidence, Form, Relevance, judge_by
+from pointsman.retrieval.relevance import FIRST, Background, Evidence, Form, Relevance, judge_by
+from pointsman.types import Document
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +64,15 @@ MIXED = (
     ("en_scifact", "ru_faq_java", "zh_domainrag", "xl_debian_ru"),
     ("en_wikiqa", "zh_cmrc2018", "ru_xquad", "en_cranfield", "en_cacm"),
 )
+BESIDE = {
+    "en_scifact": ("ru_faq_java", "zh_domainrag"),
+    "ru_faq_java": ("en_scifact", "zh_domainrag"),
+    "zh_domainrag": ("ru_faq_java", "en_scifact"),
+    "en_wikiqa": ("xl_debian_ru", "zh_cmrc2018"),
+    "xl_debian_ru": ("en_wikiqa", "zh_cmrc2018"),
+    "zh_cmrc2018": ("xl_debian_ru", "en_wikiqa"),
+}
+"""By collection, those of which it gets the documents that answer the questions of cross_lingual.tsv."""
 NAMED = ("demo_python", "zh_domainrag", "ru_faq_java", "en_scifact")
 LANGUAGE = {"latin": "en", "cyrillic": "ru", "han": "zh"}
 PASSAGES_SAID = f" (at most {PASSAGES:,} passages each, beside the relevant ones)" if PASSAGES else ""
@@ -444,7 +458,10 @@ def _best(fitted: Sequence[Relevance], sets: Sequence[str], texts: Sequence[str]
     found = []
     for name in sets:
         at = _judged.corpus(name)
-        rows = [row_of(at.judge(text, vector, {}), name, False) for text, vector in zip(texts, vectors, strict=True)]
+        rows = [
+            row_of(at.judge(text, _judged.searched_by(name, vector), {}), name, False)
+            for text, vector in zip(texts, vectors, strict=True)
+        ]
         found.append([one.best if one else 0.0 for one in judged(fitted, rows, 0)])
     best: NDArray[np.float64] = np.array(found).max(axis=0)
     return best
@@ -595,6 +612,61 @@ def _found(made: pointsman.Workspace, names: Sequence[str], questions: Sequence[
     return float(np.mean(hits))
 
 
+def mixed() -> bool:
+    print(f"right first / refused, with the language of the question -> without{PASSAGES_SAID}\n")
+    print(f"{'':14}" + "".join(f"{kind:>32}" for kind in MIXED_KINDS))
+    for major, minors in BESIDE.items():
+        documents, asked = _mixture(major, minors)
+        cells: dict[str, list[str]] = {kind: [] for kind in MIXED_KINDS}
+        with tempfile.TemporaryDirectory() as folder, pointsman.open(Path(folder)) as made:
+            dataset = made.dataset("mixed")
+            dataset.add(documents, vectors=_judged.embedder().embed_documents([one.searchable for one in documents]))
+            for keeps_language in (True, False):
+                dataset.remembered_background = None
+                with patch.object(Background, "is_mixed", not keeps_language):
+                    for kind, questions in asked.items():
+                        cells[kind].append(_right_and_refused(made, questions))
+        print(f"{major:14}" + "".join(f"{' -> '.join(cells[kind]):>32}" for kind in MIXED_KINDS), flush=True)
+    return True
+
+
+MIXED_KINDS = ("own", "own, other language", "across", "everyday")
+
+
+def _mixture(major: str, minors: Sequence[str]) -> tuple[list[Document], dict[str, list[tuple[str, frozenset[str]]]]]:
+    """Documents in several languages, and by kind the questions asked of them with the ids of their answers."""
+    documents = [replace(one, id=f"{major}/{one.id}") for one in _judged.documents(major)]
+    asked: dict[str, list[tuple[str, frozenset[str]]]] = {kind: [] for kind in MIXED_KINDS}
+    asked["everyday"] = [(row[2], frozenset()) for row in _judged.tsv("off_topic.tsv")]
+    queries, qrels = _judged.labels(major)
+    asked["own"] = [(queries[query], _answers(major, qrels[query])) for query in [*queries][:150]]
+    for minor in minors:
+        by_id = {one.id: one for one in _judged.documents(minor)}
+        collection, added = read_collection(_judged.DATA / minor), dict[str, Document]()
+        for _, query, _, text in [row for row in _judged.tsv("cross_lingual.tsv") if row[0] == minor]:
+            good = [id_ for id_, grade in collection.qrels[query].items() if grade > 0 and id_ in by_id]
+            if good:
+                added[good[0]] = replace(by_id[good[0]], id=f"{minor}/{good[0]}")
+                answers = _answers(minor, collection.qrels[query])
+                asked["across"].append((text, answers))
+                asked["own, other language"].append((collection.queries[query], answers))
+        documents += added.values()
+    random.Random(0).shuffle(documents)
+    return documents, asked
+
+
+def _answers(name: str, grades: Mapping[str, int]) -> frozenset[str]:
+    return frozenset(f"{name}/{id_}" for id_, grade in grades.items() if grade > 0)
+
+
+def _right_and_refused(made: pointsman.Workspace, questions: Sequence[tuple[str, frozenset[str]]]) -> str:
+    answers = made.search_many([text for text, _ in questions], 5)
+    refused = float(np.mean([answer.refused is not None for answer in answers]))
+    hits = [answer.refused.near_misses if answer.refused else answer.hits for answer in answers]
+    right = [bool(some) and some[0].id in good for some, (_, good) in zip(hits, questions, strict=True)]
+    return f"{np.mean(right):.3f} / {refused:.3f}"
+
+
 def cost() -> bool:
     calibration, name = fit("both"), "en_scifact"
     questions, taken = own(name), {}
@@ -651,6 +723,7 @@ def main() -> int:
         "labels": lambda: labels() & stricter(),
         "path": path,
         "languages": languages,
+        "mixed": mixed,
         "directions": directions,
         "cost": cost,
     }

@@ -146,7 +146,7 @@ def test_keyword_files_are_read_or_refused(tmp_path: Path) -> None:
         path.write_bytes(content)
 
 
-@pytest.mark.parametrize("name", ["spread", "scripts", "background2"])
+@pytest.mark.parametrize("name", ["spread", "scripts", "background3"])
 def test_notes_of_a_store_that_are_damaged_are_refused_as_errors_of_ours(tmp_path: Path, name: str) -> None:
     with Dataset("notes", path=tmp_path, embedder=HashingEmbedder()) as notes:
         notes.add([Document(str(number), f"rail {number}") for number in range(5)])

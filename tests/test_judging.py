@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,78 @@ class TestAcrossLanguages:
             for name, texts in (("trains", TRAINS), ("house", HOUSE)):
                 workspace.dataset(name).add([Document(str(n), text) for n, text in enumerate(texts)])
             assert "languages" not in workspace.search(self.QUESTION, 3, refuse=False).plan.reason
+
+
+NOTES = [
+    *HOUSE,
+    "The lift is serviced in March and in October.",
+    "Parcels are left with the caretaker on the ground floor.",
+    "Bicycles stand in the cellar, not in the corridor.",
+    "The heating is bled once a year before the winter.",
+    "Rubbish is collected on Tuesdays, paper every second Thursday.",
+    "The alarm is tested on the first Monday of a month.",
+    "Окна моют весной и осенью, стремянка стоит в кладовой.",
+    "张师傅每周三来修剪草坪，费用每次八十元。",
+]
+"""In English, but for the last but one in Russian and the last in Chinese."""
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    with Workspace(tmp_path_factory.mktemp("notes")) as made:
+        made.dataset("notes").add([Document(str(n), text) for n, text in enumerate(NOTES)])
+        yield made
+
+
+class TestDocumentsInSeveralLanguages:
+    """Within one dataset, too, the language of a question does not decide which document is nearest, nor how near."""
+
+    @pytest.mark.parametrize(
+        ("question", "id_"),
+        [
+            ("where is the ladder for cleaning windows", "12"),
+            ("who cuts the grass", "13"),
+            ("谁来修剪草坪", "13"),
+            ("когда проверяют сигнализацию", "11"),
+            ("when is the alarm tested", "11"),
+        ],
+    )
+    def test_an_answer_in_any_of_them_is_first_and_not_refused(self, notes: Workspace, question: str, id_: str) -> None:
+        answer = notes.search(question, 3)
+        assert answer.refused is None
+        assert answer.hits[0].id == id_
+
+    @pytest.mark.parametrize("question", ["红烧肉怎么做", "哪种手机最好", "кто выиграл чемпионат мира по хоккею"])
+    def test_being_the_only_document_in_the_questions_language_is_no_answer(
+        self, notes: Workspace, question: str
+    ) -> None:
+        assert notes.search(question, 3).refused is not None
+
+    def test_vectors_from_somewhere_else_are_searched_so_from_the_first_question_on(
+        self, notes: Workspace, tmp_path: Path
+    ) -> None:
+        documents = [Document(str(n), text) for n, text in enumerate(NOTES)]
+        with Workspace(tmp_path) as workspace:
+            imported = workspace.dataset("notes")
+            imported.add(documents, vectors=imported.embedder.embed_documents(NOTES))
+            for _ in range(2):
+                answer = workspace.search("who cuts the grass", 3)
+                assert answer.hits[0].id == "13"
+                assert answer.confidence == pytest.approx(notes.search("who cuts the grass", 3).confidence, abs=0.02)
+
+    def test_beside_documents_in_one_language_it_loses_nothing(self, tmp_path: Path) -> None:
+        with Workspace(tmp_path) as workspace:
+            for name, texts in (("notes", NOTES), ("trains", list(RAILS.values()))):
+                workspace.dataset(name).add([Document(str(n), text) for n, text in enumerate(texts)])
+            question = "when do they test the alarm?"
+            answer = workspace.search(question, 3)
+            assert (answer.hits[0].dataset, answer.hits[0].id) == ("notes", "11")
+            key, background = workspace.dataset("notes").remembered_background or ("", None)
+            assert background is not None
+            assert background.neutral is not None
+            lowered = replace(background, neutral=replace(background.neutral, lowered=0.05))
+            workspace.dataset("notes").remembered_background = key, lowered
+            assert "are raised: notes +0.050" in workspace.search(question, 3).plan.reason
 
 
 def chances(answer: RetrievalContext) -> dict[str, float]:

@@ -17,6 +17,7 @@ from pointsman.retrieval.relevance import (
     SCRIPTS,
     Background,
     Evidence,
+    Languages,
     Relevance,
     Script,
     for_evidence,
@@ -175,6 +176,36 @@ def test_a_language_has_no_say_in_where_a_dataset_lies() -> None:
         for subject in (0.0, 0.5, 1.0):
             [question] = texts(subject, language, 1)
             assert background.nearness(question) - background.chance[script] == pytest.approx(10 * subject, abs=3.5)
+
+
+def test_without_its_language_a_question_keeps_its_subject() -> None:
+    """Questions are made of a subject (first two), a language (the next two) and noise (the last)."""
+    chance = np.random.default_rng(0)
+    languages: dict[Script, tuple[float, float]] = {"latin": (0.1, 0.0), "cyrillic": (0.5, 0.2), "han": (-0.3, 0.6)}
+
+    def questions(subject: tuple[float, float], language: tuple[float, float]) -> Any:
+        return np.r_[subject, language, 0.0] + chance.normal(0, 0.01, (40, 5)) * [1, 1, 1, 1, 5]
+
+    found = Languages.of({script: questions((0.0, 0.0), language) for script, language in languages.items()})
+    neutral = {
+        subject: [found.neutral(questions(subject, language)).mean(axis=0) for language in languages.values()]
+        for subject in [(0.9, 0.1), (0.1, 0.9)]
+    }
+    for versions in neutral.values():
+        assert np.allclose(np.linalg.norm(versions, axis=1), 1, atol=0.05)
+        assert np.allclose(versions[0], versions[1], atol=0.03)
+        assert np.allclose(versions[0], versions[2], atol=0.03)
+    assert neutral[0.9, 0.1][0] @ neutral[0.1, 0.9][0] < 0.5
+    assert Languages.of({"latin": questions((0, 0), (0, 0))}).directions == ()
+
+
+def test_a_background_of_several_languages_is_kept() -> None:
+    some = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
+    neutral = replace(BACKGROUND, best=dict.fromkeys(SCRIPTS, 0.8))
+    found = BACKGROUND.beside(neutral, Languages.of({"latin": some, "han": -some}))
+    assert found.neutral is not None
+    assert found.neutral.lowered == pytest.approx(0.02)
+    assert Background.from_json(found.to_json()) == found
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"embedder": 1}', "null"])

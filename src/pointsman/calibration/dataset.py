@@ -317,7 +317,11 @@ class _Study:
         text = document.searchable
         if text not in self._vectors:
             self._vectors[text] = self.dataset.embedder.embed_documents([text])[0]
-        return float(self._vectors[text] @ self.dataset.query_vectors(question))
+        reading = Reading(self.dataset)
+        reading.read()  # without it, the question would keep its language, which the search may have taken out
+        vector = reading.vector_of(question)
+        assert vector is not None, "there are vectors"
+        return float(self._vectors[text] @ vector)
 
     def coverage(
         self, queries: Mapping[str, str], qrels: Grades, halves: Halves, minimums: Mapping[Form, float]
@@ -386,11 +390,11 @@ class _Study:
         """Return a question with its evidence; None if it has no word, or the results have no usable scores."""
         terms = len(set(DEFAULT_ANALYZER.query_tokens(text)))
         reading = Reading(self.dataset)
+        reading.measure()
         branch = SourceBranch(reading, reading.source.lists_for("auto"), self.absent_script)
         part = branch.search([Question(Query(text))], _DEPTH)[0] if terms else None
         if not isinstance(part, StoreResults):
             return None
-        reading.measure()
         keys = [key for ranking in part.pool.lists.values() for key, _ in ranking]
         evidence, place = evidence_of(part, part, dict.fromkeys(keys), script_of(text), terms)
         if evidence.form is None or not place:

@@ -7,7 +7,14 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Final
 
-from pointsman.retrieval.relevance import SCRIPTS, Background, Script, script_of, unrelated_questions
+from pointsman.retrieval.relevance import (
+    SCRIPTS,
+    Background,
+    Languages,
+    Script,
+    script_of,
+    unrelated_questions,
+)
 from pointsman.store.base import NEAR, Capability, StoreQuery
 
 if TYPE_CHECKING:
@@ -75,12 +82,28 @@ def background_of(
         documents: some of the documents, to determine their scripts.
     """
     unrelated = _unrelated_vectors(embedder)
-    vectors = [vector for script in SCRIPTS for vector in unrelated[script]]
-    lists = iter(store.search([StoreQuery(None, vector, 1) for vector in vectors]))
-    best = {script: [_best(next(lists).rankings.get(NEAR, ())) for _ in unrelated[script]] for script in SCRIPTS}
     scripts = [script_of(document.searchable) for document in documents]
     shares = {script: scripts.count(script) / len(scripts) for script in SCRIPTS}
-    return Background.measured(embedder.name, sigma, sample, likely, unrelated, best, shares)
+
+    def of(likely: NDArray[np.float32], unrelated: Mapping[Script, NDArray[np.float32]]) -> Background:
+        best = _best_cosines(store, unrelated)
+        return Background.measured(embedder.name, sigma, sample, likely, unrelated, best, shares)
+
+    background = of(likely, unrelated)
+    if not background.is_mixed:
+        return background
+    languages = Languages.of(unrelated)
+    neutral = of(languages.neutral(likely), {script: languages.neutral(each) for script, each in unrelated.items()})
+    return background.beside(neutral, languages)
+
+
+def _best_cosines(store: Store, questions: Mapping[Script, NDArray[np.float32]]) -> dict[Script, list[float]]:
+    """Return, by script, the best cosine in the store of each question; NaN without one."""
+    queries = [StoreQuery(None, vector, 1) for vectors in questions.values() for vector in vectors]
+    lists = iter(store.search(queries))
+    return {
+        script: [_best(next(lists).rankings.get(NEAR, ())) for _ in vectors] for script, vectors in questions.items()
+    }
 
 
 def first_sentences(documents: Sequence[Document]) -> list[str]:

@@ -54,6 +54,9 @@ def raised_cosines(parts: Mapping[int, Results], text: str, calibrations: Sequen
     documents of each language. All of that difference is not made up for, because most questions are asked in the
     language of their answer.
 
+    A dataset in several languages is searched without the language of the question (`Languages`), which lowers its
+    cosines; all of that is made up for.
+
     Args:
         parts: the results of each branch, by its number.
         text: what was searched for.
@@ -69,17 +72,18 @@ def raised_cosines(parts: Mapping[int, Results], text: str, calibrations: Sequen
         and (background := part.reading.background) is not None
         and math.isfinite(background.best.get(script, math.nan))
     }
-    usual = max((one.best[script] for one in backgrounds.values() if not one.across(script)), default=None)
-    if usual is None:
-        return {}
-    levels: dict[Script, float] = {}
-    for background in backgrounds.values():
-        levels[background.script] = max(levels.get(background.script, -1.0), background.best[script])
-    raised = {
-        number: RAISED * (usual - levels[background.script])
-        for number, background in backgrounds.items()
-        if background.across(script)
-    }
+    raised = {number: background.lowered for number, background in backgrounds.items() if background.languages}
+    plain = {number: background for number, background in backgrounds.items() if number not in raised}
+    usual = max(
+        (one.best[script] + one.lowered for one in backgrounds.values() if not one.across(script)), default=None
+    )
+    if usual is not None:
+        levels: dict[Script, float] = {}
+        for background in plain.values():
+            levels[background.script] = max(levels.get(background.script, -1.0), background.best[script])
+        for number, background in plain.items():
+            if background.across(script):
+                raised[number] = RAISED * (usual - levels[background.script])
     return {number: value for number, value in raised.items() if value > 0}
 
 

@@ -4,8 +4,8 @@
 
     reading = Reading(source)      nothing is opened
     reading.open()                 the store and its description
-    reading.read()                 its statistics: in the branch, under the deadline
     reading.measure()              what nobody has measured yet: the cosines of unrelated questions
+    reading.read()                 its statistics: in the branch, under the deadline
 
 The stages after the branches only compute with what readings and branches brought.
 """
@@ -16,10 +16,11 @@ import json
 import threading
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from pointsman.errors import StoreError, UnmetNeedError
+from pointsman.errors import InputError, StoreError, UnmetNeedError
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.store.base import NEAR, SPREAD_NOTE, VERSIONS, Capability, Scale
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 USUAL_SIGMA: Final = 0.05
 """The standard deviation of cosines assumed until it can be measured, if the embedder does not state its own."""
 
-BACKGROUND_NOTE: Final = "background2"
+BACKGROUND_NOTE: Final = "background3"
 """The number is the version of its fields: notes of another version are ignored, and measured again."""
 
 _measuring = threading.Lock()
@@ -58,13 +59,16 @@ class Reading:
         statistics: of the store; None before they are read.
         spread: the distribution of cosines between queries and random documents; None while no vector is stored.
         embeds: whether queries can be embedded for it; if not, its search says why.
-        background: the cosines that unrelated questions have here; None if they are unknown, or not measured yet.
+        is_new: whether it has vectors that no search in this process has been judged by.
+        background: the cosines that unrelated questions have here; None if they are unknown, or not measured yet. If
+            it is known before the search and documents are in several languages, it is that of questions without
+            their language, and so are the vectors of `vector_of`.
         versions: which documents are versions of others; None in a dataset whose documents say nothing of time.
     """
 
     __slots__ = (
-        *("_background_key", "_store", "background", "embeds", "info", "name", "source", "spread", "statistics"),
-        "versions",
+        *("_background_key", "_has_vector", "_store"),
+        *("background", "embeds", "info", "is_new", "name", "source", "spread", "statistics", "versions"),
     )
 
     def __init__(self, source: Source) -> None:
@@ -74,7 +78,7 @@ class Reading:
         self.spread: CosineSpread | None = None
         self.background: Background | None = None
         self.versions: Versions | None = None
-        self.embeds = False
+        self.embeds = self.is_new = self._has_vector = False
         self._store: Store | None = None
         self._background_key = ""
 
@@ -105,6 +109,7 @@ class Reading:
             if getattr(store, "known", True):
                 self.info = store.info
             self.embeds = self.embedder_name is not None and self._has_embedder()
+            self.is_new = self.embeds and self.source.remembered_background is None
 
     def _has_embedder(self) -> bool:
         try:
@@ -177,10 +182,10 @@ class Reading:
                     f"dataset {self.name!r} holds vectors of {stored!r}, but is opened with {own!r}; "
                     "open it with that embedder, or index the documents again into a new dataset"
                 )
-        if not as_passage:
-            return self.source.query_vectors(text)
-        vector: NDArray[np.float32] = self.source.embedder.embed_documents([text])[0]
-        return vector
+        vector: NDArray[np.float32]
+        vector = self.source.embedder.embed_documents([text])[0] if as_passage else self.source.query_vectors(text)
+        background, self._has_vector = self.background, True
+        return vector if background is None or background.languages is None else background.languages.neutral(vector)
 
     def _spread_in(self, statistics: Statistics) -> CosineSpread | None:
         note = statistics.notes.get(SPREAD_NOTE)
@@ -196,7 +201,7 @@ class Reading:
         """Take the background that this process knows of; otherwise note that it is to be measured.
 
         It is noted in the store when documents are embedded. Without a note, as with vectors that were imported,
-        it is measured on the first search, cached in this process, and measured again when the writes have doubled;
+        it is measured before the first search, cached in this process, and measured again when the writes have doubled;
         but not while vectors are still to come, since the embedding process will measure it.
         """
         note = statistics.notes.get(BACKGROUND_NOTE)
@@ -205,9 +210,22 @@ class Reading:
         key = note or f"{self.info.identity} {statistics.sequence.bit_length()}"
         remembered = self.source.remembered_background
         if remembered is not None and remembered[0] == key:
-            self.background = remembered[1]
-        else:
-            self._background_key = key
+            self._judge_by(remembered[1])
+            return
+        self._background_key = key
+        if note:
+            with suppress(InputError):  # `measure` meets it again, and its stage reports it
+                self._know(key)
+
+    def _judge_by(self, background: Background) -> None:
+        """Judge by this background; of documents in several languages, search without that of the question.
+
+        A question that has its vector already keeps it, with its language.
+        """
+        neutral = None if self._has_vector else background.neutral
+        self.background, self._background_key = background if neutral is None else neutral, ""
+        if neutral is not None and self.spread is not None:  # cosines are lower by so much
+            self.spread = replace(self.spread, mean=self.spread.mean - neutral.lowered)
 
     @property
     def lacks_background(self) -> bool:
@@ -222,9 +240,12 @@ class Reading:
             ModelError: the embedder failed.
             StoreError: the store cannot be read.
         """
-        key = self._background_key
-        if not key:
-            return
+        self.read()
+        if self._background_key:
+            self._know(self._background_key)
+
+    def _know(self, key: str) -> None:
+        """Make the background known to this search and to later ones."""
         with _lock_of(self.source):  # concurrent searches wait for one measurement, each until its own deadline
             remembered = self.source.remembered_background
             if remembered is None or remembered[0] != key:
@@ -233,7 +254,10 @@ class Reading:
                     self.source.remembered_background = key, background
             else:
                 background = remembered[1]
-        self.background, self._background_key = background, ""
+        if background is None:
+            self._background_key = ""
+        else:
+            self._judge_by(background)
 
     def _background_of(self, key: str) -> Background | None:
         from pointsman.retrieval.background import measured

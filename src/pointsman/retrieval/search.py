@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -40,6 +40,7 @@ from pointsman.retrieval.judging import NOTHING, Verdict, embedder_of, judge, ra
 from pointsman.retrieval.lookup import RoutedLookup
 from pointsman.retrieval.reading import Reading, reading_each
 from pointsman.retrieval.source import Source, check_all_searchable
+from pointsman.store.base import Capability
 from pointsman.trace import Trace
 from pointsman.types import Decision, Hit, Plan, Query, Ranked, RetrievalContext, keys_of
 
@@ -87,8 +88,9 @@ async def search(
         for pipeline in pipelines:
             await pipeline.transform()
         await embed(pipelines)
+        tried = await measure_new(pipelines)
         await retrieve(pipelines)
-        await measure(pipelines)
+        await measure(pipelines, tried)
         for pipeline in pipelines:
             await pipeline.fuse()
             await pipeline.fetch()
@@ -549,15 +551,31 @@ class Pipeline:
 
     def lacking_background(self) -> list[Reading]:
         """The datasets whose hits cannot be judged by their cosines before their background is measured."""
-        embedders = {calibration.embedder for calibration in self.recipe.calibrations}
         lacking: dict[Reading, None] = {}
         for results in [results for answers in self.answered for results in answers.results.values()]:
             if isinstance(results, StoreResults) and results.reading.lacks_background:
-                fitted, embedder = self.recipe.fitted.get(results.reading.name), embedder_of(results)
-                own_embedders = set() if fitted is None else {relevance.embedder for relevance in fitted.relevance}
-                if results.store_query.vector is not None and embedder in embedders | own_embedders:
+                embedder = embedder_of(results)
+                if results.store_query.vector is not None and self._has_odds(results.reading.name, embedder):
                     lacking[results.reading] = None
         return list(lacking)
+
+    def new_readings(self) -> list[Reading]:
+        """The datasets in this process that no search has judged yet by their cosines, as this one will."""
+        return [
+            reading
+            for name, (_, searches_vectors) in self.over.lists.items()
+            if searches_vectors
+            and (reading := self.readings[name]).is_new
+            and self._has_odds(name, reading.embedder_name)
+            and self.query.text in reading.source.query_vectors
+            and reading.can(Capability.LOCAL)
+        ]
+
+    def _has_odds(self, name: str, embedder: str | None) -> bool:
+        """Whether the cosines of an embedder can be judged in a dataset."""
+        fitted = self.recipe.fitted.get(name)
+        own_calibrations = () if fitted is None else fitted.relevance
+        return any(calibration.embedder == embedder for calibration in (*own_calibrations, *self.recipe.calibrations))
 
     async def attempt(self, call: DualCall[T], budget: float | None) -> T | Exception:
         """The answer of a call, or its error."""
@@ -681,19 +699,44 @@ async def retrieve(pipelines: Sequence[Pipeline]) -> None:
         log.warning("a search failed, others answer: %s", describe(error))
 
 
-async def measure(pipelines: Sequence[Pipeline]) -> None:
-    """Measure what the readings lack, under the deadline: the background of vectors that were imported."""
-    if not any(reading.lacks_background for reading in pipelines[0].readings.values()):
-        return
-    first, lacking = pipelines[0], dict[Reading, list[Journal]]()
+async def measure_new(pipelines: Sequence[Pipeline]) -> list[Reading]:
+    """Measure the background of datasets that no search has judged yet, under the deadline; returns these datasets.
+
+    It must be known before a search: among documents in several languages, questions are searched without their own.
+    A store elsewhere is not kept waiting for; its first search is judged as of one language.
+    """
+    for reading in pipelines[0].readings.values():
+        if reading.is_new:  # seldom, and a warm search is to cost no more than this
+            return await _measure(pipelines, Pipeline.new_readings)
+    return []
+
+
+async def measure(pipelines: Sequence[Pipeline], tried: Sequence[Reading]) -> None:
+    """Measure what the readings still lack, under the deadline: the background of vectors that were imported.
+
+    Args:
+        pipelines: the questions.
+        tried: what was to be measured before the search; if it was late, it is not waited for again.
+    """
+    if any(reading.lacks_background for reading in pipelines[0].readings.values()):
+        await _measure(pipelines, Pipeline.lacking_background, tried)
+
+
+async def _measure(
+    pipelines: Sequence[Pipeline], readings_of: Callable[[Pipeline], list[Reading]], tried: Sequence[Reading] = ()
+) -> list[Reading]:
+    lacking = dict[Reading, list[Journal]]()
     for pipeline in pipelines:
-        for reading in pipeline.lacking_background():
-            lacking.setdefault(reading, []).append(pipeline.journal)
+        for reading in readings_of(pipeline):
+            if reading not in tried:
+                lacking.setdefault(reading, []).append(pipeline.journal)
     if lacking:
         from pointsman.retrieval.measuring import measure_backgrounds
 
+        first = pipelines[0]
         limit = first.journal.deadline.for_measuring()
         await measure_backgrounds(lacking, first.mode, first.recipe.breaker, limit)
+    return list(lacking)
 
 
 async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
