@@ -210,7 +210,9 @@ class Reading:
         key = note or f"{self.info.identity} {statistics.sequence.bit_length()}"
         remembered = self.source.remembered_background
         if remembered is not None and remembered[0] == key:
-            self._judge_by(remembered[1])
+            self.background = remembered[1]
+            if self.background.neutral is not None:
+                self._judge_by(self.background)
             return
         self._background_key = key
         if note:

@@ -566,7 +566,8 @@ class Pipeline:
             for name, (_, searches_vectors) in self.over.lists.items()
             if searches_vectors
             and (reading := self.readings[name]).is_new
-            and self._has_odds(name, reading.embedder_name)
+            and (info := reading.info) is not None
+            and self._has_odds(name, info.embedder)
             and self.query.text in reading.source.query_vectors
             and reading.can(Capability.LOCAL)
         ]
@@ -718,8 +719,10 @@ async def measure(pipelines: Sequence[Pipeline], tried: Sequence[Reading]) -> No
         pipelines: the questions.
         tried: what was to be measured before the search; if it was late, it is not waited for again.
     """
-    if any(reading.lacks_background for reading in pipelines[0].readings.values()):
-        await _measure(pipelines, Pipeline.lacking_background, tried)
+    for reading in pipelines[0].readings.values():
+        if reading.lacks_background:
+            await _measure(pipelines, Pipeline.lacking_background, tried)
+            return
 
 
 async def _measure(
