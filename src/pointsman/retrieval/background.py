@@ -85,16 +85,17 @@ def background_of(
     scripts = [script_of(document.searchable) for document in documents]
     shares = {script: scripts.count(script) / len(scripts) for script in SCRIPTS}
 
-    def of(likely: NDArray[np.float32], unrelated: Mapping[Script, NDArray[np.float32]]) -> Background:
+    def background_with(likely: NDArray[np.float32], unrelated: Mapping[Script, NDArray[np.float32]]) -> Background:
         best = _best_cosines(store, unrelated)
         return Background.measured(embedder.name, sigma, sample, likely, unrelated, best, shares)
 
-    background = of(likely, unrelated)
+    background = background_with(likely, unrelated)
     if not background.is_mixed:
         return background
     languages = Languages.of(unrelated)
-    neutral = of(languages.neutral(likely), {script: languages.neutral(each) for script, each in unrelated.items()})
-    return background.beside(neutral, languages)
+    neutral_questions = {script: languages.neutral(vectors) for script, vectors in unrelated.items()}
+    neutral_background = background_with(languages.neutral(likely), neutral_questions)
+    return background.beside(neutral_background, languages)
 
 
 def _best_cosines(store: Store, questions: Mapping[Script, NDArray[np.float32]]) -> dict[Script, list[float]]:

@@ -73,15 +73,15 @@ def raised_cosines(parts: Mapping[int, Results], text: str, calibrations: Sequen
         and math.isfinite(background.best.get(script, math.nan))
     }
     raised = {number: background.lowered for number, background in backgrounds.items() if background.languages}
-    plain = {number: background for number, background in backgrounds.items() if number not in raised}
+    raw_backgrounds = {number: background for number, background in backgrounds.items() if number not in raised}
     usual = max(
         (one.best[script] + one.lowered for one in backgrounds.values() if not one.across(script)), default=None
     )
     if usual is not None:
         levels: dict[Script, float] = {}
-        for background in plain.values():
+        for background in raw_backgrounds.values():
             levels[background.script] = max(levels.get(background.script, -1.0), background.best[script])
-        for number, background in plain.items():
+        for number, background in raw_backgrounds.items():
             if background.across(script):
                 raised[number] = RAISED * (usual - levels[background.script])
     return {number: value for number, value in raised.items() if value > 0}

@@ -124,9 +124,9 @@ class Languages:
         import numpy as np
 
         directions = self._directions
-        moved = vectors + (np.array(self.average) - vectors @ directions.T) @ directions
-        moved /= np.maximum(np.linalg.norm(moved, axis=-1, keepdims=True), 1e-9)
-        return np.asarray(moved, np.float32)
+        neutral_vectors = vectors + (np.array(self.average) - vectors @ directions.T) @ directions
+        neutral_vectors /= np.maximum(np.linalg.norm(neutral_vectors, axis=-1, keepdims=True), 1e-9)
+        return np.asarray(neutral_vectors, np.float32)
 
     @cached_property
     def _directions(self) -> NDArray[np.float64]:

@@ -88,9 +88,9 @@ async def search(
         for pipeline in pipelines:
             await pipeline.transform()
         await embed(pipelines)
-        tried = await measure_new(pipelines)
+        new_readings = await measure_new(pipelines)
         await retrieve(pipelines)
-        await measure(pipelines, tried)
+        await measure(pipelines, new_readings)
         for pipeline in pipelines:
             await pipeline.fuse()
             await pipeline.fetch()
