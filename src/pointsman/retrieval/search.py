@@ -569,7 +569,7 @@ class Pipeline:
             and (info := reading.info) is not None
             and self._has_odds(name, info.embedder)
             and self.query.text in reading.source.query_vectors
-            and reading.can(Capability.LOCAL)
+            and (reading.can(Capability.LOCAL) or getattr(reading.source, "is_view", False))
         ]
 
     def _has_odds(self, name: str, embedder: str | None) -> bool:
@@ -704,7 +704,8 @@ async def measure_new(pipelines: Sequence[Pipeline]) -> list[Reading]:
     """Measure the background of datasets that no search has judged yet, under the deadline; returns these datasets.
 
     It must be known before a search: among documents in several languages, questions are searched without their own.
-    A store elsewhere is not kept waiting for; its first search is judged as of one language.
+    A store elsewhere is not kept waiting for, unless it is a view, which must answer as a store of its own would; the
+    first search of vectors that were imported there is judged as of one language.
     """
     for reading in pipelines[0].readings.values():
         if reading.is_new:  # seldom, and a warm search is to cost no more than this
