@@ -1,6 +1,8 @@
 """Hostile schemas and arguments of foreign tools: ``python benchmarks/hostile_schemas.py [--pairs 10000]``.
 
-The pairs come in slices, each with a server and a `pointsman` of its own; totals are printed after every slice.
+The pairs come in slices, each with a server and a `pointsman` of its own; totals are printed after every slice. Beside
+each runs its twin, which stands in front of a server with one harmless tool and is pinged as well: how long its slowest
+`ping` took is what the machine, busy with other programs, does to a process that has nothing to do.
 
 A real ``pointsman mcp --tools`` stands in front of a server whose tools have generated hostile schemas: references that
 double, comparisons of all pairs, catastrophic patterns, deep nesting, long enumerations, values of wrong types, lone
@@ -173,12 +175,14 @@ class Totals:
     Attributes:
         answers: calls by kind of answer.
         pings: seconds of each.
+        twin_pings: the same for twins.
         tools: tools offered and left out.
         problems: what breaks the promise.
     """
 
     answers: Counter[str] = field(default_factory=Counter)
     pings: list[float] = field(default_factory=list)
+    twin_pings: list[float] = field(default_factory=list)
     tools: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
@@ -187,19 +191,16 @@ class Totals:
         return (
             f"{self.answers.total()} calls; {self.tools['offered']} tools offered, {self.tools['left out']} left out; "
             f"{len(pings)} pings, median {pings[len(pings) // 2]:.4f} s, p99 {pings[int(0.99 * len(pings))]:.3f} s, "
-            f"the slowest {pings[-1]:.3f} s; {len(self.problems)} problems"
+            f"the slowest {pings[-1]:.3f} s, "
+            f"of a twin {max(self.twin_pings):.3f} s; {len(self.problems)} problems"
         )
 
     def attack(self, pairs: list[Pair], random: Random, folder: Path) -> None:
         """Offer and call one slice of tools."""
-        file = folder / "tools.json"
-        file.write_text(json.dumps(definitions(pairs, random)), "utf-8")
-        args = [raw_tool_server.__file__, str(file)]
-        servers = {"hostile": {"command": sys.executable, "args": args, "env": dict(os.environ)}}
-        config = folder / "servers.json"
-        config.write_text(json.dumps({"mcpServers": servers}), "utf-8")
-        agent = Agent(config)
+        agent = Agent(configuration(folder / "hostile.json", definitions(pairs, random)))
+        twin = Agent(configuration(folder / "twin.json", [{"name": "harmless", "inputSchema": {"type": "object"}}]))
         agent.start()
+        twin.start()
         listing = until_listed(agent)
         self.tools.update({"offered": listing["total"], "left out": listing["left_out"]})
         if listing["away"]:
@@ -207,24 +208,39 @@ class Totals:
         self.answers += attack(agent, pairs)
         if agent.process.poll() is not None:
             self.problems.append("the process ended")
-        pings, status = list(agent.pings), agent.close()
-        if max(pings) >= 1:
-            self.problems.append(f"a ping took {max(pings):.3f} s")
-        if status:
+        pings, twin_pings = list(agent.pings), list(twin.pings)
+        if status := agent.close():
             self.problems.append(f"exit status {status}")
+        twin.close()
+        if max(pings) >= 1:
+            self.problems.append(
+                f"a ping took {max(pings):.3f} s; the slowest of its twin took {max(twin_pings):.3f} s"
+            )
         self.pings += pings
+        self.twin_pings += twin_pings
+
+
+def configuration(path: Path, tools: list[Any]) -> Path:
+    """Write the configuration of a server with these tools, named ``hostile``; returns its path."""
+    file = path.with_suffix(".tools")
+    file.write_text(json.dumps(tools), "utf-8")
+    args = [raw_tool_server.__file__, str(file)]
+    servers = {"hostile": {"command": sys.executable, "args": args, "env": dict(os.environ)}}
+    path.write_text(json.dumps({"mcpServers": servers}), "utf-8")
+    return path
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=10_000)
     parser.add_argument("--slice", type=int, default=500, help="pairs for one process")
+    parser.add_argument("--first", type=int, default=0, help="continue after so many pairs")
     parser.add_argument("--exhausting", type=float, default=0.005)
     parser.add_argument("--seed", type=int, default=23)
     options = parser.parse_args()
-    random, totals = Random(options.seed), Totals()
-    for start in range(0, options.pairs, options.slice):
-        count = min(options.slice, options.pairs - start)
+    totals = Totals()
+    for start in range(options.first, options.pairs, options.slice):
+        random, count = Random(f"{options.seed} {start}"), min(options.slice, options.pairs - start)
         pairs = [hostile(random, exhausting=options.exhausting) for _ in range(count)]
         with tempfile.TemporaryDirectory() as folder:
             totals.attack(pairs, random, Path(folder))

@@ -49,6 +49,10 @@ class Drawn:
         if not since:
             yield VectorChanges([], list(range(1, len(self.vectors) + 1)), self.vectors.tobytes())
 
+    def check_vectors(self, seq: int, count: int) -> None:
+        """See `Source`."""
+        assert (seq, count) == (1, len(self.vectors))
+
 
 def unit(rows: NDArray[Any]) -> NDArray[np.float32]:
     """Rows of length 1."""

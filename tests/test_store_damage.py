@@ -16,9 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from damage_kit import Flip, Patient
-from pointsman import Document, Workspace
+from pointsman import Dataset, Document, Workspace
 from pointsman.cli.app import app
-from pointsman.errors import CorruptStoreError, UnknownNameError
+from pointsman.errors import CorruptStoreError, RetrievalError, UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
 
 
@@ -104,6 +104,43 @@ def test_a_definition_that_is_no_text_is_named_and_repaired(workspace: Path, was
             len(handle.dataset("notes", create=False))
         assert handle.repair("notes").lost == 0
         assert len(handle.dataset("notes", create=False)) == 49
+
+
+def hide_last(workspace: Path, tree: str) -> None:
+    """Take the last entry of a table or an index out of the count of its page, which SQLite does not notice."""
+    path = workspace / "datasets" / "notes" / "documents.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+        sql = "SELECT (rootpage - 1) * 8192 FROM sqlite_master WHERE name = ?"
+        [start] = connection.execute(sql, (tree,)).fetchone()
+    content = bytearray(path.read_bytes())
+    assert content[start] in {10, 13}, "a single page"
+    count = int.from_bytes(content[start + 3 : start + 5], "big")
+    content[start + 3 : start + 5] = (count - 1).to_bytes(2, "big")
+    path.write_bytes(content)
+
+
+HIDDEN: dict[str, tuple[str, Callable[[Dataset], object]]] = {
+    "read by its id": ("sqlite_autoindex_documents_1", lambda notes: notes.get("d9")),
+    "written": ("sqlite_autoindex_documents_1", lambda notes: notes.add([Document("d9", "written twice")])),
+    "deleted": ("sqlite_autoindex_documents_1", lambda notes: notes.delete(["d9"])),
+    "found": ("documents_seq", lambda notes: notes.search("signal 9", strategy="vector")),
+    "indexed": ("documents_seq", lambda notes: notes.rebuild()),
+    "gone from the indexes": ("tombstones_seq", lambda notes: notes.search("signal 7", strategy="vector")),
+    "found by its vector": ("vectors", lambda notes: notes.search("signal 49", strategy="vector")),
+    "known to have an embedder": ("meta", lambda notes: notes.add([Document("new", "signal 50")])),
+}
+
+
+@pytest.mark.parametrize("what", HIDDEN)
+def test_an_index_that_hides_a_document_is_named_before_it_is_relied_on(workspace: Path, what: str) -> None:
+    tree, action = HIDDEN[what]
+    hide_last(workspace, tree)
+    with opened(workspace) as changed:
+        with pytest.raises((CorruptStoreError, RetrievalError), match=r"documents\.sqlite is damaged"):
+            action(changed.dataset("notes", create=False))
+        assert changed.repair("notes").documents == 49
+        assert changed.dataset("notes", create=False).verify().problems == ()
 
 
 def test_a_hit_is_compared_when_it_is_read(workspace: Path) -> None:

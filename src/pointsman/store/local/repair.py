@@ -173,7 +173,7 @@ def _save(path: Path, truth: Truth, work: Path) -> _Salvage:
             items_without_vector = [item for item, vector in latest.values() if vector is None]
             truth.upsert([item for item, _ in with_vector], [vector for _, vector in with_vector])
             truth.upsert(items_without_vector)
-        truth.set_meta(**{name: value for name, value in notes.items() if name not in {"seq", "identity"}})
+        truth.set_meta(**{name: value for name, value in notes.items() if name not in {"seq", "tally", "identity"}})
     return salvage
 
 

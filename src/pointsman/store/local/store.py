@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pointsman.types import Document, Metadata
     from pointsman.views import View
 
-_INTERNAL: Final = frozenset({"seq", "identity", "embedder", "dimensions"})
+_INTERNAL: Final = frozenset({"seq", "tally", "identity", "embedder", "dimensions"})
 _DELETED_TOGETHER: Final = 10_000
 _READ_TOGETHER: Final = 1000
 

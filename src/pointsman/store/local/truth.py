@@ -7,7 +7,8 @@ number n" with one indexed lookup. An index that remembers the number it has app
 
 Everything has a checksum: a document's text and metadata (``digest``); its whole row, with id, key and sequence number;
 a vector with its key; each value of ``meta`` with its name. Checksums are verified on read. Rows written by versions
-without checksums have none until they are written again.
+without checksums have none until they are written again. Indexes have none, so a tally says what they have to list
+(`pointsman.store.local.tally`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from pointsman._batched import batched
 from pointsman._sqlite import SQLITE_ERRORS, damage, error_code
 from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
 from pointsman.store.local.files import full, make_private, room, steady, store_error, sync_directory
+from pointsman.store.local.tally import Listing, Tally, ids_hash, listed, mixed
 from pointsman.store.prepared import UNREADABLE, document_of, storable
 from pointsman.types import AddResult
 from pointsman.views import ACCESS, VALID_FROM, VALID_TO
@@ -66,7 +68,7 @@ CREATE INDEX IF NOT EXISTS tombstones_seq ON tombstones (seq);
 {_SOURCE_INDEX}
 """
 
-_CHECKED = 2  # SQLite's ``user_version`` of a file whose ``meta`` has checksums
+_CHECKED, _TALLIED = 2, 5  # SQLite's ``user_version`` of a file whose ``meta`` has checksums, and one with a tally
 _DIGEST, _ROW_CHECK, _VECTOR_CHECK = 16, 6, 7  # bytes; lengths that one flipped bit cannot turn into one another
 _NUMBER = 4  # bytes per number in a vector
 _VARIABLES = 500  # bound parameters per statement; every SQLite allows 999
@@ -192,6 +194,8 @@ class Truth:
         weakref.finalize(self, _close_all, self._idle, path.parent, os.getpid()).atexit = False
         self.identity = ""
         self._checked = True  # whether the values of ``meta`` have checksums
+        self._tallied = True  # whether there is a tally
+        self._trusted: set[Listing] = set()  # indexes that listed in this process what they should
         self._metas: tuple[list[Any], Mapping[str, str]] = [], {}  # rows of ``meta`` as last read, and their values
         self._take_back(self._connect(create=create))
 
@@ -213,13 +217,16 @@ class Truth:
     def meta(self, name: str) -> str | None:
         """Return a value stored beside the documents, or None."""
         row = self._row(_META, name)
-        return None if row is None else self._value(name, row[0])
+        return self.metas().get(name) if row is None else self._value(name, row[0])
 
     def metas(self) -> Mapping[str, str]:
         """Return all values stored beside the documents, including the sequence number (``seq``)."""
         rows, last = self._rows("SELECT name, value FROM meta"), self._metas
         if rows != last[0]:  # else they have been verified
-            last = self._metas = rows, {name: self._value(name, value) for name, value in rows}
+            values = {name: self._value(name, value) for name, value in rows}
+            if self._tallied and ("tally" not in values or Tally.of(values["tally"]).notes != len(values)):
+                raise self._damaged("values of its table 'meta' are missing")
+            last = self._metas = rows, values
         return last[1]
 
     def fetch(self, keys: Sequence[int]) -> list[Document | None]:
@@ -239,11 +246,13 @@ class Truth:
         for batch in batched(filter(storable, ids), _VARIABLES):
             sql = f"SELECT {ROW} FROM documents WHERE id IN ({_marks(batch)})"
             documents.update((row[0], self._document(row)) for row in self._rows(sql, *batch))
+        if any(id_ not in documents for id_ in ids):
+            self._trust("ids")
         return [documents.get(id_) for id_ in ids]
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the keys of the ids that exist."""
-        return {id_: key for id_, (key, _) in self._stored(ids).items()}
+        return {id_: key for id_, (key, _, _) in self._stored(ids).items()}
 
     def all_keys(self) -> list[int]:
         """Return the keys of all documents, ascending."""
@@ -343,6 +352,9 @@ class Truth:
         ``columns`` must end with the document's sequence number and key.
         """
         upto = self.sequence()
+        if since < upto:
+            self._trust("writes")
+            self._trust("deletions")
         deleted = self._rows("SELECT key FROM tombstones WHERE seq > ? AND seq <= ?", since, upto) if since else []
         for batch in batched(deleted, _PAGE):
             yield [key for (key,) in batch], []
@@ -365,6 +377,9 @@ class Truth:
             complaints += _complaint(self._document, row)
         for vector, key in self._pages("SELECT vector, key FROM vectors"):
             complaints += _complaint(self._vector, key, vector)
+        for listing in ("ids", "writes", "deletions"):
+            self._trusted.discard(listing)
+            complaints += _complaint(self._trust, listing)
         last = self.sequence()
         for table in ("documents", "tombstones"):
             if (self._row(f"SELECT max(seq) FROM {table}")[0] or 0) > last:
@@ -401,12 +416,12 @@ class Truth:
         """Return the ids of documents that have a vector."""
         return self._embedded(self._stored(ids))
 
-    def _embedded(self, existing: Mapping[str, tuple[int, bytes]]) -> set[str]:
+    def _embedded(self, existing: Mapping[str, tuple[int, bytes, int]]) -> set[str]:
         """Return those of `_stored` that have a vector."""
         keys: set[int] = set()
-        for batch in batched((key for key, _ in existing.values()), _VARIABLES):
+        for batch in batched((key for key, _, _ in existing.values()), _VARIABLES):
             keys.update(key for (key,) in self._rows(f"SELECT key FROM vectors WHERE key IN ({_marks(batch)})", *batch))
-        return {id_ for id_, (key, _) in existing.items() if key in keys}
+        return {id_ for id_, (key, _, _) in existing.items() if key in keys}
 
     def upsert(self, prepared: Sequence[Prepared], vectors: Sequence[bytes | None] | None = None) -> AddResult:
         """Write documents, and vectors if given, in one durable transaction; skip documents stored unchanged.
@@ -432,30 +447,97 @@ class Truth:
             old = [row for row in rows if row[4] in existing]
             connection.executemany("UPDATE documents SET text=?, metadata=?, digest=?, seq=?, id=? WHERE key=?", old)
             insert = "INSERT INTO documents (text, metadata, digest, seq, id, key) VALUES (?,?,?,?,?,?)"
-            connection.executemany(insert, (row for row in rows if row[4] not in existing) if old else rows)
-            if vectors is not None:
-                blobs = [(key, vectors[number]) for number, key in zip(fresh, keys, strict=True)]
-                sealed_blobs = [(key, vector + _vector_check(key, vector)) for key, vector in blobs if vector]
-                connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", sealed_blobs)
-                bare = [(key,) for key, vector in blobs if vector == NO_VECTOR]
-            else:
-                bare = [(row[5],) for row in old]
-            connection.executemany("DELETE FROM vectors WHERE key=?", bare)
+            new = [row for row in rows if row[4] not in existing]
+            connection.executemany(insert, new)
+            blobs = list(
+                zip(keys, (NO_VECTOR if vectors is None else vectors[number] for number in fresh), strict=True)
+            )
+            old_seqs = {existing[row[4]][0]: existing[row[4]][2] for row in old}
+            changed = [(key,) for key, vector in blobs if vector is not None and key in old_seqs]
+            removed = connection.executemany("DELETE FROM vectors WHERE key=?", changed).rowcount if changed else 0
+            sealed_blobs = [(key, vector + _vector_check(key, vector)) for key, vector in blobs if vector]
+            connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", sealed_blobs)
+            self._add_up(
+                connection,
+                ids=ids_hash((row[5], row[4]) for row in new),
+                writes=mixed((key, seq) for key in keys) - mixed(old_seqs.items()),
+                vectors=len(sealed_blobs) - removed,
+            )
         return result + AddResult(added=len(rows) - len(old), updated=len(old))
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete by id in one durable transaction; ignore unknown ids. Return the number of deleted documents."""
-        keys = list(self.keys(ids).values())
-        if keys:
+        existing = self._stored(ids)
+        if existing:
+            keys = [(key,) for key, _, _ in existing.values()]
             with self.transaction() as (connection, seq):
-                for table in ("documents", "vectors"):
-                    connection.executemany(f"DELETE FROM {table} WHERE key=?", ((key,) for key in keys))
-                connection.executemany("INSERT INTO tombstones VALUES (?,?)", ((key, seq) for key in keys))
-        return len(keys)
+                connection.executemany("DELETE FROM documents WHERE key=?", keys)
+                removed = connection.executemany("DELETE FROM vectors WHERE key=?", keys).rowcount
+                connection.executemany("INSERT INTO tombstones VALUES (?,?)", ((key, seq) for (key,) in keys))
+                self._add_up(
+                    connection,
+                    ids=-ids_hash((key, id_) for id_, (key, _, _) in existing.items()),
+                    writes=-mixed((key, old_seq) for key, _, old_seq in existing.values()),
+                    deletions=mixed((key, seq) for (key,) in keys),
+                    vectors=-removed,
+                )
+        return len(existing)
+
+    def _add_up(
+        self,
+        connection: _Connection,
+        *,
+        ids: int = 0,
+        writes: int = 0,
+        deletions: int = 0,
+        vectors: int = 0,
+        notes: int = 0,
+    ) -> None:
+        """Add what a transaction changes to the tally, inside it."""
+        change = Tally(ids, writes, deletions, vectors, notes)
+        if self._tallied and change != Tally():
+            tally = self._tally(connection) + change
+            connection.execute("UPDATE meta SET value=? WHERE name='tally'", (_with_check("tally", str(tally)),))
+
+    def _tally(self, connection: _Connection) -> Tally:
+        row = connection.execute(_META, ("tally",)).fetchone()
+        if row is None:
+            raise self._damaged("it has no tally")
+        return Tally.of(self._value("tally", row[0]))
+
+    def check_vectors(self, seq: int, count: int) -> None:
+        """Check the number of vectors that were read as of a sequence number; not if that is no longer the last one.
+
+        Raises:
+            CorruptStoreError: others were written.
+        """
+        values = self.metas()
+        if self._tallied and int(values.get("seq", 0)) == seq and Tally.of(values["tally"]).vectors != count:
+            raise self._damaged(f"{count} vectors can be read, and {Tally.of(values['tally']).vectors} were written")
+
+    def _trust(self, listing: Listing) -> None:
+        """Check, once in each process, that an index lists what was written.
+
+        Raises:
+            CorruptStoreError: it hides something, or lists something else.
+        """
+        if not self._tallied or listing in self._trusted:
+            return
+        with self._connection() as connection:
+            connection.execute("BEGIN")  # one state of both
+            try:
+                is_right = listed(connection, listing) == getattr(self._tally(connection), listing)
+            finally:
+                connection.execute("ROLLBACK")
+        if not is_right:
+            raise self._damaged(f"the index of its {listing} does not list what was written")
+        self._trusted.add(listing)
 
     def set_meta(self, **values: str) -> None:
         """Store values beside the documents, durably."""
         with self.transaction(advance=False) as (connection, _):
+            names = f"SELECT count(*) FROM meta WHERE name IN ({_marks(list(values))})"
+            self._add_up(connection, notes=len(values) - connection.execute(names, tuple(values)).fetchone()[0])
             rows = [(name, _with_check(name, value)) for name, value in values.items()]
             connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", rows)
 
@@ -467,6 +549,7 @@ class Truth:
             row = connection.execute(_META, ("seq",)).fetchone()
             seq = (int(self._value("seq", row[0])) if row else 0) + advance
             if advance:
+                self._add_up(connection, notes=row is None)
                 connection.execute("INSERT OR REPLACE INTO meta VALUES ('seq', ?)", (_with_check("seq", str(seq)),))
             yield connection, seq
             connection.execute("COMMIT")
@@ -521,7 +604,11 @@ class Truth:
     def _create(self, connection: _Connection) -> None:
         """Create the tables; several processes may do so at once, and the first one's identity is kept."""
         identity = _with_check("identity", uuid.uuid4().hex)
-        birth = f"INSERT OR IGNORE INTO meta VALUES ('identity', '{identity}'); PRAGMA user_version = {_CHECKED};"
+        tally = _with_check("tally", str(Tally(notes=2)))  # itself and the identity
+        birth = (
+            f"INSERT OR IGNORE INTO meta VALUES ('identity', '{identity}'), ('tally', '{tally}'); "
+            f"PRAGMA user_version = {_TALLIED};"
+        )
         # An 8 KB page holds five vectors of 384 numbers with little waste; the page size can only be set on a new file.
         settings = "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;"
         connection.executescript(f"{settings} BEGIN IMMEDIATE; {_SCHEMA} {birth} COMMIT;")
@@ -547,16 +634,16 @@ class Truth:
 
     def _same(
         self,
-        existing: Mapping[str, tuple[int, bytes]],
+        existing: Mapping[str, tuple[int, bytes, int]],
         prepared: Sequence[Prepared],
         vectors: Sequence[bytes | None] | None,
     ) -> list[bool]:
         """Return whether each document, and its vector if one is given, equals the stored one."""
-        is_same = [existing.get(item.document.id, (0, b""))[1][:_DIGEST] == item.digest for item in prepared]
+        is_same = [existing.get(item.document.id, (0, b"", 0))[1][:_DIGEST] == item.digest for item in prepared]
         if vectors is None or not any(is_same):
             return is_same
         old_vectors: dict[int, bytes] = {}
-        for batch in batched((key for key, _ in existing.values()), _VARIABLES):
+        for batch in batched((key for key, _, _ in existing.values()), _VARIABLES):
             rows = self._rows(f"SELECT key, vector FROM vectors WHERE key IN ({_marks(batch)})", *batch)
             old_vectors.update((key, self._vector(key, vector)) for key, vector in rows)
         return [
@@ -564,12 +651,13 @@ class Truth:
             for equal, item, vector in zip(is_same, prepared, vectors, strict=True)
         ]
 
-    def _stored(self, ids: Sequence[str]) -> dict[str, tuple[int, bytes]]:
-        """Return key and digest of the ids that exist."""
-        existing: dict[str, tuple[int, bytes]] = {}
+    def _stored(self, ids: Sequence[str]) -> dict[str, tuple[int, bytes, int]]:
+        """Return key, digest and sequence number of the ids that exist."""
+        self._trust("ids")
+        existing: dict[str, tuple[int, bytes, int]] = {}
         for batch in batched(filter(storable, ids), _VARIABLES):
-            sql = f"SELECT id, key, digest FROM documents WHERE id IN ({_marks(batch)})"
-            existing.update((row[0], (row[1], row[2])) for row in self._rows(sql, *batch))
+            sql = f"SELECT id, key, digest, seq FROM documents WHERE id IN ({_marks(batch)})"
+            existing.update((id_, tuple(stored)) for id_, *stored in self._rows(sql, *batch))
         return existing
 
     def _row(self, sql: str, *values: object) -> Any:
@@ -697,9 +785,9 @@ class Truth:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         encoding = connection.execute("PRAGMA encoding").fetchone()[0]
         vacuum = connection.execute("PRAGMA auto_vacuum").fetchone()[0]
-        if version not in {0, _CHECKED} or encoding != "UTF-8" or vacuum:
+        if version not in {0, _CHECKED, _TALLIED} or encoding != "UTF-8" or vacuum:
             raise self._damaged("its header is damaged")
-        self._checked = version == _CHECKED
+        self._checked, self._tallied = version != 0, version == _TALLIED
         is_changed = (
             schema_rows() != _schema_of(connection) if self._checked else connection.execute(_ACTING).fetchone()
         )

@@ -68,6 +68,10 @@ class VectorSource(Protocol):
         """Yield the last change of every key's vector since then, in batches."""
         ...
 
+    def check_vectors(self, seq: int, count: int) -> None:
+        """Raise an error if so many vectors are not all, as of this change; ignored if there has been another since."""
+        ...
+
 
 class _Base:
     """The rows of the base file, by ascending key."""
@@ -455,6 +459,7 @@ class VectorIndex:
                 self._unusable, state = True, self._empty()
             if state.seq < target:
                 state = self._apply(state, target, save=save)
+                self._source.check_vectors(target, len(state))
             if save and (state.untidy or self._unusable):
                 state = self._rebased(state)
             if save:
