@@ -1,6 +1,6 @@
 """Where the bytes of a dataset of tiny records go: ``python benchmarks/footprint.py [--records 100000]``.
 
-A file of JSON lines with a few characters each is indexed, as a person would, with vectors of 384 numbers, which cost the
+A file of JSON lines with a few characters each is indexed with vectors of 384 numbers, which cost the
 same whatever they say. Printed per passage, after the writer has closed: the file itself; what its rows hold in
 `documents.sqlite`; each file on disk; and the same without vectors.
 """
@@ -26,8 +26,7 @@ def measure(folder: Path, records: int, *, embed: bool) -> None:
     source = folder / "records.jsonl"
     source.write_text("".join(json.dumps({"n": number, "ok": True}) + "\n" for number in range(records)), "utf-8")
     with Workspace(folder / f"w{embed}", embedder=HashingEmbedder(DIMENSIONS)) as workspace:
-        technique = "hybrid" if embed else "keyword"
-        dataset = workspace.dataset("records", indexing_technique=technique)
+        dataset = workspace.dataset("records", indexing_technique="hybrid" if embed else "keyword")
         index_paths(dataset, [source])
         count = len(dataset)
     place = folder / f"w{embed}" / "datasets" / "records"

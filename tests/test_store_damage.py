@@ -136,7 +136,7 @@ HIDDEN: dict[str, tuple[str, Callable[[Dataset], object]]] = {
 def test_an_index_that_hides_a_document_is_named_before_it_is_relied_on(workspace: Path, what: str) -> None:
     tree, action = HIDDEN[what]
     hide_last(workspace, tree)
-    with opened(workspace) as changed:
+    with open_at(workspace) as changed:
         with pytest.raises((CorruptStoreError, RetrievalError), match=r"documents\.sqlite is damaged"):
             action(changed.dataset("notes", create=False))
         assert changed.repair("notes").documents == 49

@@ -32,7 +32,7 @@ from pointsman._batched import batched
 from pointsman._sqlite import SQLITE_ERRORS, damage, error_code
 from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
 from pointsman.store.local.files import full, make_private, room, steady, store_error, sync_directory
-from pointsman.store.local.tally import Listing, Tally, ids_hash, listed, mixed
+from pointsman.store.local.tally import Tally, TallyName, ids_hash, mix_sum, sum_over
 from pointsman.store.prepared import UNREADABLE, document_of, storable
 from pointsman.types import AddResult
 from pointsman.views import ACCESS, VALID_FROM, VALID_TO
@@ -68,7 +68,7 @@ CREATE INDEX IF NOT EXISTS tombstones_seq ON tombstones (seq);
 {_SOURCE_INDEX}
 """
 
-_CHECKED, _TALLIED = 2, 5  # SQLite's ``user_version`` of a file whose ``meta`` has checksums, and one with a tally
+_CHECKED, _WITH_TALLY = 2, 5  # SQLite's ``user_version`` of a file whose ``meta`` has checksums, and one with a tally
 _DIGEST, _ROW_CHECK, _VECTOR_CHECK = 16, 6, 7  # bytes; lengths that one flipped bit cannot turn into one another
 _NUMBER = 4  # bytes per number in a vector
 _VARIABLES = 500  # bound parameters per statement; every SQLite allows 999
@@ -194,8 +194,8 @@ class Truth:
         weakref.finalize(self, _close_all, self._idle, path.parent, os.getpid()).atexit = False
         self.identity = ""
         self._checked = True  # whether the values of ``meta`` have checksums
-        self._tallied = True  # whether there is a tally
-        self._trusted: set[Listing] = set()  # indexes that listed in this process what they should
+        self._has_tally = True  # whether there is a tally
+        self._sound_indexes: set[TallyName] = set()  # indexes that listed in this process what they should
         self._metas: tuple[list[Any], Mapping[str, str]] = [], {}  # rows of ``meta`` as last read, and their values
         self._take_back(self._connect(create=create))
 
@@ -224,7 +224,7 @@ class Truth:
         rows, last = self._rows("SELECT name, value FROM meta"), self._metas
         if rows != last[0]:  # else they have been verified
             values = {name: self._value(name, value) for name, value in rows}
-            if self._tallied and ("tally" not in values or Tally.of(values["tally"]).notes != len(values)):
+            if self._has_tally and ("tally" not in values or Tally.of(values["tally"]).notes != len(values)):
                 raise self._damaged("values of its table 'meta' are missing")
             last = self._metas = rows, values
         return last[1]
@@ -377,9 +377,9 @@ class Truth:
             complaints += _complaint(self._document, row)
         for vector, key in self._pages("SELECT vector, key FROM vectors"):
             complaints += _complaint(self._vector, key, vector)
-        for listing in ("ids", "writes", "deletions"):
-            self._trusted.discard(listing)
-            complaints += _complaint(self._trust, listing)
+        for index_name in ("ids", "writes", "deletions"):
+            self._sound_indexes.discard(index_name)
+            complaints += _complaint(self._trust, index_name)
         last = self.sequence()
         for table in ("documents", "tombstones"):
             if (self._row(f"SELECT max(seq) FROM {table}")[0] or 0) > last:
@@ -453,15 +453,17 @@ class Truth:
                 zip(keys, (NO_VECTOR if vectors is None else vectors[number] for number in fresh), strict=True)
             )
             old_seqs = {existing[row[4]][0]: existing[row[4]][2] for row in old}
-            changed = [(key,) for key, vector in blobs if vector is not None and key in old_seqs]
-            removed = connection.executemany("DELETE FROM vectors WHERE key=?", changed).rowcount if changed else 0
+            vector_keys = [(key,) for key, vector in blobs if vector is not None and key in old_seqs]
+            removal_count = (
+                connection.executemany("DELETE FROM vectors WHERE key=?", vector_keys).rowcount if vector_keys else 0
+            )
             sealed_blobs = [(key, vector + _vector_check(key, vector)) for key, vector in blobs if vector]
             connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", sealed_blobs)
             self._add_up(
                 connection,
                 ids=ids_hash((row[5], row[4]) for row in new),
-                writes=mixed((key, seq) for key in keys) - mixed(old_seqs.items()),
-                vectors=len(sealed_blobs) - removed,
+                writes=mix_sum((key, seq) for key in keys) - mix_sum(old_seqs.items()),
+                vectors=len(sealed_blobs) - removal_count,
             )
         return result + AddResult(added=len(rows) - len(old), updated=len(old))
 
@@ -472,14 +474,14 @@ class Truth:
             keys = [(key,) for key, _, _ in existing.values()]
             with self.transaction() as (connection, seq):
                 connection.executemany("DELETE FROM documents WHERE key=?", keys)
-                removed = connection.executemany("DELETE FROM vectors WHERE key=?", keys).rowcount
+                removal_count = connection.executemany("DELETE FROM vectors WHERE key=?", keys).rowcount
                 connection.executemany("INSERT INTO tombstones VALUES (?,?)", ((key, seq) for (key,) in keys))
                 self._add_up(
                     connection,
                     ids=-ids_hash((key, id_) for id_, (key, _, _) in existing.items()),
-                    writes=-mixed((key, old_seq) for key, _, old_seq in existing.values()),
-                    deletions=mixed((key, seq) for (key,) in keys),
-                    vectors=-removed,
+                    writes=-mix_sum((key, old_seq) for key, _, old_seq in existing.values()),
+                    deletions=mix_sum((key, seq) for (key,) in keys),
+                    vectors=-removal_count,
                 )
         return len(existing)
 
@@ -495,7 +497,7 @@ class Truth:
     ) -> None:
         """Add what a transaction changes to the tally, inside it."""
         change = Tally(ids, writes, deletions, vectors, notes)
-        if self._tallied and change != Tally():
+        if self._has_tally and change != Tally():
             tally = self._tally(connection) + change
             connection.execute("UPDATE meta SET value=? WHERE name='tally'", (_with_check("tally", str(tally)),))
 
@@ -512,26 +514,26 @@ class Truth:
             CorruptStoreError: others were written.
         """
         values = self.metas()
-        if self._tallied and int(values.get("seq", 0)) == seq and Tally.of(values["tally"]).vectors != count:
+        if self._has_tally and int(values.get("seq", 0)) == seq and Tally.of(values["tally"]).vectors != count:
             raise self._damaged(f"{count} vectors can be read, and {Tally.of(values['tally']).vectors} were written")
 
-    def _trust(self, listing: Listing) -> None:
+    def _trust(self, index_name: TallyName) -> None:
         """Check, once in each process, that an index lists what was written.
 
         Raises:
             CorruptStoreError: it hides something, or lists something else.
         """
-        if not self._tallied or listing in self._trusted:
+        if not self._has_tally or index_name in self._sound_indexes:
             return
         with self._connection() as connection:
             connection.execute("BEGIN")  # one state of both
             try:
-                is_right = listed(connection, listing) == getattr(self._tally(connection), listing)
+                is_right = sum_over(connection, index_name) == getattr(self._tally(connection), index_name)
             finally:
                 connection.execute("ROLLBACK")
         if not is_right:
-            raise self._damaged(f"the index of its {listing} does not list what was written")
-        self._trusted.add(listing)
+            raise self._damaged(f"the index of its {index_name} does not list what was written")
+        self._sound_indexes.add(index_name)
 
     def set_meta(self, **values: str) -> None:
         """Store values beside the documents, durably."""
@@ -607,7 +609,7 @@ class Truth:
         tally = _with_check("tally", str(Tally(notes=2)))  # itself and the identity
         birth = (
             f"INSERT OR IGNORE INTO meta VALUES ('identity', '{identity}'), ('tally', '{tally}'); "
-            f"PRAGMA user_version = {_TALLIED};"
+            f"PRAGMA user_version = {_WITH_TALLY};"
         )
         # An 8 KB page holds five vectors of 384 numbers with little waste; the page size can only be set on a new file.
         settings = "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;"
@@ -785,9 +787,9 @@ class Truth:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         encoding = connection.execute("PRAGMA encoding").fetchone()[0]
         vacuum = connection.execute("PRAGMA auto_vacuum").fetchone()[0]
-        if version not in {0, _CHECKED, _TALLIED} or encoding != "UTF-8" or vacuum:
+        if version not in {0, _CHECKED, _WITH_TALLY} or encoding != "UTF-8" or vacuum:
             raise self._damaged("its header is damaged")
-        self._checked, self._tallied = version != 0, version == _TALLIED
+        self._checked, self._has_tally = version != 0, version == _WITH_TALLY
         is_changed = (
             schema_rows() != _schema_of(connection) if self._checked else connection.execute(_ACTING).fetchone()
         )
