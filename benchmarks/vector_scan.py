@@ -54,6 +54,10 @@ class Source:
             rows = self._matrix[start : start + CHUNK]
             yield VectorChanges([], list(range(start, start + len(rows))), rows.tobytes())
 
+    def check_vectors(self, seq: int, count: int) -> None:
+        """See `VectorSource`."""
+        assert (seq, count) == (1, len(self._matrix))
+
 
 def skewed(count: int, seed: int) -> NDArray[np.float32]:
     """Return unit vectors with a mean cosine of .75 and variances that fall like 1 / rank."""
