@@ -47,6 +47,7 @@ _OVERFETCH = 8  # candidates of the quantised scan per wanted result, and some m
 _WIDER = 4  # factor for another attempt with more candidates
 _MOST = 4  # at most one allowed row in this many becomes a candidate
 _DEVIATIONS = 3.0  # assumed maximum error of a quantised score, in standard deviations
+_SAMPLE = 512  # rows whose codes are compared with them
 _TRAINING_ROWS = 4096  # FAISS uses no more for 16 centroids
 _GATHERED = 64  # rows copied together: less than malloc fetches from the system anew
 _ROUNDING = 1e-4  # by less than this do two ways to multiply unit vectors differ
@@ -92,7 +93,14 @@ class _Base:
         self._quantised: Any = None
         self._earlier: Any = None  # the codes of an earlier base whose rows begin this one, in the same order
         self._building: threading.Thread | None = None
+        self._residuals: tuple[Any, NDArray[np.float32]] | None = None
         self._guard = threading.Lock()
+
+    def residuals(self, index: Any) -> NDArray[np.float32]:
+        """Return what its codes leave out of some rows, shape ``(at most 512, dimensions)``; computed once an index."""
+        if self._residuals is None or self._residuals[0] is not index:
+            self._residuals = index, _residuals(index, self.matrix)
+        return self._residuals[1]
 
     @property
     def quantised(self) -> Any:
@@ -696,6 +704,18 @@ def _quantise(matrix: NDArray[np.float32], earlier: Any = None) -> Any:
     return index
 
 
+def _residuals(index: Any, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the differences between some rows, evenly spaced, and what their codes stand for."""
+    import faiss
+
+    rows = np.unique(np.linspace(0, len(matrix) - 1, _SAMPLE).astype(np.intp))
+    codes: Any = faiss.downcast_index(index.index)
+    rotated = index.chain.at(0).apply(np.ascontiguousarray(matrix[rows]))
+    centre = codes.quantizer.reconstruct(0) if codes.by_residual else np.zeros(codes.d, np.float32)
+    approximations = codes.pq.decode(codes.pq.compute_codes(rotated - centre)) + centre
+    return np.asarray(matrix[rows] - index.chain.at(0).reverse_transform(approximations))
+
+
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Let FAISS use this thread alone.
@@ -771,8 +791,9 @@ def _quantised_top(
     """Return the rows that may be among the best ``k`` valid ones, with their exact scores.
 
     Candidates are taken until the quantised score of the last one is too low for any further row to be among the best.
-    How far quantised scores lie below exact ones is measured on the latter half of the candidates. Returns None if
-    there would be more than ``most``, as among near copies, where an exact scan is faster, or while there are no codes.
+    How far quantised scores lie below exact ones is measured on the latter half of the candidates, and on rows drawn
+    from all: candidates are those whose codes flatter them, so among near copies their errors vary far less. Returns
+    None if there would be more than ``most``, where an exact scan is faster, or while there are no codes.
     """
     import faiss
 
@@ -793,8 +814,9 @@ def _quantised_top(
         if len(rows) < limit:
             return rows, scores
         errors = (scores - rough[0])[limit // 2 :]
+        deviation = max(errors.std(), (base.residuals(index) @ vector).std())
         deviations = _DEVIATIONS * (_SURER if margin else 1)
-        highest = rough[0][-1] + errors.mean() + deviations * errors.std() + margin
+        highest = rough[0][-1] + errors.mean() + deviations * deviation + margin
         if highest < np.partition(scores, -k)[-k]:
             return rows, scores
         limit *= _WIDER
