@@ -279,7 +279,7 @@ class TestRequests:
         ("options", "message"),
         [
             ({"filtres": "x = 1"}, "did you mean 'filters'"),
-            ({"limit": 3}, "no option of a search named 'limit'; there are k, coverage"),
+            ({"limit": 3}, "no option of a search named 'limit'; there are k, as_of, coverage"),
             ({"strategy": "hybird"}, "did you mean 'hybrid'"),
             ({"effort": "turbo"}, "known: balanced, fast, thorough"),
             ({"rerank": lambda hits: hits}, "rerank is True, False, None or a refiner"),

@@ -186,9 +186,9 @@ def newest_first(hits: Sequence[Hit], versions: Mapping[str | None, Versions], d
         versions: by dataset.
         day: the day.
     """
-    ordered: dict[HitKey, Hit] = {}
+    hits_by_key: dict[HitKey, Hit] = {}
     for hit in hits:
-        if hit.key in ordered:
+        if hit.key in hits_by_key:
             continue
         if hit.not_in_force is not None and hit.dataset in versions:
             newer = [
@@ -198,10 +198,10 @@ def newest_first(hits: Sequence[Hit], versions: Mapping[str | None, Versions], d
                 and other_hit.not_in_force is None
                 and versions[hit.dataset].is_in_place_of(other_hit, hit, day)
             ]
-            if newer and not any(other_hit.key in ordered for other_hit in newer):
-                ordered[newer[0].key] = _promote(newer[0], hit, len(ordered) + 1)
-        ordered[hit.key] = hit
-    return list(ordered.values())
+            if newer and not any(other_hit.key in hits_by_key for other_hit in newer):
+                hits_by_key[newer[0].key] = _promote(newer[0], hit, len(hits_by_key) + 1)
+        hits_by_key[hit.key] = hit
+    return list(hits_by_key.values())
 
 
 def _promote(hit: Hit, former: Hit, rank: int) -> Hit:

@@ -63,17 +63,17 @@ def newer_first(hits: Sequence[Hit], moment: Moment) -> list[Hit]:
         hits: best first.
         moment: the time that the question speaks of.
     """
-    ordered: list[Hit] = []
+    reranked_hits: list[Hit] = []
     for hit in hits:
-        position = len(ordered)
-        while position and _passes(hit, ordered[position - 1], moment):
+        position = len(reranked_hits)
+        while position and _passes(hit, reranked_hits[position - 1], moment):
             position -= 1
-        if position < len(ordered):
-            score = max(hit.score, ordered[position].score)
+        if position < len(reranked_hits):
+            score = max(hit.score, reranked_hits[position].score)
             step = Provenance(STAGE, position + 1, score)
             hit = replace(hit, score=score, provenance=(*hit.provenance, step))  # noqa: PLW2901
-        ordered.insert(position, hit)
-    return ordered
+        reranked_hits.insert(position, hit)
+    return reranked_hits
 
 
 def _passes(hit: Hit, other: Hit, moment: Moment) -> bool:

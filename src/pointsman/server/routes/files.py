@@ -107,8 +107,8 @@ async def upload_file(state: Shared, access: Caller, request: Request) -> Respon
     """Keep a file in the workspace, to attach it to vector stores; only the key that sent it sees it."""
     access.require_write()
     async with request.form(max_files=1, max_fields=_MOST_FIELDS) as form:
-        if unknown := form.keys() - _FIELDS:
-            refuse(min(unknown)[:80], "an uploaded file has only a purpose here")
+        if unknown_names := form.keys() - _FIELDS:
+            refuse(min(unknown_names)[:80], "an uploaded file has only a purpose here")
         file, purpose = form.get("file"), form.get("purpose", "assistants")
         if not isinstance(file, UploadFile):
             refuse("file", "the form has no file")
@@ -273,8 +273,8 @@ async def list_batch(
         batch = _batch(state, access, name, batch_id)
         dataset = state.dataset(access, name)
         entries = {file_id: _entry(dataset, batch, file_id) for file_id in batch.file_ids}
-        wanted = [file_id for file_id, entry in entries.items() if filter in {None, entry["status"]}]
-        ids, has_more = names_on_page(wanted, after, before, limit, order)
+        chosen_ids = [file_id for file_id, entry in entries.items() if filter in {None, entry["status"]}]
+        ids, has_more = names_on_page(chosen_ids, after, before, limit, order)
         return object_list([entries[file_id] for file_id in ids], ids, more=has_more)
 
     return Json(await in_thread(page))
@@ -307,8 +307,14 @@ def _batch(state: State, access: Access, name: str, batch_id: str) -> UploadBatc
 
 
 def _batch_object(batch: UploadBatch) -> dict[str, Any]:
-    total, failed = len(batch.file_ids), len(batch.errors)
-    counts = {"in_progress": 0, "completed": total - failed, "failed": failed, "cancelled": 0, "total": total}
+    total, failure_count = len(batch.file_ids), len(batch.errors)
+    counts = {
+        "in_progress": 0,
+        "completed": total - failure_count,
+        "failed": failure_count,
+        "cancelled": 0,
+        "total": total,
+    }
     return {
         "id": batch.id,
         "object": "vector_store.files_batch",

@@ -48,7 +48,7 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         """Return the sum, number by number."""
-        return Tally(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
+        return Tally(*(first + second for first, second in zip(astuple(self), astuple(other), strict=True)))
 
     def __str__(self) -> str:
         """Return the form in which it is stored."""

@@ -710,9 +710,9 @@ def _residuals(index: Any, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
 
     rows = np.unique(np.linspace(0, len(matrix) - 1, _SAMPLE).astype(np.intp))
     codes: Any = faiss.downcast_index(index.index)
-    rotated = index.chain.at(0).apply(np.ascontiguousarray(matrix[rows]))
+    rotated_rows = index.chain.at(0).apply(np.ascontiguousarray(matrix[rows]))
     centre = codes.quantizer.reconstruct(0) if codes.by_residual else np.zeros(codes.d, np.float32)
-    approximations = codes.pq.decode(codes.pq.compute_codes(rotated - centre)) + centre
+    approximations = codes.pq.decode(codes.pq.compute_codes(rotated_rows - centre)) + centre
     return np.asarray(matrix[rows] - index.chain.at(0).reverse_transform(approximations))
 
 
