@@ -101,7 +101,7 @@ class Attacks:
         target: str | bytes,
         body: Any = None,
         *,
-        key: str | None = "own",
+        key: str | None = "own_key",
         host: str | None = "localhost",
         kind: str | None = "application/json",
         extra_headers: Sequence[Header] = (),
@@ -469,10 +469,10 @@ class Attacks:
             "application/json\t;x", "application/vnd.api+json", "image/png",
         ):  # fmt: skip
             yield Attack("type", repr(kind), self.search(body, kind=kind), (415,))
-        two_types = self.search(body, options=[("Content-Type", "text/plain")])
+        two_types = self.search(body, extra_headers=[("Content-Type", "text/plain")])
         yield Attack("type", "two", two_types, (415,))
         for coding in ("gzip", "br", "deflate", "zstd", "identity, gzip", "x"):
-            request = self.search(body, options=[("Content-Encoding", coding)])
+            request = self.search(body, extra_headers=[("Content-Encoding", coding)])
             yield Attack("type", f"encoded {coding}", request, (415,))
 
     def methods(self) -> Iterator[Attack]:
@@ -533,7 +533,7 @@ class Attacks:
             "odd": [("Sec-Fetch-Site", "x")],
             "both": [("Sec-Fetch-Site", "cross-site"), ("Origin", "https://evil.example")],
         }.items():  # fmt: skip
-            yield Attack("site", f"POST {name}", self.search({"query": "railway"}, options=headers), (403,))
+            yield Attack("site", f"POST {name}", self.search({"query": "railway"}, extra_headers=headers), (403,))
             request = self.request("DELETE", f"/api/datasets/{OWN_DATASET}", extra_headers=headers)
             yield Attack("site", f"DELETE {name}", request, (403,))
         for mode in ("no-cors", "cors", "websocket"):

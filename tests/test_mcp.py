@@ -410,6 +410,7 @@ def test_numbers_are_those_that_json_has(score: float | None, expected: float | 
         "text": "",
         "score": score,
         "relevance": score,
+        "not_in_force": None,
         "metadata": {"of": score},
     }
     result = result_of(hit, 100)

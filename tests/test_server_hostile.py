@@ -41,13 +41,13 @@ class Target:
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", self.service.port
 
-    def ask(self, method: str, path: str, value: Any = None, *, key: str = "own") -> tuple[int, Any]:
+    def ask(self, method: str, path: str, value: Any = None, *, key: str = "own_key") -> tuple[int, Any]:
         return self.service.request(method, path, value, {"X-API-Key": getattr(self.keys, key)})
 
     def documents(self) -> dict[str, Any]:
         """Everything there is."""
         documents_by_dataset = {}
-        for name, key in ((OWN_DATASET, "own"), (OTHER_DATASET, "theirs")):
+        for name, key in ((OWN_DATASET, "own_key"), (OTHER_DATASET, "other_key")):
             status, page = self.ask("GET", f"/api/datasets/{name}/documents?limit=1000", key=key)
             assert (status, page["next"]) == (200, None)
             documents_by_dataset[name] = page["documents"]
@@ -57,7 +57,7 @@ class Target:
         """It searches as ever."""
         assert self.service.process.poll() is None
         assert self.service.get("/health") == (200, {"status": "ok"})
-        for key, name in (("own", OWN_DATASET), ("theirs", OTHER_DATASET)):
+        for key, name in (("own_key", OWN_DATASET), ("other_key", OTHER_DATASET)):
             status, answer = self.ask("POST", "/api/search", {"query": "railway switch"}, key=key)
             assert status == 200
             assert {hit["dataset"] for hit in answer["hits"]} == {name}
@@ -125,7 +125,7 @@ def test_the_judge_sees_faults(target: Target) -> None:
     """So that the tests above mean something: a good request is none that was refused, and a leak is seen."""
     attacks = Attacks(target.keys)
     good = attacks.search({"query": "railway"})
-    request = attacks.search({"query": "railway"}, key="theirs")
+    request = attacks.search({"query": "railway"}, key="other_key")
     two = attacks.request("GET", "/api/nothing").replace(b"Connection: close\r\n", b"") * 2
     attempts = [
         Attack("x", "good", good, (404,)),
@@ -176,6 +176,6 @@ def test_one_connection_survives_what_was_refused_on_it(target: Target) -> None:
 def test_whoever_sends_too_much_is_told_so(target: Target) -> None:
     """The answer arrives although the client goes on sending: the connection is not reset under it."""
     large = {"query": "a" * 6_000_000}
-    for key, status in (("own", 413), ("revoked", 401)):
+    for key, status in (("own_key", 413), ("revoked_key", 401)):
         answer_status, problem = target.ask("POST", "/api/search", large, key=key)
         assert (answer_status, problem["status"]) == (status, status)
