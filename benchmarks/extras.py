@@ -27,7 +27,7 @@ assert "notes.md" in run("search", "What guides trains?")
 """
 """What must work with any extra, and without one."""
 
-PING = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\\n'
+PING = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
 PROGRAMS = {
     "": "",
     "docs": "import mkdocs, mkdocstrings",
