@@ -7,7 +7,6 @@ documents changes, there is another one, and what others keep about this one nev
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -16,24 +15,11 @@ import numpy as np
 
 from pointsman._batched import batched
 from pointsman.filters import And, Exists
-from pointsman.store.base import (
-    NEAR,
-    VERSIONS,
-    WORDS,
-    WORDS_FIRST,
-    BaseStore,
-    Capability,
-    Lists,
-    Page,
-    Scores,
-    Statistics,
-    StoreInfo,
-    StoreQuery,
-)
+from pointsman.store.base import NEAR, WORDS, Lists, Page, Scores, StoreQuery
 from pointsman.store.prepared import position
 from pointsman.store.sampling import evenly
-from pointsman.types import Document
-from pointsman.views import ACCESS, permissions_of
+from pointsman.store.view import StoreView, without_access
+from pointsman.views import permissions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,13 +32,13 @@ if TYPE_CHECKING:
     from pointsman.store.local.keyword import IndexSubset, WordQuery
     from pointsman.store.local.permissions import VisibleDocuments
     from pointsman.store.local.vectors import SubsetVectorQuery, VectorSubset
+    from pointsman.types import Document
     from pointsman.views import View
 
 _READ_TOGETHER = 1000
-_UNSUPPORTED = frozenset({Capability.WRITE, Capability.LATER, Capability.CHANGES})
 
 
-class ViewStore(BaseStore):
+class ViewStore(StoreView):
     """The documents of a store that exist in a view.
 
     Args:
@@ -69,37 +55,27 @@ class ViewStore(BaseStore):
         visible: VisibleDocuments,
         notes: Callable[[Store], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        self._store, self._collection, self._visible, self._measure = store, collection, visible, notes
+        self.measure_by(store, notes)
+        self._collection, self._visible = collection, visible
         self._word_subset: IndexSubset | None = None
         self._vector_subset: VectorSubset | None = None
-        self._notes: Mapping[str, str] | None = None
         self._names: frozenset[str] | None = None
-        self._measuring = threading.RLock()
 
     @property
     def state(self) -> str:
-        """What the documents are; two stores with one state hold the same documents."""
+        """See `StoreView`."""
         return self._visible.state
 
-    @property
-    def info(self) -> StoreInfo:
-        """See `Store`."""
-        info = self._store.info
+    def _document_count(self) -> int:
+        return len(self._visible.keys)
+
+    def _vector_count(self) -> int:
         subset = self._vectors()
-        has_vectors = subset is not None and len(subset.keys) > 0
-        return StoreInfo(
-            info.kind,
-            f"{info.identity} {self.state}",  # what is remembered of one state is not of another
-            info.embedder if has_vectors else None,
-            info.dimensions if has_vectors else None,
-            info.scales,
-            info.capabilities - _UNSUPPORTED,
-        )
+        return 0 if subset is None else len(subset.keys)
 
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> ViewStore:
         """See `Store`; those of these documents that are valid on a day."""
-        if view.principals is not None:
-            raise self._cannot(Capability.VIEWS)
+        self._check_part(view)
         visible = self._visible.among(self._collection.permissions.visible(view))
         return ViewStore(self._store, self._collection, visible, notes)
 
@@ -192,11 +168,7 @@ class ViewStore(BaseStore):
         return [
             None
             if document is None or permissions_of(document.metadata) not in self._visible.permissions
-            else Document(
-                document.id,
-                document.text,
-                {name: value for name, value in document.metadata.items() if name != ACCESS},
-            )
+            else without_access(document)
             for document in documents
         ]
 
@@ -275,23 +247,6 @@ class ViewStore(BaseStore):
             names = columns.names() or frozenset()
             self._names = frozenset(name for name in names if columns.mask(Exists(name), keys).any())
         return self._names
-
-    def statistics(self) -> Statistics:
-        """See `Store`; the sequence number never changes, as what is written makes another state."""
-        with self._measuring:
-            if self._notes is None:
-                self._notes = {}  # for what the measurement asks
-                self._notes = self._measure(self)
-        notes = dict(self._notes)
-        due = 0
-        store_notes = self._store.statistics().notes
-        if VERSIONS in store_notes:
-            notes[VERSIONS] = "1"
-        if WORDS_FIRST in store_notes:
-            subset = self._vectors()
-            notes[WORDS_FIRST] = "1"
-            due = len(self._visible.keys) - (0 if subset is None else len(subset.keys))
-        return Statistics(1, len(self._visible.keys), notes, due)
 
     def pinned(self) -> ViewStore:
         """See `Store`."""

@@ -34,7 +34,7 @@ from pointsman.store.prepared import storable
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pointsman.filters import Typed
 
@@ -344,15 +344,7 @@ scored as materialized (
         if near:
             tables.append(self._near(condition, few))
             pool.append("select id from near")
-        score_columns = "w.score, coalesce(s.score, 0)" if words else "null::float8, null::float8"
-        score_columns += f", n.cosine, -(e.v {self.near()})" if near else ", null::float8, null::float8"
-        return (
-            f"with {', '.join(tables)} select d.id, {score_columns}, d.key, y.text, y.metadata, "
-            f"{'(select sum(idf) from q)' if words else 'null::float8'} "
-            f"from ({' union '.join(pool)}) pool join {self.doc} d on d.id = pool.id join {self.body} y on y.id = d.id"
-            + (" left join words w on w.id = d.id left join scored s on s.doc = d.id" if words else "")
-            + (f" left join near n on n.id = d.id left join {self.vec} e on e.id = d.id" if near else "")
-        )
+        return _candidates(self, tables, pool, "sum(idf)", words=words, near=near)
 
     def _words(self, condition: Condition | None, few: int) -> str:
         if condition is None:
@@ -395,6 +387,29 @@ near as materialized (select id, -d as cosine from (
             + (" left join scored s on s.doc = d.id" if words else "")
             + (f" left join {self.vec} e on e.id = d.id" if near else "")
         )
+
+
+def _candidates(tables: Tables, lists: Sequence[str], pool: Sequence[str], idf: str, *, words: bool, near: bool) -> str:
+    """Return the end of a search: a row for each candidate of its lists, with the columns of `Tables.search`.
+
+    Args:
+        tables: of the dataset.
+        lists: the tables of the search by name: ``words`` and ``scored`` if there are words, ``near`` if a vector.
+        pool: statements that give the ids of the candidates.
+        idf: adds up the idf of the query's words.
+        words: whether there are words.
+        near: whether there is a vector.
+    """
+    score_columns = "w.score, coalesce(s.score, 0)" if words else "null::float8, null::float8"
+    score_columns += f", n.cosine, -(e.v {tables.near()})" if near else ", null::float8, null::float8"
+    return (
+        f"with {', '.join(lists)} select d.id, {score_columns}, d.key, y.text, y.metadata, "
+        f"{f'(select {idf} from q)' if words else 'null::float8'} "
+        f"from ({' union '.join(pool)}) pool join {tables.doc} d on d.id = pool.id "
+        f"join {tables.body} y on y.id = d.id"
+        + (" left join words w on w.id = d.id left join scored s on s.doc = d.id" if words else "")
+        + (f" left join near n on n.id = d.id left join {tables.vec} e on e.id = d.id" if near else "")
+    )
 
 
 _UNIT: Final = f"{2**36}::float8"
@@ -466,15 +481,7 @@ scored as materialized (
                 f"from {tables.vec} e {doc}e.id where {self.VISIBLE}{matching} offset 0) z order by d, id limit %(k)s)"
             )
             pool.append("select id from near")
-        score_columns = "w.score, coalesce(s.score, 0)" if words else "null::float8, null::float8"
-        score_columns += f", n.cosine, -(e.v {tables.near()})" if near else ", null::float8, null::float8"
-        return (
-            f"with {', '.join(lists)} select d.id, {score_columns}, d.key, y.text, y.metadata, "
-            f"{'(select sum(idf order by n) from q)' if words else 'null::float8'} "
-            f"from ({' union '.join(pool)}) pool {doc}pool.id join {tables.body} y on y.id = d.id"
-            + (" left join words w on w.id = d.id left join scored s on s.doc = d.id" if words else "")
-            + (f" left join near n on n.id = d.id left join {tables.vec} e on e.id = d.id" if near else "")
-        )
+        return _candidates(tables, lists, pool, "sum(idf order by n)", words=words, near=near)
 
     def score(self, *, words: bool, near: bool) -> str:
         """Return SQL for both scores of given documents."""

@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman.store.base import VERSIONS, WORDS_FIRST, Capability, Page, Statistics, StoreInfo
+from pointsman.store.base import Page
 from pointsman.store.bm25 import query_terms
 from pointsman.store.postgres.reader import PostgresReader
 from pointsman.store.postgres.statements import ViewTables
 from pointsman.store.prepared import position
 from pointsman.store.sampling import evenly
 from pointsman.store.signature import admits
-from pointsman.types import Document
-from pointsman.views import ACCESS
+from pointsman.store.view import StoreView, without_access
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
     from pointsman.store.postgres.connections import Connections
     from pointsman.store.postgres.reader import DatasetRow
     from pointsman.store.postgres.statements import Condition, Tables
+    from pointsman.types import Document
     from pointsman.views import View
 
 _VIEWS: Final = 1000
-_UNSUPPORTED: Final = frozenset({Capability.WRITE, Capability.LATER})
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class Signatures:
         return AdmittedSignatures(numbers, tuple(self._rows[number][2] for number in numbers))
 
 
-class PostgresViewStore(PostgresReader):
+class PostgresViewStore(StoreView, PostgresReader):
     """The documents of a store that exist in a view.
 
     Args:
@@ -123,6 +122,8 @@ class PostgresViewStore(PostgresReader):
         notes: measures what `Statistics.notes` says of the documents; called once, when it is first needed.
     """
 
+    _store: PostgresReader
+
     def __init__(
         self,
         connections: Connections,
@@ -134,39 +135,31 @@ class PostgresViewStore(PostgresReader):
         notes: Callable[[Store], Mapping[str, str]] = lambda _: {},
     ) -> None:
         super().__init__(connections, tables, record)
-        self._store, self._signatures, self._admit, self._measure = store, signatures, admit, notes
+        self.measure_by(store, notes)
+        self._signatures, self._admit = signatures, admit
         self._statements = ViewTables(tables, record.k1, record.b)
-        self._notes: Mapping[str, str] | None = None
         self._vector_keys: list[int] | None = None
         self._documents: int | None = None
-        self._measuring = threading.RLock()
 
     def __repr__(self) -> str:
         return f"PostgresViewStore({self._store!r}, state={self.state!r})"
 
     @property
     def state(self) -> str:
-        """What the documents are; two stores with one state hold the same documents."""
+        """See `StoreView`."""
         return self._signatures.state
 
-    @property
-    def info(self) -> StoreInfo:
-        """See `Store`."""
-        info = self._store.info
-        has_vectors = info.dimensions is not None and bool(self._with_vector())
-        return StoreInfo(
-            info.kind,
-            f"{info.identity} {self.state}",  # what is remembered of one state is not of another
-            info.embedder if has_vectors else None,
-            info.dimensions if has_vectors else None,
-            info.scales,
-            info.capabilities - _UNSUPPORTED,
-        )
+    def _document_count(self) -> int:
+        if self._documents is None:
+            self._documents = self.count()
+        return self._documents
+
+    def _vector_count(self) -> int:
+        return 0 if self.dimensions is None else len(self._with_vector())
 
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> PostgresViewStore:
         """See `Store`; those of these documents that are valid on a day."""
-        if view.principals is not None:
-            raise self._cannot(Capability.VIEWS)
+        self._check_part(view)
         signatures = self._signatures.among(self._admit(view))
         return PostgresViewStore(
             self._connections, self._tables, self._record, self._store, signatures, self._admit, notes
@@ -196,9 +189,7 @@ class PostgresViewStore(PostgresReader):
         return condition
 
     def _document(self, key: str, text: str, metadata: str) -> Document:
-        document = super()._document(key, text, metadata)
-        metadata_shown = {name: value for name, value in document.metadata.items() if name != ACCESS}
-        return Document(document.id, document.text, metadata_shown)
+        return without_access(super()._document(key, text, metadata))
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -241,23 +232,6 @@ class PostgresViewStore(PostgresReader):
         parameters = self._condition(None).parameters
         frequencies = dict(self._rows(self._statements.frequencies(), terms=terms, **parameters)) if terms else {}
         return [min((frequencies.get(token, 0) for token in word_tokens), default=0) for word_tokens in tokens]
-
-    def statistics(self) -> Statistics:
-        """See `Store`; the sequence number never changes, as what is written makes another state."""
-        with self._measuring:
-            if self._notes is None:
-                self._notes = {}  # for what the measurement asks
-                self._notes = self._measure(self)
-            if self._documents is None:
-                self._documents = self.count()
-        notes, documents, due = dict(self._notes), self._documents, 0
-        store_notes = self._store.statistics().notes
-        if VERSIONS in store_notes:
-            notes[VERSIONS] = "1"
-        if WORDS_FIRST in store_notes:
-            notes[WORDS_FIRST] = "1"
-            due = documents - (0 if self.dimensions is None else len(self._with_vector()))
-        return Statistics(1, documents, notes, due)
 
     def close(self) -> None:
         """See `Store`; the connections belong to the backend, which closes them."""
