@@ -32,8 +32,7 @@ from pointsman.server.routes.vector_stores import (
     existing_documents,
     existing_upload,
     file_object,
-    names_on_page,
-    object_list,
+    list_page,
     passages_of,
     refuse,
     sizes_of,
@@ -133,8 +132,14 @@ async def list_uploads(
 
     def page() -> dict[str, Any]:
         uploads = {upload.id: upload for upload in _uploads(state, access).all() if purpose in {None, upload.purpose}}
-        ids, has_more = names_on_page(list(uploads), after, None, limit, order)
-        return object_list([_upload_object(uploads[id_]) for id_ in ids], ids, more=has_more)
+        return list_page(
+            list(uploads),
+            lambda ids: (_upload_object(uploads[id_]) for id_ in ids),
+            after,
+            None,
+            limit=limit,
+            order=order,
+        )
 
     return Json(await in_thread(page))
 
@@ -274,8 +279,9 @@ async def list_batch(
         dataset = state.dataset(access, name)
         entries = {file_id: _entry(dataset, batch, file_id) for file_id in batch.file_ids}
         chosen_ids = [file_id for file_id, entry in entries.items() if filter in {None, entry["status"]}]
-        ids, has_more = names_on_page(chosen_ids, after, before, limit, order)
-        return object_list([entries[file_id] for file_id in ids], ids, more=has_more)
+        return list_page(
+            chosen_ids, lambda ids: (entries[file_id] for file_id in ids), after, before, limit=limit, order=order
+        )
 
     return Json(await in_thread(page))
 

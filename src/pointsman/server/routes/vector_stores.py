@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 
@@ -312,8 +312,10 @@ async def list_stores(
     """List the datasets that the key allows, as vector stores."""
 
     def page() -> dict[str, Any]:
-        names, has_more = names_on_page(access.visible(state.workspace.names()), after, before, limit, order)
-        return object_list([_store(dataset) for dataset in state.datasets(access, names)], names, more=has_more)
+        names = access.visible(state.workspace.names())
+        return list_page(
+            names, lambda names: map(_store, state.datasets(access, names)), after, before, limit=limit, order=order
+        )
 
     return Json(await in_thread(page))
 
@@ -376,11 +378,19 @@ async def list_files(
 
     def page() -> dict[str, Any]:
         dataset = state.dataset(access, name)
-        stored_ids = dataset.ids() if filter in {None, "completed"} else []
-        file_ids = list(dict.fromkeys(map(file_of, stored_ids)))
-        ids, has_more = names_on_page(file_ids, after, before, limit, order)
-        files = (existing_documents(dataset, file_id) for file_id in ids)
-        return object_list([file_object(name, documents) for documents in files if documents], ids, more=has_more)
+        ids_of: dict[str, list[str]] = {}
+        for document_id in dataset.ids() if filter in {None, "completed"} else ():
+            ids_of.setdefault(file_of(document_id), []).append(document_id)
+
+        def files(file_ids: Sequence[str]) -> list[dict[str, Any]]:
+            ids = [document_id for file_id in file_ids for document_id in ids_of[file_id]]
+            documents_of: dict[str, list[Document]] = {}
+            for document in dataset.get_many(ids):
+                if document is not None:
+                    documents_of.setdefault(file_of(document.id), []).append(document)
+            return [file_object(name, documents) for documents in documents_of.values()]
+
+        return list_page(list(ids_of), files, after, before, limit=limit, order=order)
 
     return Json(await in_thread(page))
 
@@ -561,28 +571,42 @@ def _attributes(document: Document) -> dict[str, Any]:
     }
 
 
-def names_on_page(
-    names: Sequence[str], after: str | None, before: str | None, limit: int, order: str
-) -> tuple[list[str], bool]:
-    """Return a page of names, and whether more are on its far side.
+def list_page(
+    ids: Sequence[str],
+    objects: Callable[[list[str]], Iterable[dict[str, Any]]],
+    after: str | None,
+    before: str | None,
+    *,
+    limit: int,
+    order: str,
+) -> dict[str, Any]:
+    """Return a page of a list in OpenAI's form.
+
+    Args:
+        ids: all ids, in ascending order of the list.
+        objects: returns what ids stand for.
+        after: the id after which the page starts.
+        before: the id before which it ends.
+        limit: most objects on it.
+        order: ``asc`` or ``desc``.
 
     Raises:
-        Problem: ``invalid-input``: both ends are given, or there is no such name, which would start all over.
+        Problem: ``invalid-input``: both ends are given, or there is no such id, which would start all over.
     """
+    chosen_ids, has_more = _on_page(ids if order == "asc" else ids[::-1], after, before, limit)
+    ends = {"first_id": chosen_ids[0] if chosen_ids else None, "last_id": chosen_ids[-1] if chosen_ids else None}
+    return {"object": "list", "data": list(objects(chosen_ids)), **ends, "has_more": has_more}
+
+
+def _on_page(ids: Sequence[str], after: str | None, before: str | None, limit: int) -> tuple[list[str], bool]:
+    """Return the ids on a page, and whether more are on its far side."""
     if after is not None and before is not None:
         refuse("before", "give either after or before")
-    ordered_names = list(names) if order == "asc" else list(reversed(names))
     cursor = after if before is None else before
-    if cursor is not None and cursor not in ordered_names:
+    if cursor is not None and cursor not in ids:
         refuse("after" if before is None else "before", f"there is no {cursor!r:.80} in this list")
     if before is not None:
-        end = ordered_names.index(before)
-        return ordered_names[max(0, end - limit) : end], end > limit
-    start = 0 if after is None else ordered_names.index(after) + 1
-    return ordered_names[start : start + limit], len(ordered_names) > start + limit
-
-
-def object_list(data: list[dict[str, Any]], ids: Sequence[str], *, more: bool) -> dict[str, Any]:
-    """Return a page of a list in OpenAI's form."""
-    ends = {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
-    return {"object": "list", "data": data, **ends, "has_more": more}
+        end = ids.index(before)
+        return list(ids[max(0, end - limit) : end]), end > limit
+    start = 0 if after is None else ids.index(after) + 1
+    return list(ids[start : start + limit]), len(ids) > start + limit
