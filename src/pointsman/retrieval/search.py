@@ -354,11 +354,18 @@ class Pipeline:
         lacking, filters = versions.missing(hits, self.versions, self.day), self.query.filters
 
         def read() -> list[Hit]:
-            documents = [(self.readings[str(name)].store.get([id_])[0], hit) for (name, id_), hit in lacking.items()]
+            ids_of: dict[str | None, list[str]] = {}
+            for name, id_ in lacking:
+                ids_of.setdefault(name, []).append(id_)
+            documents = {
+                (name, id_): document
+                for name, ids in ids_of.items()
+                for id_, document in zip(ids, self.readings[str(name)].store.get(ids), strict=True)
+            }
             return [
                 versions.in_place_of(document, hit)
-                for document, hit in documents
-                if document is not None and (filters is None or filters.matches(document.fields))
+                for key, hit in lacking.items()
+                if (document := documents[key]) is not None and (filters is None or filters.matches(document.fields))
             ]
 
         if lacking:
