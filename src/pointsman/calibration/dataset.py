@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
 
@@ -317,11 +318,15 @@ class _Study:
         text = document.searchable
         if text not in self._vectors:
             self._vectors[text] = self.dataset.embedder.embed_documents([text])[0]
-        reading = Reading(self.dataset)
-        reading.read()  # without it, the question would keep its language, which the search may have taken out
-        vector = reading.vector_of(question)
+        vector = self._reading.vector_of(question)
         assert vector is not None, "there are vectors"
         return float(self._vectors[text] @ vector)
+
+    @cached_property
+    def _reading(self) -> Reading:
+        reading = Reading(self.dataset)
+        reading.read()  # without it, questions would keep their language, which the search may have taken out
+        return reading
 
     def coverage(
         self, queries: Mapping[str, str], qrels: Grades, halves: Halves, minimums: Mapping[Form, float]
