@@ -176,15 +176,15 @@ class AgentResult(str):
         return self.answer, self.steps, self.stopped, self.tools, self.selection
 
 
-def _reason(steps: Sequence[AgentStep], stopped: Stop) -> str:
+def _reason(steps: Sequence[AgentStep], stop: Stop) -> str:
     """Return why a run ended without an answer."""
     error = steps[-1].error if steps else None
     why_not = {
         "max_steps": f"the model gave none within {len(steps)} steps; allow more with max_steps",
         "malformed": "two replies in a row could not be read",
         "cancelled": "the run was cancelled",
-    }.get(stopped, stopped)
-    return f"no answer: {why_not if error is None else error if stopped == 'tool_failed' else f'{why_not} ({error})'}"
+    }.get(stop, stop)
+    return f"no answer: {why_not if error is None else error if stop == 'tool_failed' else f'{why_not} ({error})'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ class ReActAgent:
             result: AgentResult = end.value
             return result
 
-    def _loop(self, task: str, selection: SelectorResult, cancelled: Callable[[], bool]) -> _Loop:
+    def _loop(self, task: str, selection: SelectorResult, is_cancelled: Callable[[], bool]) -> _Loop:
         """The run as a generator: yields calls to make and receives their outcomes, so both twins can drive it."""
         tools = {self.tools[index].name: self.tools[index] for index in selection.inds} or {
             tool.name: tool for tool in self.tools
@@ -305,12 +305,12 @@ class ReActAgent:
 
         if self.llm is None:
             first = next(iter(tools.values()))
-            if cancelled():
+            if is_cancelled():
                 return result(None, "cancelled")
             steps.append((yield from self._act(_Action("", first.name, task), tools)))
             return result(None, "tool_failed") if steps[0].error else result(steps[0].observation, "tool")
         for _ in range(self.max_steps):
-            if cancelled():
+            if is_cancelled():
                 return result(None, "cancelled")
             reply = yield _Ask(self._turn(task, tools, steps))
             turn = _read(reply)
@@ -490,14 +490,14 @@ def _read(reply: str) -> _Action | _Answer | str:
     return _with_argument(reasoning, name, text[: following.start() if following else None].strip())
 
 
-def _with_argument(thought: str, name: str, text: str) -> _Action | str:
+def _with_argument(reason: str, name: str, text: str) -> _Action | str:
     text = _FENCE.sub("", text).strip()
     if not text.startswith(("{", "[", '"')):
-        return _Action(thought, name, text)
+        return _Action(reason, name, text)
     try:
         argument, _ = json.JSONDecoder(strict=False).raw_decode(text)
     except (ValueError, RecursionError) as error:
         if text.startswith('"'):
-            return _Action(thought, name, text)
+            return _Action(reason, name, text)
         return f"the action input is not JSON ({error}): {text:.80}"
-    return _Action(thought, name, argument)
+    return _Action(reason, name, argument)

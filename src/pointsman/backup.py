@@ -161,7 +161,7 @@ def backup(
     folder, start_time = Path(folder), datetime.now(UTC)
     if folder.resolve().is_relative_to(workspace.path.resolve()):
         raise InputError(f"{folder} is inside the workspace {workspace.path}; name a folder outside")
-    report = on_progress or (lambda _done, _total, _note: None)
+    report = on_progress or (lambda _count, _total, _note: None)
     with _aside(folder, 0o700) as partial, _errors_told(partial):
         datasets: dict[str, int] = {}
         skipped: list[str] = []
@@ -201,7 +201,7 @@ def restore(
     """
     source, folder = Path(backup), Path(folder)
     contents = _read_contents(source)
-    report = on_progress or (lambda _done, _total, _note: None)
+    report = on_progress or (lambda _count, _total, _note: None)
     steps = len(contents.files) + (len(contents.datasets) if verify else 0)
     with _aside(folder) as partial, _errors_told(source):
         for number, file in enumerate(contents.files):
@@ -274,11 +274,11 @@ def _not_empty(folder: Path) -> InputError:
 
 
 @contextmanager
-def _errors_told(place: Path) -> Iterator[None]:
+def _errors_told(path: Path) -> Iterator[None]:
     try:
         yield
     except SQLITE_ERRORS as error:
-        raise StoreError(f"{place}: {error}") from error
+        raise StoreError(f"{path}: {error}") from error
 
 
 # ── backing up ───────────────────────────────────────────────────────────────────────────────────────────────────────

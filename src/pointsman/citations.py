@@ -465,11 +465,11 @@ class _Sources:
         Raises:
             InputError: the time is over.
         """
-        visited: set[int] = set()
+        numbers_visited: set[int] = set()
         for number in (*numbers, *range(1, len(self._passages) + 1)):
-            if not 1 <= number <= len(self._passages) or id(self[number]) in visited:
+            if not 1 <= number <= len(self._passages) or id(self[number]) in numbers_visited:
                 continue
-            visited.add(id(self[number]))
+            numbers_visited.add(id(self[number]))
             self._check_time()
             yield number, self[number]
 

@@ -285,7 +285,9 @@ class Engine:
         selection = _selection(by_name(sources), request.datasets)
         # What was fitted to a dataset was measured on all its documents; in a view of it, those do not all exist.
         views = [name for name, source in selection.items() if getattr(source, "is_view", False)]
-        fitted = {name: fit for name, fit in stages.fitted.items() if name not in views} if views else stages.fitted
+        calibrations = (
+            {name: fit for name, fit in stages.fitted.items() if name not in views} if views else stages.fitted
+        )
         recipe = Recipe(
             selection,
             request.k,
@@ -298,7 +300,7 @@ class Engine:
             decisions=(choice,),
             confidence=1.0 if recommendation is None else recommendation.confidence,
             calibrations=stages.calibrations,
-            fitted=fitted,
+            fitted=calibrations,
             min_relevance=request.min_relevance,
             coverage=request.coverage,
             budget=_with_call_limit(None, self.settings.llm_timeout),
@@ -312,12 +314,16 @@ class Engine:
         recipe = self._refusing(self._reranking(recipe, strategy, request), request)
         if recipe.only_computes:
             recipe = replace(recipe, budget=None)
-        used = {name: fitted[name] for name in recipe.sources if name in fitted}
+        calibrations_in_use = {name: calibrations[name] for name in recipe.sources if name in calibrations}
         if unused_names := [name for name in views if name in stages.fitted]:
             reason = f"{', '.join(unused_names)}: calibrated on all documents, not on those that exist for this search"
             recipe = recipe.deciding("relevance", "shipped", "default", reason)
-        if origins := [f"{name}: {calibration.origin}" for name, calibration in used.items() if calibration.origin]:
-            value = "none" if all(calibration.is_empty for calibration in used.values()) else "calibrated"
+        if origins := [
+            f"{name}: {calibration.origin}" for name, calibration in calibrations_in_use.items() if calibration.origin
+        ]:
+            value = (
+                "none" if all(calibration.is_empty for calibration in calibrations_in_use.values()) else "calibrated"
+            )
             recipe = recipe.deciding("relevance", value, "calibration", "; ".join(origins))
         return recipe
 
@@ -405,13 +411,15 @@ class Engine:
         sources = list(recipe.sources.values())
         missing = _lists_missing(method, sources)
         if not own_sources and method in PLAIN:  # retrievers are called unchanged
-            only = _only_list(sources)
-            if missing is not None and (method != "hybrid" or only is None):
+            single_list = _only_list(sources)
+            if missing is not None and (method != "hybrid" or single_list is None):
                 raise UnmetNeedError(f"strategy {method!r} cannot be used here: {missing}")
-            if missing is None or only is None:
+            if missing is None or single_list is None:
                 return replace(recipe, strategy=method)
             return replace(
-                recipe, strategy=only, notes=(*recipe.notes, f"only {_SEARCHED[only]} were searched: {missing}")
+                recipe,
+                strategy=single_list,
+                notes=(*recipe.notes, f"only {_SEARCHED[single_list]} were searched: {missing}"),
             )
         unable = [name for name, source in own_sources.items() if not source.keeps(method)]
         if missing is not None:
@@ -680,7 +688,7 @@ def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:
     if not sources or len(keeps) < len(sources):
         return None
     words, needs_vectors = LISTS.get(name, (False, name == "hyde"))
-    lacking = "".join(f": {why}" for source in sources if (why := getattr(source, "lacking", "")))
+    lacking = "".join(f": {cause}" for source in sources if (cause := getattr(source, "lacking", "")))
     if needs_vectors and not any(has_vectors for _, has_vectors in keeps):
         return f"there are no vectors to search{lacking}"
     if words and not any(has_words for has_words, _ in keeps):

@@ -445,9 +445,9 @@ class _Run:
         """Return what documents that are stored unchanged are to say about access from now on."""
         if self._rules is None:
             return {}
-        unchanged = (document for document in documents if document.id not in fresh_ids)
-        wanted = {document.id: self._access(document) for document in unchanged}
-        return {id_: value for id_, value in wanted.items() if value != self._access_of.get(id_)}
+        same_documents = (document for document in documents if document.id not in fresh_ids)
+        access_by_id = {document.id: self._access(document) for document in same_documents}
+        return {id_: value for id_, value in access_by_id.items() if value != self._access_of.get(id_)}
 
     def _commit(self) -> None:
         batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]

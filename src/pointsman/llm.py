@@ -132,8 +132,8 @@ def ask(
         ModelError: the model failed, timed out, or returned no text, or the search's budget does not allow the call.
         InputError: ``llm`` is not a model.
     """
-    with _booked(llm, prompt, timeout, remedy) as (seconds, how, end):
-        answer = _ask(llm, prompt, schema, seconds, how)
+    with _booked(llm, prompt, timeout, remedy) as (seconds, advice, end):
+        answer = _ask(llm, prompt, schema, seconds, advice)
         end(answer)
     return answer
 
@@ -155,8 +155,8 @@ async def aask(
     remedy: str = RAISE_TIMEOUT,
 ) -> Completion:
     """Async version of `ask`: uses ``acomplete`` if the model has one, else ``complete`` in a worker thread."""
-    with _booked(llm, prompt, timeout, remedy) as (seconds, how, end):
-        completion = await _aask(llm, prompt, schema, seconds, how)
+    with _booked(llm, prompt, timeout, remedy) as (seconds, advice, end):
+        completion = await _aask(llm, prompt, schema, seconds, advice)
         end(completion)
     return completion
 

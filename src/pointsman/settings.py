@@ -196,9 +196,9 @@ def _variants(value: Any) -> tuple[str, ...]:
     return names
 
 
-def _setting(default: Any, check: Check, description: str, *, shown: bool = True, reaches: bool = False) -> Any:
+def _setting(default: Any, check: Check, description: str, *, is_visible: bool = True, reaches: bool = False) -> Any:
     """Define a setting; ``reaches``: it decides where texts, questions or keys are sent, or which files are used."""
-    return field(default=default, repr=shown, metadata={"check": check, "about": description, "reaches": reaches})
+    return field(default=default, repr=is_visible, metadata={"check": check, "about": description, "reaches": reaches})
 
 
 # ── the settings ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -283,7 +283,7 @@ class Settings:
     reranker_timeout: float = _setting(10.0, _seconds, "time limit in seconds for one reranking")
 
     workspace: str = _setting(
-        ".pointsman", _location, "folder of datasets, or URL of a server", shown=False, reaches=True
+        ".pointsman", _location, "folder of datasets, or URL of a server", is_visible=False, reaches=True
     )
     embedder: str = _setting("default", _text, "default, onnx:DIR, openai:MODEL@URL …", reaches=True)
     image_embedder: str = _setting(

@@ -130,8 +130,8 @@ class Workspace:
             embedder = embedder_for(settings) if embedder is None else embedder
         self.llm = llm
         self._calibrations = UnaskedCalibrations(self._keep_unasked)
-        parts = self.workflow, self.settings, llm, self._calibrations.states
-        self._engine = parts, Engine(self.settings, self.workflow, llm)
+        key = self.workflow, self.settings, llm, self._calibrations.states
+        self._engine = key, Engine(self.settings, self.workflow, llm)
         self._embedder = None if embedder is None else as_embedder(embedder)
         self._image_embedder = None if image_embedder is None else as_embedder(image_embedder)
         self._query_vectors = QueryVectors(self._loaded_embedder)
@@ -523,15 +523,15 @@ class Workspace:
 
     def _relevance_of(self, dataset: Dataset) -> str:
         """Return in words what the relevance of a dataset's hits comes from, or why they have none."""
-        stored = self.workflow.fitted.get(dataset.name)
+        calibration = self.workflow.fitted.get(dataset.name)
         automatic = self.settings.calibrate_automatically and dataset is self._datasets.get(dataset.name)
-        fitted = stored
-        if automatic and (stored is None or stored.is_empty):
-            fitted = self._calibrations.state(dataset, stored) or stored
+        fitted = calibration
+        if automatic and (calibration is None or calibration.is_empty):
+            fitted = self._calibrations.state(dataset, calibration) or calibration
         if fitted is not None and fitted.origin:
             return f"none: {fitted.origin}" if fitted.is_empty else fitted.origin
         embedder = dataset.store.info.embedder
-        if embedder is None or any(one.embedder == embedder for one in self.workflow.calibrations):
+        if embedder is None or any(calibration.embedder == embedder for calibration in self.workflow.calibrations):
             return BUILT_IN
         return f"none: nothing is calibrated for {embedder!r}; run pointsman calibrate"
 
@@ -806,7 +806,7 @@ class Workspace:
     @property
     def engine(self) -> Engine:
         """Return the engine that plans this workspace's searches."""
-        workflow, settings, llm, lacking = parts = self.workflow, self.settings, self.llm, self._calibrations.states
+        workflow, settings, llm, lacking = key = self.workflow, self.settings, self.llm, self._calibrations.states
         (old_workflow, old_settings, old_llm, old_lacking), engine = self._engine
         is_same = workflow is old_workflow and settings is old_settings and llm is old_llm and lacking is old_lacking
         if not is_same:
@@ -814,7 +814,7 @@ class Workspace:
                 stored = {name: one for name, one in workflow.fitted.items() if name not in lacking or not one.is_empty}
                 workflow = replace(workflow, fitted={**lacking, **stored})
             engine = Engine(settings, workflow, llm)
-            self._engine = parts, engine
+            self._engine = key, engine
         return engine
 
     def _engine_of(self, name: str) -> Engine:

@@ -22,21 +22,21 @@ app = typer.Typer(
 @app.command("on")
 def switch_on(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
     """Switch access on; documents that allow nobody are seen by nobody from then on."""
-    _switch(workspace, on=True, as_json=as_json)
+    _switch(workspace, is_on=True, as_json=as_json)
 
 
 @app.command("off")
 def switch_off(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
     """Switch access off; everyone who reaches the workspace sees every document from then on."""
-    _switch(workspace, on=False, as_json=as_json)
+    _switch(workspace, is_on=False, as_json=as_json)
 
 
-def _switch(workspace: str, *, on: bool, as_json: bool) -> None:
+def _switch(workspace: str, *, is_on: bool, as_json: bool) -> None:
     check_no_service(workspace)
     check_workspace(workspace)
     with workspace_at(workspace) as open_workspace:
-        open_workspace.switch_access(on=on)
-    output.say({"access": on}, f"access is {'on' if on else 'off'}", as_json=as_json)
+        open_workspace.switch_access(on=is_on)
+    output.say({"access": is_on}, f"access is {'on' if is_on else 'off'}", as_json=as_json)
 
 
 @app.command("set")
@@ -64,5 +64,5 @@ def set_access(
         if not all_ids:
             raise InputError("there is nothing to change; give ids or --source PATH of documents that are stored")
         result = target.set_access(dict.fromkeys(all_ids, permissions))
-    changed = output.with_noun(result.updated, "document")
-    output.say({"updated": result.updated}, f"access of {changed} changed", as_json=as_json)
+    count_text = output.with_noun(result.updated, "document")
+    output.say({"updated": result.updated}, f"access of {count_text} changed", as_json=as_json)

@@ -43,8 +43,8 @@ def leaktest(
     with workspace_at(workspace) as open_workspace:
         wall = "filter" if by_filter else "access"
         report = compare(open_workspace, pairs=pairs, questions=questions, seed=seed, wall=wall, on_pair=tell)  # type: ignore[arg-type]  # one of both
-    compared = f"{output.with_noun(report.comparisons, 'answer')} of {output.with_noun(report.pairs, 'pair')}"
-    lines = [f"{compared} compared, {report.differing} differ"]
+    summary = f"{output.with_noun(report.comparisons, 'answer')} of {output.with_noun(report.pairs, 'pair')}"
+    lines = [f"{summary} compared, {report.differing} differ"]
     lines += [
         f"{leak.door}: {leak.path}: {leak.with_hidden} with hidden documents, {leak.without_hidden} without"
         for leak in report.leaks

@@ -41,11 +41,11 @@ def trust(
         text = keys.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the public keys in {str(keys)!r:.200} cannot be read: {error}") from error
-    trusted = Issuer(issuer, audience, read_keys(text), groups)
+    issuer_record = Issuer(issuer, audience, read_keys(text), groups)
     with workspace_at(workspace) as open_workspace:
-        TokenTrust(open_workspace.backend).trust(trusted)
-    count = output.with_noun(len(trusted.keys), "public key")
-    fields = {"issuer": issuer, "audience": audience, "keys": len(trusted.keys), "groups": groups}
+        TokenTrust(open_workspace.backend).trust(issuer_record)
+    count = output.with_noun(len(issuer_record.keys), "public key")
+    fields = {"issuer": issuer, "audience": audience, "keys": len(issuer_record.keys), "groups": groups}
     output.say(fields, f"tokens of {issuer} for {audience!r} are trusted, with {count}", as_json=as_json)
 
 

@@ -540,9 +540,9 @@ class RemoteDataset:
         """Create the dataset, or change its description; return its status."""
         return self._service.call(endpoints.CREATE, body=description)
 
-    def _following(self, next_cursor: int | None, after: int) -> int | None:
+    def _following(self, next_cursor: int | None, cursor: int) -> int | None:
         """Return where the next page begins; it must lie ahead, else paging would never end."""
         with self._service.reading("page"):
-            if next_cursor is not None and next_cursor <= after:
-                raise ValueError(f"the next page begins after {next_cursor!r:.80}, this one after {after}")
+            if next_cursor is not None and next_cursor <= cursor:
+                raise ValueError(f"the next page begins after {next_cursor!r:.80}, this one after {cursor}")
         return next_cursor

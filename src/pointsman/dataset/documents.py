@@ -82,12 +82,12 @@ class EditableDataset(EmbeddedDataset):
         """
         _check_choices(existing, embed)
         vectors = None if vectors is None else _rows_of(vectors)
-        self._check_vectors(given=vectors is not None and vectors.dtype != object)
+        self._check_vectors(has_vectors=vectors is not None and vectors.dtype != object)
         report = on_progress or (lambda _: None)
         total, position = AddResult(), 0
-        most = (BATCH if vectors is None else 20 * BATCH) if batch_size is None else batch_size
+        size = (BATCH if vectors is None else 20 * BATCH) if batch_size is None else batch_size
         permissions = None if access is None else Permissions.of(access)
-        batches = in_batches(documents if permissions is None else with_access(documents, permissions), most)
+        batches = in_batches(documents if permissions is None else with_access(documents, permissions), size)
         first = next(batches, None)  # before the dataset is created: unreadable input must not create one
         if first is None and vectors is not None and len(vectors):
             raise InputError(f"{len(vectors)} vectors for no documents; give one row for each")
@@ -122,13 +122,13 @@ class EditableDataset(EmbeddedDataset):
 
     aadd = async_twin(add)
 
-    def _check_vectors(self, *, given: bool) -> None:
+    def _check_vectors(self, *, has_vectors: bool) -> None:
         """Check that documents of a dataset of pictures are added with the vectors of pictures.
 
         Raises:
             InputError: they are not.
         """
-        if self.holds_images and not given:
+        if self.holds_images and not has_vectors:
             raise InputError(
                 f"dataset {self.name!r} holds pictures, whose vectors are not those of texts; index their files, or "
                 "give vectors=dataset.embedder.embed_images([data, …])"

@@ -369,9 +369,9 @@ def check_key(key: object) -> None:
         raise FilterError(f"the key of a filter is a str, not {key!r:.80}")
 
 
-def _check_part(part: object) -> None:
-    if not isinstance(part, Filter):
-        raise FilterError(f"the parts of a filter are filters, not {part!r:.80}; parse_filter makes one")
+def _check_part(operand: object) -> None:
+    if not isinstance(operand, Filter):
+        raise FilterError(f"the parts of a filter are filters, not {operand!r:.80}; parse_filter makes one")
 
 
 def typed_operand(key: str, value: object) -> Typed:

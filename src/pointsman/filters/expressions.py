@@ -92,8 +92,8 @@ class ExpressionParser:
             position = token.end()
         yield _Token("end", "the end", position)
 
-    def _peek(self, ahead: int = 0) -> _Token:
-        return self._tokens[min(self._position + ahead, len(self._tokens) - 1)]
+    def _peek(self, offset: int = 0) -> _Token:
+        return self._tokens[min(self._position + offset, len(self._tokens) - 1)]
 
     def _take(self) -> _Token:
         token = self._peek()

@@ -457,8 +457,8 @@ def _cut(text: str, cuts: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Choose among several conjunctions («甲与乙专业与丙专业») the one whose sides end alike, else the first."""
 
     def overlap(cut: tuple[int, int]) -> int:
-        left, right = text[: cut[0]], re.split("的|在", text[cut[1] :])[0]
-        pairs = zip(reversed(left), reversed(right), strict=False)
-        return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(left), len(right)))
+        start, right = text[: cut[0]], re.split("的|在", text[cut[1] :])[0]
+        pairs = zip(reversed(start), reversed(right), strict=False)
+        return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(start), len(right)))
 
     return max(cuts, key=overlap)

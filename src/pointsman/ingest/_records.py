@@ -237,12 +237,14 @@ class _Records:
 
     def _new_digest(self, title: str, text: str, fields: Mapping[str, Any]) -> str | None:
         """Return a digest that no earlier record has, or None if an earlier one is equal in everything."""
-        whole = text_digest(json.dumps([text, title, dict(fields)], sort_keys=True), size=16)  # never equal by chance
+        new_digest = text_digest(
+            json.dumps([text, title, dict(fields)], sort_keys=True), size=16
+        )  # never equal by chance
         of_text = text_digest(text)
-        if whole in self._digests:
+        if new_digest in self._digests:
             return None
-        digest = whole if of_text in self._digests else of_text
-        self._digests |= {whole, of_text}
+        digest = new_digest if of_text in self._digests else of_text
+        self._digests |= {new_digest, of_text}
         return digest
 
     def _filter_fields(self, record: Mapping[str, Any], longest: int | None) -> dict[str, Any]:

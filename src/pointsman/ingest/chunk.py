@@ -171,9 +171,9 @@ class _Writer:
         # A user's field with one of our names is stored under that name with an underscore appended; what a source says
         # of its validity is ours if it is in our form, and belongs to every passage.
         self._validity = validity_in(source.metadata)
-        reserved = {*RESERVED, *VALIDITY_KEYS}
+        reserved_keys = {*RESERVED, *VALIDITY_KEYS}
         self._fields = {
-            f"{key}_" if key in reserved else key: value
+            f"{key}_" if key in reserved_keys else key: value
             for key, value in source.metadata.items()
             if key not in self._validity
         }

@@ -178,7 +178,7 @@ def plan_sync(documents: Iterable[Document], results: Iterable[ReadResult]) -> t
     return to_add, sync.deleted_ids()
 
 
-def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], hidden: bool) -> Iterator[FoundFile | Problem]:
+def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], with_hidden: bool) -> Iterator[FoundFile | Problem]:
     real_paths: set[str] = set()
     is_single_file = len(roots) == 1 and roots[0].is_file()
     for root, name in zip(roots, _root_names(roots), strict=True):
@@ -192,7 +192,7 @@ def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], hidden: bool)
             try:
                 status = os.lstat(path)
                 if stat.S_ISDIR(status.st_mode):
-                    waiting.extend(reversed(_children(path, identity, skip, hidden)))
+                    waiting.extend(reversed(_children(path, identity, skip, with_hidden)))
                 elif stat.S_ISLNK(status.st_mode):
                     if not Path(path).resolve(strict=True).is_relative_to(root):
                         yield Problem(identity, "a link that leads outside; index its target directly")
@@ -216,12 +216,12 @@ def _refused(identity: str, status: os.stat_result, max_bytes: int) -> str | Non
     return None
 
 
-def _children(path: str, identity: str, skip: frozenset[str], hidden: bool) -> list[tuple[str, str]]:
+def _children(path: str, identity: str, skip: frozenset[str], with_hidden: bool) -> list[tuple[str, str]]:
     with os.scandir(path) as entries:
         children = sorted(entries, key=lambda entry: os.fsencode(entry.name))
     paths = []
     for entry in children:
-        if entry.name.startswith(".") and not hidden:
+        if entry.name.startswith(".") and not with_hidden:
             continue
         if entry.is_dir(follow_symlinks=False) and (entry.name in skip or _is_machinery(Path(entry.path))):
             continue

@@ -772,14 +772,14 @@ class LangChainLLM(BaseLLM):
 # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _no_others(accepted: str, options: Mapping[str, Any]) -> None:
+def _no_others(valid_options: str, options: Mapping[str, Any]) -> None:
     """Reject options that LangChain's interface passes on and that would otherwise have no effect.
 
     Raises:
         InputError: there are any.
     """
     if options:
-        raise InputError(f"{accepted}, not {', '.join(sorted(options))}")
+        raise InputError(f"{valid_options}, not {', '.join(sorted(options))}")
 
 
 def _embedder_of(embedding: Embeddings | None) -> Embedder | None:

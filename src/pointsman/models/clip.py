@@ -210,12 +210,17 @@ class _Preprocessing:
         if self.shortest_edge is not None:
             factor = min(image.size) / self.shortest_edge
             width, height = self.width * factor, self.height * factor
-            left, top = (image.width - width) / 2, (image.height - height) / 2
-            box = (max(left, 0.0), max(top, 0.0), min(left + width, image.width), min(top + height, image.height))
-        scaled = image.resize((self.width, self.height), self.resample, box)
-        values = np.asarray(scaled, np.float32) * self.scale
-        normalised = (values - np.array(self.mean)) / np.array(self.deviation)
-        return np.ascontiguousarray(normalised.transpose(2, 0, 1)[None], np.float32)
+            left_edge, top = (image.width - width) / 2, (image.height - height) / 2
+            box = (
+                max(left_edge, 0.0),
+                max(top, 0.0),
+                min(left_edge + width, image.width),
+                min(top + height, image.height),
+            )
+        resized_image = image.resize((self.width, self.height), self.resample, box)
+        values = np.asarray(resized_image, np.float32) * self.scale
+        pixel_values = (values - np.array(self.mean)) / np.array(self.deviation)
+        return np.ascontiguousarray(pixel_values.transpose(2, 0, 1)[None], np.float32)
 
 
 def _size(value: int | Mapping[str, int]) -> tuple[int, int]:
@@ -274,6 +279,6 @@ def _picture_input(session: Any, folder: Path) -> str:
     """
     inputs = session.get_inputs()
     if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
-        described = ", ".join(f"{item.name}: {item.type}" for item in inputs)
-        raise ModelError(f"{_PICTURES} in {folder} takes {described}; it takes pixel_values alone, as tensor(float)")
+        inputs_text = ", ".join(f"{item.name}: {item.type}" for item in inputs)
+        raise ModelError(f"{_PICTURES} in {folder} takes {inputs_text}; it takes pixel_values alone, as tensor(float)")
     return str(inputs[0].name)

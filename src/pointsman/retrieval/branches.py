@@ -400,17 +400,17 @@ async def complete(results: Sequence[Results], keys: Sequence[Any], mode: Mode) 
 def _reporting(
     call: DualCall[list[Results]],
     branch: Branch,
-    places: Sequence[int],
+    positions: Sequence[int],
     questions: Sequence[Question],
     journals: Sequence[Journal],
 ) -> DualCall[list[Results]]:
     """The call, reporting its end to the journals that have a listener."""
-    if not any(journals[position].listener for position in places):
+    if not any(journals[position].listener for position in positions):
         return call
     start = perf_counter()
 
     def report(answers: list[Results] | None, error: Exception | None) -> None:
-        for number, position in enumerate(places):
+        for number, position in enumerate(positions):
             journal, label = journals[position], questions[position].label
             name = f"{branch.name}, {label}" if label else branch.name
             journal.heard.add(name)

@@ -170,10 +170,10 @@ class Pool(Generic[Key]):
             return Fused(fuse([ranking], "rrf"), "rrf", share_by("rrf", {name: ranking}, {}))
         return Fused(ranking, SCALES.get(name, name or "none"), no_share)
 
-    def _beside(self, own: Fused[Key], weights: Mapping[str, float]) -> Fused[Key]:
+    def _beside(self, main_fusion: Fused[Key], weights: Mapping[str, float]) -> Fused[Key]:
         """The calibrated sum and foreign lists: one vote each, by rank."""
         foreign = {name: ranking for name, ranking in self.lists.items() if name not in OWN}
-        lists = [[(key, None) for key, _ in ranking] for ranking in (own.ranking, *foreign.values())]
+        lists = [[(key, None) for key, _ in ranking] for ranking in (main_fusion.ranking, *foreign.values())]
         share_of_ranks = share_by("rrf", self.lists, weights)
 
         def share(source: str, keys: Sequence[Key], ranks: Sequence[int | None]) -> Sequence[float | None]:

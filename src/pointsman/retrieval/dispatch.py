@@ -417,5 +417,5 @@ def _late(timeout: float | None) -> TimeoutError:
     return TimeoutError(f"no answer within {timeout:.3g} s" if timeout else "no time was left")
 
 
-def _since(began: float) -> float:
-    return (perf_counter() - began) * 1000
+def _since(start: float) -> float:
+    return (perf_counter() - start) * 1000

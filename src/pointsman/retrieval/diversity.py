@@ -245,9 +245,9 @@ def _relevance(hits: Sequence[Hit]) -> NDArray[np.float64]:
     return 1 - np.arange(len(hits)) / len(hits)
 
 
-def _without(hits: Sequence[Hit], reasons: dict[int, str], dropped: dict[HitKey, str]) -> list[Hit]:
+def _without(hits: Sequence[Hit], reasons: dict[int, str], reasons_by_key: dict[HitKey, str]) -> list[Hit]:
     """Return the hits that stay, and note those that are dropped."""
-    dropped.update((hits[index].key, reason) for index, reason in reasons.items())
+    reasons_by_key.update((hits[index].key, reason) for index, reason in reasons.items())
     return [hit for index, hit in enumerate(hits) if index not in reasons]
 
 

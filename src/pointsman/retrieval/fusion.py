@@ -344,7 +344,7 @@ def fuse(
     return function(lists, weights, **options)
 
 
-def _sound(ranking: Any, method: FusionMethod, known: set[Any]) -> list[tuple[Any, float]]:
+def _sound(ranking: Any, method: FusionMethod, known_keys: set[Any]) -> list[tuple[Any, float]]:
     """Check the result of a user-defined function."""
     name = getattr(method, "__name__", type(method).__name__)
     try:
@@ -353,7 +353,7 @@ def _sound(ranking: Any, method: FusionMethod, known: set[Any]) -> list[tuple[An
         raise InputError(f"the fusion {name} returns pairs of key and score, best first: {error}") from None
     if len({key for key, _ in pairs}) < len(pairs) or not all(math.isfinite(score) for _, score in pairs):
         raise InputError(f"the fusion {name} returns each key once, with a finite score")
-    if (unknown_key := next((key for key, _ in pairs if key not in known), None)) is not None:
+    if (unknown_key := next((key for key, _ in pairs if key not in known_keys), None)) is not None:
         raise InputError(f"the fusion {name} returned {unknown_key!r:.80}, which is a key of none of the lists")
     return pairs
 
@@ -396,7 +396,7 @@ def _check_weights(weights: Sequence[float], lists: int) -> None:
             raise InputError(f"a weight is a finite number from 0 up, not {weight!r}")
 
 
-def _check_finite(scores: Sequence[float], where: str, keys: Sequence[object]) -> None:
+def _check_finite(scores: Sequence[float], location: str, keys: Sequence[object]) -> None:
     try:
         if all(map(math.isfinite, scores)):  # the usual case, and several times as fast
             return
@@ -404,7 +404,7 @@ def _check_finite(scores: Sequence[float], where: str, keys: Sequence[object]) -
         pass
     for score, key in zip(scores, keys, strict=True):
         if not _is_finite(score):
-            raise InputError(f"{where}: the score of {key!r:.80} is {score!r}; a score is a finite number, or None")
+            raise InputError(f"{location}: the score of {key!r:.80} is {score!r}; a score is a finite number, or None")
 
 
 def _is_finite(number: Any) -> bool:

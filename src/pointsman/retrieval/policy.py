@@ -89,7 +89,7 @@ class Policy:
     origin: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name, least, most in (
+        for name, minimum, maximum in (
             ("span_from", 1e-6, math.inf),
             ("span_least", 0.0, 1.0),
             ("span_most", 1.0, 100.0),
@@ -98,8 +98,8 @@ class Policy:
             ("vector_weight", 0.0, 1000.0),
         ):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-                raise InputError(f"{name} of a policy is a number from {least:g} to {most:g}, not {value!r:.80}")
+            if not isinstance(value, int | float) or isinstance(value, bool) or not minimum <= value <= maximum:
+                raise InputError(f"{name} of a policy is a number from {minimum:g} to {maximum:g}, not {value!r:.80}")
         if not isinstance(self.name, str):
             raise InputError(f"name of a policy is a string, not {self.name!r:.80}")
         if not isinstance(self.origin, Mapping) or not all(
@@ -117,8 +117,8 @@ class Policy:
         """
         factor = min(max(span / self.span_from, self.span_least), self.span_most)
         weight = self.vector_weight * factor
-        tuned = f", {self.vector_weight:g} by your labels" if self.vector_weight != 1 else ""
-        reason = f"the best cosine is {span:.1f} σ above the mean of random documents{tuned}"
+        tuning = f", {self.vector_weight:g} by your labels" if self.vector_weight != 1 else ""
+        reason = f"the best cosine is {span:.1f} σ above the mean of random documents{tuning}"
         return {"vector": weight}, f"vectors have weight {weight:.2f}: {reason}"
 
     def to_json(self) -> str:
@@ -146,10 +146,10 @@ class Policy:
         if not isinstance(values, dict):
             raise InputError(f"a policy is a JSON object, not {type(values).__name__}")
         values = {name: value for name, value in values.items() if name not in _RETIRED}
-        unknown = sorted(set(values) - {item.name for item in fields(cls)})
-        if unknown:
+        unknown_names = sorted(set(values) - {item.name for item in fields(cls)})
+        if unknown_names:
             raise InputError(
-                f"a policy has no {', '.join(map(repr, unknown))[:200]}; it has {', '.join(asdict(cls()))}"
+                f"a policy has no {', '.join(map(repr, unknown_names))[:200]}; it has {', '.join(asdict(cls()))}"
             )
         return cls(**values)
 

@@ -143,10 +143,10 @@ class Reading:
         from pointsman.versions import IS_VERSION, Versions
 
         key = f"{self.info and self.info.identity} {statistics.sequence}"
-        remembered = self.source.remembered_versions
-        if remembered is None or remembered[0] != key:
-            remembered = self.source.remembered_versions = key, Versions(self.store.documents(IS_VERSION))
-        return remembered[1]
+        memory = self.source.remembered_versions
+        if memory is None or memory[0] != key:
+            memory = self.source.remembered_versions = key, Versions(self.store.documents(IS_VERSION))
+        return memory[1]
 
     def close(self) -> None:
         """Let go of the store; whoever explains the answer later opens it again."""
@@ -249,13 +249,13 @@ class Reading:
     def _know(self, key: str) -> None:
         """Make the background known to this search and to later ones."""
         with _lock_of(self.source):  # concurrent searches wait for one measurement, each until its own deadline
-            remembered = self.source.remembered_background
-            if remembered is None or remembered[0] != key:
+            memory = self.source.remembered_background
+            if memory is None or memory[0] != key:
                 background = self._background_of(key)
                 if background is not None:
                     self.source.remembered_background = key, background
             else:
-                background = remembered[1]
+                background = memory[1]
         if background is None:
             self._background_key = ""
         else:

@@ -128,8 +128,8 @@ class Recipe:
 
     def _worked_out(self, names: tuple[str, ...], lookup: Callable[[Recipe, Sequence[str]], Lookup]) -> Over:
         plan = self.plan(names)
-        over = getattr(self.transformer, "over", None)
-        transformer = self.transformer if over is None else over(lookup(self, names))
+        bind = getattr(self.transformer, "over", None)
+        transformer = self.transformer if bind is None else bind(lookup(self, names))
         return Over(
             plan,
             self._lists(names, plan.strategy),
@@ -203,12 +203,12 @@ class Recipe:
     @property
     def way(self) -> str:
         """Names the way of ranking, so that ways can be told apart: a promise of coverage holds for one of them."""
-        decided = [f"{one.what} {one.value}" for one in self.decisions if one.what in _RANKING]
+        decisions = [f"{decision.what} {decision.value}" for decision in self.decisions if decision.what in _RANKING]
         steps = getattr(self.transformer, "steps", () if self.transformer is None else (self.transformer,))
-        stages = [type(one).__name__ for one in (*steps, *self.refiners)]
+        stages = [type(stage).__name__ for stage in (*steps, *self.refiners)]
         policy = self.policy
         weights = [] if policy is None else [f"policy {policy.name} {policy.vector_weight:g} {policy.strategy or ''}"]
-        return ", ".join([*decided, f"depth {self.depth}", *weights, *stages]).strip()
+        return ", ".join([*decisions, f"depth {self.depth}", *weights, *stages]).strip()
 
     def depth_of(self, scale: str) -> int:
         """How many hits the stages after the fusion need."""
@@ -227,19 +227,19 @@ def method_for(sources: Sequence[Any], method: str, policy: Policy | None = None
     best, reason = _method_by_lists(sources)
     if policy is None or policy.strategy is None:
         return best, reason
-    fixed = policy.strategy
-    if all(not isinstance(source, Source) or source.keeps(fixed) for source in sources):
-        return fixed, f"a fixed strategy, as fitted to your labels ({policy.name})"
-    return best, f"{reason}; not {fixed!r} as fitted to your labels: not every dataset keeps the lists for it"
+    fixed_strategy = policy.strategy
+    if all(not isinstance(source, Source) or source.keeps(fixed_strategy) for source in sources):
+        return fixed_strategy, f"a fixed strategy, as fitted to your labels ({policy.name})"
+    return best, f"{reason}; not {fixed_strategy!r} as fitted to your labels: not every dataset keeps the lists for it"
 
 
 def _method_by_lists(sources: Sequence[Any]) -> tuple[str, str]:
     keeps = [source.lists_for("auto") for source in sources if isinstance(source, Source)]
     if len(keeps) < len(sources):
         return "hybrid", "every list there is, by reciprocal rank where scores are foreign"
-    if any(words for words, _ in keeps) and any(near for _, near in keeps):
+    if any(words for words, _ in keeps) and any(vectors for _, vectors in keeps):
         return "hybrid", "keyword and vector evidence together, by the calibrated sum"
-    if any(near for _, near in keeps):
+    if any(vectors for _, vectors in keeps):
         return "vector", "the datasets keep vectors only"
     return "bm25", "the datasets keep words only" if keeps else "there is no dataset yet"
 

@@ -81,7 +81,9 @@ async def search(
     limits = [seconds, None if recipe.timeout is None else recipe.timeout * len(queries)]
     limit = min([limit for limit in limits if limit is not None], default=None)
     with reading_each(sources) as readings, _spending(recipe, len(queries), limit):
-        pipelines = [Pipeline(own, query, mode, limit, readings) for own, query in zip(recipes, queries, strict=True)]
+        pipelines = [
+            Pipeline(recipe, query, mode, limit, readings) for recipe, query in zip(recipes, queries, strict=True)
+        ]
         for pipeline in pipelines:
             await pipeline.route()
         await open_readings(pipelines)
@@ -192,17 +194,17 @@ class Pipeline:
         if not isinstance(decision, RouteDecision):
             self.failed("route", start, cause_of(decision), "all datasets are searched")
             return
-        selected = {dataset.name for dataset in decision.datasets}
-        excluded = {id(source) for source in routable if source.name not in selected}
-        selected |= {  # retrievers are not routed, but one over a dataset is left out with it
+        selection = {dataset.name for dataset in decision.datasets}
+        excluded_ids = {id(source) for source in routable if source.name not in selection}
+        selection |= {  # retrievers are not routed, but one over a dataset is left out with it
             name
             for name, source in self.recipe.sources.items()
-            if not isinstance(source, Source) and id(getattr(source, "dataset", None)) not in excluded
+            if not isinstance(source, Source) and id(getattr(source, "dataset", None)) not in excluded_ids
         }
-        self.names = [name for name in self.names if name in selected]
+        self.names = [name for name in self.names if name in selection]
         self.route_reason = f"{decision.reason}; "
         if decision.fallback is not None:
-            self.journal.span("route", decision.reason, start, len(selected), decision.fallback.why)
+            self.journal.span("route", decision.reason, start, len(selection), decision.fallback.why)
             self.journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
 
     def bind(self) -> None:
@@ -229,22 +231,22 @@ class Pipeline:
             return
         from pointsman.retrieval.transform.base import Transformed
 
-        transformed, start = self.transformed, self.bound
-        if transformed is None:
+        transformation, start = self.transformed, self.bound
+        if transformation is None:
             start = perf_counter()
             call = DualCall(lambda: bound.transform(query), lambda: bound.atransform(query))
-            transformed = await self.attempt(call, self.journal.deadline.before_searching())
-        if not isinstance(transformed, Transformed):
-            self.failed("transform", start, cause_of(transformed), "the query is searched unchanged")
+            transformation = await self.attempt(call, self.journal.deadline.before_searching())
+        if not isinstance(transformation, Transformed):
+            self.failed("transform", start, cause_of(transformation), "the query is searched unchanged")
             self.incomplete = "the query was not transformed"
             return
-        if transformed.degraded:
-            self.journal.degrade(*transformed.degraded)
-        problem = self.incomplete = "; ".join(transformed.degraded)
-        self.journal.span("transform", transformed.detail, start, len(transformed.variants), problem or None)
-        self.query, self.spelling = transformed.query, transformed.spelling
-        self.variants = [variant for variant in transformed.variants if variant.is_sound]
-        for variant in transformed.variants:
+        if transformation.degraded:
+            self.journal.degrade(*transformation.degraded)
+        problem = self.incomplete = "; ".join(transformation.degraded)
+        self.journal.span("transform", transformation.detail, start, len(transformation.variants), problem or None)
+        self.query, self.spelling = transformation.query, transformation.spelling
+        self.variants = [variant for variant in transformation.variants if variant.is_sound]
+        for variant in transformation.variants:
             if variant not in self.variants:
                 self.journal.degrade(f"transform: a variant that cannot be searched was left out: {variant!r:.200}")
 
@@ -253,19 +255,19 @@ class Pipeline:
         if not self.answered:
             return
         start = perf_counter()
-        own, beside = await self._together()
-        self.has_variants = bool(beside)
+        main_results, variant_results = await self._together()
+        self.has_variants = bool(variant_results)
         spread = self._spread()
-        self._note_what_was_searched(own)
-        weights, detail = self._weigh(own, spread)
-        results, fused = own, None
-        if beside:
+        self._note_what_was_searched(main_results)
+        weights, detail = self._weigh(main_results, spread)
+        results, fusion = main_results, None
+        if variant_results:
             from pointsman.retrieval.variants import combine
 
             try:
-                results, fused = await combine(
-                    own,
-                    beside,
+                results, fusion = await combine(
+                    main_results,
+                    variant_results,
                     self.plan.strategy,
                     spread,
                     weights,
@@ -277,22 +279,22 @@ class Pipeline:
         if results is None:
             return
         try:
-            fused = fused or results.pool.fused(self.plan.strategy, spread, weights)
+            fusion = fusion or results.pool.fused(self.plan.strategy, spread, weights)
         except InputError:
             raise
         except Exception as error:
             raise RetrievalError("the results could not be fused", {"fuse": error}) from error
-        self.journal.fused(results, fused)
-        self.journal.span("fuse", f"{fused.scale}{detail}", start, len(fused.ranking))
-        depth = self.recipe.depth_of(fused.scale)
+        self.journal.fused(results, fusion)
+        self.journal.span("fuse", f"{fusion.scale}{detail}", start, len(fusion.ranking))
+        depth = self.recipe.depth_of(fusion.scale)
         for name in self.names:
             if name in self.readings and self.readings[name].versions is not None:
                 self._open_versions()
                 depth = max(depth, self.recipe.depth)  # what is in force may stand far below what it supersedes
                 break
-        top = fused.ranking[:depth]
+        top = fusion.ranking[:depth]
         keys = [key for key, _ in top]
-        self.first = FusedCandidates(results, fused.scale, top, keys, provenance(results.pool, keys, fused.share))
+        self.first = FusedCandidates(results, fusion.scale, top, keys, provenance(results.pool, keys, fusion.share))
 
     async def fetch(self) -> None:
         """Fetch the documents that the later stages need."""
@@ -475,23 +477,23 @@ class Pipeline:
                 )
             except Exception as error:  # noqa: BLE001  (reported in the answer)
                 self.failed("fuse", perf_counter(), error, "what a retriever found too is another document")
-        own, *others = zip(self.questions, self.answered, store_keys, strict=True)
-        beside = [
+        main, *variants = zip(self.questions, self.answered, store_keys, strict=True)
+        variant_results = [
             (question.label, question.variant, self._of_branches(answers, question.variant.text, keys))
-            for question, answers, keys in others
+            for question, answers, keys in variants
             if answers.results and question.variant is not None and self._is_related(question.variant, answers)
         ]
-        return self._of_branches(own[1], self.query.text, own[2]) if own[1].results else None, beside
+        return self._of_branches(main[1], self.query.text, main[2]) if main[1].results else None, variant_results
 
     def _of_branches(self, answers: BranchAnswers, text: str, store_keys: Mapping[Any, Any]) -> Results:
         """The results of all branches for one text."""
-        many, raised = len(self.names) > 1, None
-        if many and self.plan.strategy == "hybrid":
+        several_datasets, raises = len(self.names) > 1, None
+        if several_datasets and self.plan.strategy == "hybrid":
             try:
-                raised = raised_cosines(answers.results, text, self.recipe.calibrations)
+                raises = raised_cosines(answers.results, text, self.recipe.calibrations)
             except Exception as error:  # noqa: BLE001  (reported in the answer)
                 self.failed("fuse", perf_counter(), error, "languages are not allowed for")
-        return together(answers.results, many=many, raised=raised, store_keys=store_keys)
+        return together(answers.results, many=several_datasets, raised=raises, store_keys=store_keys)
 
     def _is_related(self, variant: Variant, answers: BranchAnswers) -> bool:
         """Whether a variant has to do with the query; the answer says so if a language model wrote one that has not."""
@@ -518,29 +520,29 @@ class Pipeline:
             self.journal.degrade(f"cosines of different embedders are compared without conversion: {names}")
         return CosineSpread.shared([results.spread for results in stores])
 
-    def _note_what_was_searched(self, own: Results | None) -> None:
+    def _note_what_was_searched(self, main_results: Results | None) -> None:
         """Say in the plan which datasets are in another language, or were searched without words of a rare script."""
-        raised = {} if own is None else own.pool.raised
-        added, without = [], []
+        raises = {} if main_results is None else main_results.pool.raised
+        boosts, names_not_raised = [], []
         for number, results in self.answered[0].results.items():
             if isinstance(results, StoreResults):
-                if number in raised:
-                    added.append(f"{results.reading.name} +{raised[number]:.3f}")
+                if number in raises:
+                    boosts.append(f"{results.reading.name} +{raises[number]:.3f}")
                 if results.store_query.text not in {None, self.query.text}:
-                    without.append(results.reading.name)
-        if added:
-            self._reason(f"cosines across languages are raised: {', '.join(added)}")
-        if without:
-            self._reason(f"words in a script that is rare in {', '.join(without)} are not searched there")
+                    names_not_raised.append(results.reading.name)
+        if boosts:
+            self._reason(f"cosines across languages are raised: {', '.join(boosts)}")
+        if names_not_raised:
+            self._reason(f"words in a script that is rare in {', '.join(names_not_raised)} are not searched there")
 
-    def _weigh(self, own: Results | None, spread: CosineSpread | None) -> tuple[Mapping[str, float], str]:
+    def _weigh(self, main_results: Results | None, spread: CosineSpread | None) -> tuple[Mapping[str, float], str]:
         """The weights that the policy gives the lists, and the reason; both go into the plan."""
         policy = self.recipe.policy
-        if policy is None or own is None or spread is None or not self.over.weighs:
+        if policy is None or main_results is None or spread is None or not self.over.weighs:
             return {}, ""
-        if not own.pool.scores.keys() >= SCALES.keys():
+        if not main_results.pool.scores.keys() >= SCALES.keys():
             return {}, ""
-        weights, reason = policy.weigh(own.pool.span(spread))
+        weights, reason = policy.weigh(main_results.pool.span(spread))
         self.plan = replace(self.plan, weights=weights, reason=f"{self.plan.reason}; {reason}")
         return weights, f": {reason}"
 
@@ -681,16 +683,16 @@ async def retrieve(pipelines: Sequence[Pipeline]) -> None:
     for names, group in groups.items():
         if not names:
             continue
-        first, over = group[0], group[0].over
+        first, bound_recipe = group[0], group[0].over
         questions = [(pipeline, question) for pipeline in group for question in pipeline.ask_for_variants()]
         answers = await ask(
-            first.recipe.branches(names, over, first.readings),
+            first.recipe.branches(names, bound_recipe, first.readings),
             [question for _, question in questions],
-            over.depth,
+            bound_recipe.depth,
             first.mode,
             [pipeline.journal for pipeline, _ in questions],
             breaker=first.recipe.breaker,
-            budget=first.journal.deadline.for_branches(has_later_stages=over.has_later_stages),
+            budget=first.journal.deadline.for_branches(has_later_stages=bound_recipe.has_later_stages),
         )
         start = 0
         for pipeline in group:
@@ -804,9 +806,9 @@ def cause_of(answer: Any) -> Exception:
     return answer if isinstance(answer, Exception) else TypeError(f"it returned {type(answer).__name__}")
 
 
-def _unsound(ranked: Ranked) -> Exception | None:
+def _unsound(ranking: Ranked) -> Exception | None:
     """What is wrong with a ranking that a refiner returned; None if nothing is."""
-    hits: Any = ranked.hits
+    hits: Any = ranking.hits
     for hit in hits if isinstance(hits, tuple | list) else [None]:
         if not isinstance(hit, Hit):
             return TypeError("its ranking contains something other than hits")
@@ -815,8 +817,8 @@ def _unsound(ranked: Ranked) -> Exception | None:
     for hit in hits:
         if not isinstance(hit.score, int | float) or not math.isfinite(hit.score):
             return ValueError("its ranking contains scores that are not finite numbers")
-    if ranked.refused is not None and hits:
+    if ranking.refused is not None and hits:
         return ValueError("its ranking is refused and has hits")
-    if not isinstance(ranked.dropped, dict | Mapping) or not isinstance(ranked.degraded, tuple | list):
+    if not isinstance(ranking.dropped, dict | Mapping) or not isinstance(ranking.degraded, tuple | list):
         return TypeError("its ranking has a ``dropped`` that is not a mapping, or a ``degraded`` that is not a tuple")
     return None

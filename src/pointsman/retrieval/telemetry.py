@@ -90,8 +90,8 @@ def _export(trace: Any, context: RetrievalContext, top_k: int) -> None:
 
 
 @cache
-def _warn(what: str) -> None:
-    log.warning("a search could not be reported to OpenTelemetry (%s); searching continues", what)
+def _warn(problem: str) -> None:
+    log.warning("a search could not be reported to OpenTelemetry (%s); searching continues", problem)
 
 
 @cache

@@ -127,11 +127,11 @@ def _content_words(text: str) -> set[str]:
     return {token for token in DEFAULT_ANALYZER.query_tokens(text) if len(token) > 1}
 
 
-def _cosine_in_deviations(own: Results | None, results: Results) -> float | None:
+def _cosine_in_deviations(main_results: Results | None, results: Results) -> float | None:
     """The cosine of two queries of a source, in standard deviations above that of query and random document."""
-    if not isinstance(own, StoreResults) or not isinstance(results, StoreResults):
+    if not isinstance(main_results, StoreResults) or not isinstance(results, StoreResults):
         return None
-    spread, query_vector, variant_vector = results.spread, own.store_query.vector, results.store_query.vector
+    spread, query_vector, variant_vector = results.spread, main_results.store_query.vector, results.store_query.vector
     if spread is None or query_vector is None or variant_vector is None or not spread.sigma > 0:
         return None
     return (float(query_vector @ variant_vector) - spread.mean) / spread.sigma
@@ -162,15 +162,15 @@ async def combine(
         return by_rank(own, own, beside, method, spread, weights)
     keys = keys_beside(own, beside)
     if spread is None or only_ranks or not can_add(own, beside, method, spread):
-        [whole] = await complete([own], keys, mode)
-        results, fused = by_rank(own, whole, beside, method, spread, weights)
+        [all_results] = await complete([own], keys, mode)
+        results, fusion = by_rank(own, all_results, beside, method, spread, weights)
     else:
-        whole, *others = await complete([own, *(results for _, _, results in beside)], keys, mode)
-        beside = [(label, variant, results) for (label, variant, _), results in zip(beside, others, strict=True)]
-        results, fused = added_up(whole, beside, spread, weights)
+        all_results, *other_results = await complete([own, *(results for _, _, results in beside)], keys, mode)
+        beside = [(label, variant, results) for (label, variant, _), results in zip(beside, other_results, strict=True)]
+        results, fusion = added_up(all_results, beside, spread, weights)
     if not any(variant.by_model for _, variant, _ in beside):
-        return results, fused
-    return results, with_first_kept(fused, own.pool.fused(method, spread, weights))
+        return results, fusion
+    return results, with_first_kept(fusion, own.pool.fused(method, spread, weights))
 
 
 def with_first_kept(fused: Fused[Any], own: Fused[Any]) -> Fused[Any]:
@@ -221,7 +221,7 @@ def by_rank(
     fused_by_label = {label: results.pool.fused(method, spread, weights) for label, _, results in beside}
     total = sum(variant.weight for _, variant, _ in beside)
     shares = {label: variant.weight / max(total, 1.0) for label, variant, _ in beside}
-    rankings = [main.ranking, *(fused.ranking for fused in fused_by_label.values())]
+    rankings = [main.ranking, *(fusion.ranking for fusion in fused_by_label.values())]
     ranking = fuse([[(key, None) for key, _ in keys] for keys in rankings], "rrf", [1.0, *shares.values()])
     results = VariantResults(whole, {label: (fused_by_label[label].ranking, results) for label, _, results in beside})
 

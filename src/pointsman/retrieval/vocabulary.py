@@ -92,37 +92,37 @@ def speller_of(dataset: Source, *, most: int = MOST_CHARACTERS) -> Speller:
         return speller
 
 
-def _built(dataset: Source, entry: _SpellerEntry, most: int) -> Speller:
+def _built(dataset: Source, entry: _SpellerEntry, limit: int) -> Speller:
     from pointsman.text.spelling import Speller
 
     start = perf_counter()
     sequence = dataset.store.statistics().sequence  # before reading: later writes are then seen the next time
-    speller = Speller.from_texts(_texts(dataset, most), lexicon=LEXICON)
+    speller = Speller.from_texts(_texts(dataset, limit), lexicon=LEXICON)
     speller.build()
     entry.documents, entry.seconds = dataset.store.count(), perf_counter() - start
     entry.speller, entry.sequence = speller, sequence
     return speller
 
 
-def _renew(dataset: Source, entry: _SpellerEntry, most: int) -> None:
+def _renew(dataset: Source, entry: _SpellerEntry, limit: int) -> None:
     try:
-        _built(dataset, entry, most)
+        _built(dataset, entry, limit)
     except Exception:
         log.exception("the words of dataset %s could not be read again; the previous ones are used", dataset.name)
     finally:
         entry.renewing = False
 
 
-def _texts(dataset: Source, most: int) -> Iterator[str]:
+def _texts(dataset: Source, limit: int) -> Iterator[str]:
     """The texts of the documents; of an even sample if the dataset is estimated to exceed ``most`` characters."""
     store = dataset.store
     probe, count = [document.searchable for document in store.sample(_PROBE)], store.count()
     size = sum(map(len, probe)) / max(1, len(probe)) * count
-    documents = store.documents() if size <= most else store.sample(max(1, int(count * most / size)))
+    documents = store.documents() if size <= limit else store.sample(max(1, int(count * limit / size)))
     characters = 0
     for document in documents:
         characters += len(document.searchable)
-        if characters > 2 * most:
+        if characters > 2 * limit:
             return
         yield document.searchable
 

@@ -259,13 +259,13 @@ def read_prose(text: str, names: Names) -> ProseReading:
     return _settle(claims, text_with_marks, text_with_marks[last:]) if claims else _read_without_claim(text_with_marks)
 
 
-def _full_list(text: str, marked: str) -> tuple[int, ...]:
+def _full_list(text: str, marks: str) -> tuple[int, ...]:
     """Return the numbers of a text that holds nothing else."""
     if number := _NUMBER_WORDS.get(text.strip(" .!。！")):
         return (number,)
     if match := re.fullmatch(rf"(?:the\s+)?({_ORDINAL}|\d{{1,2}}-?(?:й|я|е))[.!]?", text):
         return (_value(match[1]),)
-    lines = [re.sub(r"^[-•]\s|[.!。！]$", "", line.strip()).strip() for line in _plain(marked).splitlines()]
+    lines = [re.sub(r"^[-•]\s|[.!。！]$", "", line.strip()).strip() for line in _plain(marks).splitlines()]
     lines = [line for line in lines if line]
     if not all(_WHOLE_LINE.match(line) for line in lines):
         return ()

@@ -270,14 +270,14 @@ def learn(
     training = _Labels(queries, right, vectors, fold)
     mean = learned_mean(vectors, own_mean)
     plain = selector.unfitted(own_mean)
-    centred = selector.unfitted(mean)
+    centred_selector = selector.unfitted(mean)
     measured_rows = np.linspace(0, len(queries) - 1, min(len(queries), _MAX_MEASURED)).astype(np.intp)
     start = SCALE * np.array(WEIGHTS)
 
     samples = {
         "unfitted": _held_out(plain, choices, training, measured_rows, None),
-        "weighted": _held_out(centred, choices, training, measured_rows, None),
-        "with_examples": _held_out(centred, choices, training, measured_rows, mean),
+        "weighted": _held_out(centred_selector, choices, training, measured_rows, None),
+        "with_examples": _held_out(centred_selector, choices, training, measured_rows, mean),
     }
     has_label = np.array([bool(right[index]) for index in measured_rows])
     sums = {}
@@ -541,16 +541,16 @@ def _confidence_by_fold(
 
 
 def _threshold(
-    confidence: NDArray[np.float64], correct: NDArray[np.bool_], labelled: NDArray[np.bool_]
+    confidence: NDArray[np.float64], correct: NDArray[np.bool_], has_label: NDArray[np.bool_]
 ) -> float | None:
     """Return the confidence below which abstaining is right most often; None if every query has a right choice.
 
     Selecting is right if the selection is; abstaining is right if the label is None.
     """
-    if labelled.all():
+    if has_label.all():
         return None
     order = np.argsort(confidence, kind="stable")
-    abstaining = np.concatenate([[0], np.cumsum(~labelled[order])])
+    abstaining = np.concatenate([[0], np.cumsum(~has_label[order])])
     selecting = np.concatenate([np.cumsum(correct[order][::-1])[::-1], [0]])
     best = int((abstaining + selecting).argmax())  # number of least confident queries that abstain
     if best == 0:

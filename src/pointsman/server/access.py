@@ -152,8 +152,8 @@ class Access:
             )
         if principals is None:
             return View.of(self.principals)
-        if others := sorted({*principals} - self.principals - {EVERYONE}):
-            raise HttpProblem("forbidden", f"the key or token does not ask as {others[0]!r:.80}")
+        if other_principals := sorted({*principals} - self.principals - {EVERYONE}):
+            raise HttpProblem("forbidden", f"the key or token does not ask as {other_principals[0]!r:.80}")
         return View.of(principals, self.principals)
 
     def choose_datasets(

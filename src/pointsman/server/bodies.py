@@ -183,7 +183,7 @@ def _other_type(scope: Scope) -> str | None:
     return NDJSON if _INGEST.fullmatch(path) is not None else None
 
 
-def _type(types: list[bytes], encodings: list[bytes], other: str | None) -> str:
+def _type(types: list[bytes], encodings: list[bytes], content_type: str | None) -> str:
     """Return the media type of a body if it is accepted here: JSON, or the other one that the path takes.
 
     Raises:
@@ -194,15 +194,15 @@ def _type(types: list[bytes], encodings: list[bytes], other: str | None) -> str:
     media_type = types[0].decode("latin-1") if len(types) == 1 else ""
     kind, mark, parameters = media_type.partition(";")
     kind = kind.strip().lower()
-    if other == FORM:
+    if content_type == FORM:
         if kind == FORM:
             return FORM  # its parameter is the boundary, which the form's parser checks
         raise HttpProblem("unsupported-media-type", f"a body here is {FORM} with a file", headers=CLOSE)
-    if kind in {JSON, other} and (not mark or _CHARSET.fullmatch(f";{parameters.strip()}")):
+    if kind in {JSON, content_type} and (not mark or _CHARSET.fullmatch(f";{parameters.strip()}")):
         return kind
     if kind == FORM:
         raise HttpProblem("unsupported-media-type", NO_FILES, headers=CLOSE)
-    allowed_types = f"{JSON} or {NDJSON}" if other else JSON
+    allowed_types = f"{JSON} or {NDJSON}" if content_type else JSON
     raise HttpProblem("unsupported-media-type", f"a body here is {allowed_types}, in UTF-8", headers=CLOSE)
 
 

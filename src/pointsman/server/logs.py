@@ -74,12 +74,12 @@ def trace_text(error: BaseException, *, with_causes: bool = False) -> str:
         with_causes: include the messages of all exceptions, not only those of ours and the system's.
     """
     lines: list[str] = []
-    visited: set[int] = set()
+    members: set[int] = set()
     current: BaseException | None = error
-    while current is not None and id(current) not in visited and len(visited) < _MOST_CAUSES:
-        if visited:
+    while current is not None and id(current) not in members and len(members) < _MOST_CAUSES:
+        if members:
             lines.append("which came from:")
-        visited.add(id(current))
+        members.add(id(current))
         lines.append(_headline(current, with_causes=with_causes))
         if isinstance(current, BaseExceptionGroup):
             lines += [

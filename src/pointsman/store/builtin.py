@@ -36,22 +36,22 @@ def _index(attachment: Attachment) -> AttachedStore:
     return IndexStore(attachment)
 
 
-def _chroma(attached: Attachment) -> AttachedStore:
+def _chroma(attachment: Attachment) -> AttachedStore:
     from pointsman.store.chroma import ChromaStore
 
-    return ChromaStore(attached)
+    return ChromaStore(attachment)
 
 
-def _meilisearch(attached: Attachment) -> AttachedStore:
+def _meilisearch(attachment: Attachment) -> AttachedStore:
     from pointsman.store.meilisearch import MeilisearchStore
 
-    return MeilisearchStore(attached)
+    return MeilisearchStore(attachment)
 
 
-def _faiss(attached: Attachment) -> AttachedStore:
+def _faiss(attachment: Attachment) -> AttachedStore:
     from pointsman.store.faiss_file import FaissStore
 
-    return FaissStore(attached)
+    return FaissStore(attachment)
 
 
 STORES.register("file", LocalBackend)

@@ -244,8 +244,8 @@ def _where(filters: Filter | None) -> dict[str, Any]:
     return {} if condition is None else {"where": condition}
 
 
-def _both(word: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
-    return {f"${word}": parts}
+def _both(word: str, conditions: list[dict[str, Any]]) -> dict[str, Any]:
+    return {f"${word}": conditions}
 
 
 def _condition(leaf: Filter) -> dict[str, Any] | None:

@@ -96,8 +96,8 @@ class Server:
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (jitter, not cryptography)
             pause = min(2 * pause, 1.0)
 
-    def _value(self, answer: httpx.Response, accepted: Collection[int]) -> Any:
-        if answer.status_code in accepted:
+    def _value(self, answer: httpx.Response, statuses: Collection[int]) -> Any:
+        if answer.status_code in statuses:
             return None
         if answer.status_code in {401, 403}:
             raise StoreError(f"{self.label} rejects this API key ({answer.status_code}); check the key")

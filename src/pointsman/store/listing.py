@@ -175,7 +175,7 @@ def _is_without_text(item: Any) -> bool:
     return any(hasattr(item, name) and getattr(item, name) is None for name in ("page_content", "content"))
 
 
-def _takes(method: Any, named: Mapping[str, Any]) -> bool:
+def _takes(method: Any, options: Mapping[str, Any]) -> bool:
     """Whether something is a method with these parameters."""
     if not callable(method):
         return False
@@ -183,4 +183,4 @@ def _takes(method: Any, named: Mapping[str, Any]) -> bool:
         parameters = inspect.signature(method).parameters
     except (TypeError, ValueError):
         return False
-    return named.keys() <= parameters.keys()
+    return options.keys() <= parameters.keys()

@@ -159,20 +159,20 @@ class AutoMerger(ParentExpander):
             first.setdefault(hit.key, hit)
         return replace(result, hits=tuple(first.values()))
 
-    def _groups(self, hits: Sequence[Hit], look: _Look) -> list[_Group]:
+    def _groups(self, hits: Sequence[Hit], lookup: _Look) -> list[_Group]:
         groups = []
-        for group in super()._groups(hits, look):
+        for group in super()._groups(hits, lookup):
             count, best = len(group.members), hits[group.members[0]]
-            passage_count = look.safely(best, lambda best=best: self._passages(best, look)) or 0  # type: ignore[misc]
+            passage_count = lookup.safely(best, lambda best=best: self._passages(best, lookup)) or 0  # type: ignore[misc]
             if count >= self.least and count >= self.share * passage_count:
                 groups.append(group)
             else:
-                look.note("whose parent has too few of its passages found")
+                lookup.note("whose parent has too few of its passages found")
         return groups
 
-    def _passages(self, hit: Hit, look: _Look) -> int:
+    def _passages(self, hit: Hit, lookup: _Look) -> int:
         """The number of passages of the hit's parent; 0 if unknown."""
-        return len(look.source(hit).of_parent(hit.metadata[self.parent_key], self.parent_key))
+        return len(lookup.source(hit).of_parent(hit.metadata[self.parent_key], self.parent_key))
 
 
 class ParentChildStrategy(BaseRetrievalStrategy):

@@ -89,7 +89,7 @@ def _apply_write(kind: str, content: tuple[str, str], state: State) -> tuple[Sta
 
 def is_some_order(before: State, steps: Sequence[Done], after: State) -> bool:
     """Whether the steps, in some order that respects which ended before which began, gave these answers and state."""
-    visited: set[tuple[int, State]] = set()
+    members: set[tuple[int, State]] = set()
     steps = [step for step in steps if step.answer != NEVER]
     stack: list[tuple[int, State]] = [(0, before)]
     while stack:
@@ -105,8 +105,8 @@ def is_some_order(before: State, steps: Sequence[Done], after: State) -> bool:
                 continue  # another one was over before it began
             following, answer = answer_of(steps[number].step, state)
             position = taken_steps | 1 << number, following
-            if answer == steps[number].answer and position not in visited:
-                visited.add(position)
+            if answer == steps[number].answer and position not in members:
+                members.add(position)
                 stack.append(position)
     return False
 

@@ -158,8 +158,8 @@ def bm25(documents: Sequence[Document], query: str, k1: float = 1.2, b: float = 
         idf = weight * math.log(1 + (len(documents) - n + 0.5) / (n + 0.5))
         for document, counter, length in zip(documents, counts, lengths, strict=True):
             if token in counter:
-                part = idf * counter[token] / (counter[token] + k1 * (1 - b + b * length / average))
-                scores[document.id] = scores.get(document.id, 0.0) + part
+                share = idf * counter[token] / (counter[token] + k1 * (1 - b + b * length / average))
+                scores[document.id] = scores.get(document.id, 0.0) + share
     return scores
 
 
@@ -175,11 +175,11 @@ def odd_documents(count: int = 150, seed: int = 7) -> list[Document]:
     def metadata() -> dict[str, Any]:
         return {key: value() for key in _KEYS if chance.random() < 0.5} | {"rare": chance.random() < 0.05}
 
-    generated = [
+    random_documents = [
         Document(f"d{number}", " ".join(chance.choices(_WORDS, k=chance.randrange(1, 60))), metadata())
         for number in range(count - len(DOCUMENTS))
     ]
-    return [*DOCUMENTS, *generated]
+    return [*DOCUMENTS, *random_documents]
 
 
 def random_filter(chance: random.Random, depth: int = 3) -> Filter:
@@ -629,11 +629,11 @@ class StoreConformance(TwinConformance):
             expected = sorted(document.id for document in documents if tree.matches(document.fields))
             with answering(f"counting and paging with {tree!s:.300}"):
                 count, pages = store.count(tree), self._pages(store, 40, tree)
-                ids, iterated = store.ids(filters=tree), list(store.documents(tree))
+                ids, documents_by_page = store.ids(filters=tree), list(store.documents(tree))
             assert count == len(expected), f"{tree!s:.300} is met by {len(expected)}, not by {count}"
             assert sorted(document.id for document in pages) == expected, f"{tree!s:.300}: pages have others"
             assert ids == [document.id for document in pages], f"{tree!s:.300}: the ids are not those of the pages"
-            assert iterated == pages, f"{tree!s:.300}: the documents are not those of the pages"
+            assert documents_by_page == pages, f"{tree!s:.300}: the documents are not those of the pages"
 
     def test_filters_act_before_the_cut(self) -> None:
         """The best of those that are let through, even if all others are better."""
@@ -1018,11 +1018,11 @@ class StoreConformance(TwinConformance):
             assert store.count() == 0, f"{store.ids()} was written with a bad vector"
             self._write(store, [Document("0", "steam")])
             result = store.write(documents, rows, EMBEDDER, has_vector=has_vector)
-            again = store.write(documents, rows, EMBEDDER, has_vector=has_vector)
+            second_result = store.write(documents, rows, EMBEDDER, has_vector=has_vector)
             bare = sorted(document.id for document in store.bare(10))
             order = store.ids()
         assert (result.added, result.updated) == (3, 1), f"of four documents, one stored before, it counts {result}"
-        assert again.unchanged == 4, f"written again unchanged they count as {again}"
+        assert second_result.unchanged == 4, f"written again unchanged they count as {second_result}"
         assert bare == ["0", "2"], f"without a vector are {bare}, not 0 and 2"
         assert order == ["0", "1", "2", "3"], f"the order of arrival is {order}"
 

@@ -79,7 +79,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
     for match in _CANDIDATE.finditer(text):
         kind = match.lastgroup
         if kind == "line":
-            ends = _line_ends(text, line_start, match.start(), match.end(), held=last_stop == match.start())
+            ends = _line_ends(text, line_start, match.start(), match.end(), is_held=last_stop == match.start())
             line_start = match.end() - _indentation(text, match.start(), match.end())
         elif kind == "dense_close":
             ends = _dense_stop_ends(text, match)
@@ -189,7 +189,7 @@ def _indentation(text: str, start: int, end: int) -> int:
     return len(gap) - 1 - max(gap.rfind(mark) for mark in "\n\r\v\f\x85\u2028\u2029")
 
 
-def _line_ends(text: str, line_start: int, line_end: int, following: int, *, held: bool) -> bool:
+def _line_ends(text: str, line_start: int, line_end: int, following: int, *, is_held: bool) -> bool:
     """Whether the break at ``line_end`` ends a sentence; ``following`` is where the text continues."""
     gap = text[line_end : min(following, line_end + _WINDOW)]
     if following >= len(text) or len(_BREAK.findall(gap)) > 1 or "\u2029" in gap or "\f" in gap:
@@ -201,7 +201,7 @@ def _line_ends(text: str, line_start: int, line_end: int, following: int, *, hel
     if _indentation(text, line_end, following) - (len(line) - len(line.lstrip())) >= 4:
         return True
     first, last = text[following], text[line_end - 1 : line_end]
-    if held or first.islower() or last in ",，、(（-—":
+    if is_held or first.islower() or last in ",，、(（-—":
         return False
     dense = _DENSE_CHARACTER.match(last) or _DENSE_CHARACTER.match(first)
     return line_end - line_start < (_WRAPPED_WIDTH_DENSE if dense else _WRAPPED_WIDTH)

@@ -267,7 +267,7 @@ class Speller:
             if (key, is_name) not in looked_up:
                 if len(looked_up) >= _MOST_LOOKUPS:
                     continue
-                looked_up[key, is_name] = self._correction(key, named=is_name)
+                looked_up[key, is_name] = self._correction(key, is_name=is_name)
             if (correction := looked_up[key, is_name]) is not None:
                 start = chunk.start() + match.start()
                 best, sure = correction
@@ -332,7 +332,7 @@ class Speller:
             )
         return self._neighbours
 
-    def _correction(self, word: str, *, named: bool) -> tuple[str, bool] | None:
+    def _correction(self, word: str, *, is_name: bool) -> tuple[str, bool] | None:
         """Return the probable correction of an unknown word, and whether it is sure.
 
         The correction is a word of the corpus, or a common word of the language.
@@ -342,15 +342,15 @@ class Speller:
         for candidate in self._index.near(word, slips):
             cost = _cost(word, candidate, slips)
             if cost is not None:
-                sure = self._believable(word, candidate, cost, is_name=named)
-                if sure or self._possible(word, candidate, cost, is_name=named):
+                sure = self._believable(word, candidate, cost, is_name=is_name)
+                if sure or self._possible(word, candidate, cost, is_name=is_name):
                     candidates.append((self._doubt(candidate, cost), candidate, sure))
         if not any(sure for _, _, sure in candidates):
-            candidates += self._listed_near(word, is_name=named)
+            candidates += self._listed_near(word, is_name=is_name)
         if not candidates:
             return None
         _, best, sure = min(candidates)
-        return best, sure and not named
+        return best, sure and not is_name
 
     def _doubt(self, candidate: str, cost: float) -> float:
         """Return the cost of a correction; lower is likelier, and one more slip outweighs any frequency."""

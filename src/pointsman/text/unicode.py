@@ -115,9 +115,9 @@ def simplified() -> dict[str, str]:
 
 
 def _end_of_chain(table: dict[str, str], character: str) -> str:
-    visited = set()
-    while character in table and character not in visited:
-        visited.add(character)
+    members = set()
+    while character in table and character not in members:
+        members.add(character)
         character = table[character]
     return character
 

@@ -54,11 +54,11 @@ async def running(
         command, stderr=None, env=get_default_environment() | dict(env), cwd=cwd, start_new_session=True
     )
     assert process.stdout is not None
-    received, incoming = anyio.create_memory_object_stream[Any](0)
+    sender, incoming = anyio.create_memory_object_stream[Any](0)
     outgoing, sending = anyio.create_memory_object_stream[Any](0)
     try:
-        async with received, incoming, outgoing, sending, anyio.create_task_group() as group:
-            group.start_soon(_receive, process.stdout, received)
+        async with sender, incoming, outgoing, sending, anyio.create_task_group() as group:
+            group.start_soon(_receive, process.stdout, sender)
             group.start_soon(_send, sending, process, incoming)
             yield incoming, outgoing
             group.cancel_scope.cancel()
@@ -67,25 +67,25 @@ async def running(
             await _stop(process)
 
 
-async def _receive(stdout: ByteReceiveStream, received: ObjectSendStream[Any]) -> None:
+async def _receive(stdout: ByteReceiveStream, sender: ObjectSendStream[Any]) -> None:
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # one of both sides has ended
-        async with received:
+        async with sender:
             async for line in lines(stdout):
-                await received.send(await anyio.to_thread.run_sync(message_of, line))
+                await sender.send(await anyio.to_thread.run_sync(message_of, line))
 
 
 async def lines(stdout: ByteReceiveStream) -> AsyncIterator[bytes]:
     """Return the lines; of a line that is too long the beginning, which is no message."""
-    pieces: list[bytes] = []
+    chunks: list[bytes] = []
     size = 0
     async for chunk in stdout:
-        *ends, rest = chunk.split(b"\n")
+        *ends, remainder = chunk.split(b"\n")
         for end in ends:
-            yield b"".join([*pieces, end])[: MAX_LINE + 1]
-            pieces, size = [], 0
+            yield b"".join([*chunks, end])[: MAX_LINE + 1]
+            chunks, size = [], 0
         if size <= MAX_LINE:
-            pieces.append(rest)
-            size += len(rest)
+            chunks.append(remainder)
+            size += len(remainder)
 
 
 def message_of(line: bytes) -> SessionMessage | ValueError:
@@ -123,18 +123,18 @@ def with_unicode_only(line: bytes) -> bytes:
 
 def pruned(line: bytes) -> bytes:
     """Return JSON with `TOO_DEEP` instead of lists and objects within more than 150 others; in linear time."""
-    kept: list[bytes] = []
+    remaining: list[bytes] = []
     depth = start = 0
     for token in _STRUCTURE.finditer(line):
         if token[0] in b"[{":
             depth += 1
             if depth == _DEPTH:
-                kept += [line[start : token.start()], f'"{TOO_DEEP}"'.encode()]
+                remaining += [line[start : token.start()], f'"{TOO_DEEP}"'.encode()]
         elif token[0] in b"]}":
             depth -= 1
             if depth == _DEPTH - 1:
                 start = token.end()
-    return b"".join([*kept, line[start:]]) if depth == 0 else line
+    return b"".join([*remaining, line[start:]]) if depth == 0 else line
 
 
 async def _send(sending: ObjectReceiveStream[Any], process: Process, incoming: ObjectReceiveStream[Any]) -> None:

@@ -328,20 +328,20 @@ class _ToolLists:
     async def through(self, transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[tuple[Any, Any]]:
         """Wrap a transport of the SDK."""
         async with transport as (incoming, outgoing, *_):
-            passed, received = anyio.create_memory_object_stream[Any](0)
+            sender, receiver = anyio.create_memory_object_stream[Any](0)
 
             async def forward() -> None:
-                async with passed:
+                async with sender:
                     async for message in incoming:
                         await self._clean(message)
                         try:
-                            await passed.send(message)
+                            await sender.send(message)
                         except anyio.BrokenResourceError:  # the client has closed it
                             return
 
-            async with passed, received, anyio.create_task_group() as group:
+            async with sender, receiver, anyio.create_task_group() as group:
                 group.start_soon(forward)
-                yield received, outgoing
+                yield receiver, outgoing
                 group.cancel_scope.cancel()
 
     async def _clean(self, message: Any) -> None:
@@ -352,9 +352,9 @@ class _ToolLists:
                 "its list of tools cannot be read: it is not JSON, nested too deeply, or longer than 8 MB on one page"
             ) from message
         body = message.message
-        found = getattr(body if MODERN else body.root, "result", None)
-        if isinstance(found, dict) and isinstance(found.get("tools"), list):
-            found["tools"] = await anyio.to_thread.run_sync(self.usable, found["tools"])
+        result = getattr(body if MODERN else body.root, "result", None)
+        if isinstance(result, dict) and isinstance(result.get("tools"), list):
+            result["tools"] = await anyio.to_thread.run_sync(self.usable, result["tools"])
 
     def usable(self, tools: Sequence[Any]) -> list[Wire]:
         """Return the definitions that the SDK takes, and note the others."""
@@ -373,18 +373,18 @@ class _ToolLists:
         """Return why the SDK would refuse a list with this tool; None if it would not."""
         from pointsman.integrations.mcp.program import NOT_UNICODE, TOO_DEEP
 
-        alone: Wire = {"tools": [wire], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        single_list: Wire = {"tools": [wire], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         try:
             text = json.dumps(wire, ensure_ascii=False)
             if TOO_DEEP in text:
                 return "its schema is nested too deeply"
             if NOT_UNICODE in text:
                 return "its definition is not Unicode"
-            _plain(types.ListToolsResult.model_validate(alone))
+            _plain(types.ListToolsResult.model_validate(single_list))
             if MODERN:
                 from mcp_types.methods import validate_server_result
 
-                validate_server_result("tools/list", self._version, alone)
+                validate_server_result("tools/list", self._version, single_list)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             return f"{'.'.join(map(str, first['loc'][2:])) or 'the tool'}: {first['msg']}"

@@ -271,14 +271,16 @@ class Toolbox:
         log.info("%s answered in %.1f ms, key %s", name, (perf_counter() - start) * 1000, key)
         return result
 
-    async def _find(self, asked: FindArguments) -> sdk.Wire:
+    async def _find(self, arguments: FindArguments) -> sdk.Wire:
         await self._first()
         tools = self._tools()
         best: list[ForeignTool] = []
         if tools:
             async with self._gate:
-                best = await anyio.to_thread.run_sync(self._best, tools, asked.queries or [asked.query or ""], asked.k)
-        unavailable = {one.name: one.why_away for one in self._upstreams.values() if one.why_away is not None}
+                best = await anyio.to_thread.run_sync(
+                    self._best, tools, arguments.queries or [arguments.query or ""], arguments.k
+                )
+        unavailable = {value.name: value.why_away for value in self._upstreams.values() if value.why_away is not None}
         return _result(
             FindAnswer(
                 tools=[
@@ -306,8 +308,8 @@ class Toolbox:
         indices = dict.fromkeys(index for same_rank in zip(*rankings, strict=True) for index in same_rank)
         return [tools[index] for index in indices][:MAX_FOUND]
 
-    async def _call(self, asked: CallArguments) -> sdk.Wire:
-        server, _, name = asked.name.partition("/")
+    async def _call(self, arguments: CallArguments) -> sdk.Wire:
+        server, _, name = arguments.name.partition("/")
         upstream = self._upstreams.get(server)
         if upstream is None:
             server_names = ", ".join(self._upstreams)
@@ -318,14 +320,14 @@ class Toolbox:
             await upstream.tried.wait()
         tool = upstream.tools.get(name)
         if tool is None and name in upstream.left_out:
-            raise HttpProblem("not-found", f"{asked.name!r:.80} cannot be offered; the log of this server says why")
+            raise HttpProblem("not-found", f"{arguments.name!r:.80} cannot be offered; the log of this server says why")
         if tool is None:
             complaint = "" if upstream.why_away is None else f", and it does not answer: {upstream.why_away}"
             raise HttpProblem(
                 "not-found", f"server {server!r} has no tool {name!r:.80}{complaint}; {FIND.name} gives names"
             )
-        await self._checker.check_arguments(tool.full_name, tool.schema, asked.arguments)
-        return _quoted(asked.name, await upstream.call(name, asked.arguments))
+        await self._checker.check_arguments(tool.full_name, tool.schema, arguments.arguments)
+        return _quoted(arguments.name, await upstream.call(name, arguments.arguments))
 
 
 def choices_of(tools: Sequence[ForeignTool]) -> list[ToolMetadata]:
@@ -383,9 +385,9 @@ def _is_media(block: Mapping[str, Any]) -> bool:
     return block["type"] in {"image", "audio"}
 
 
-def _same(text: str, structured: object) -> bool:
+def _same(text: str, content: object) -> bool:
     try:
-        return bool(json.loads(text) == structured)
+        return bool(json.loads(text) == content)
     except (ValueError, RecursionError):
         return False
 

@@ -233,37 +233,37 @@ def read_servers(path: str | Path, timeout: float) -> list[Upstream]:
     return upstreams
 
 
-def _place(where: str, name: str, given: Any) -> sdk.Program | sdk.ServerAddress | None:
+def _place(location: str, name: str, entry: Any) -> sdk.Program | sdk.ServerAddress | None:
     if not name or len(name) > _NAME_CHARS or "/" in name or not name.isprintable():
-        raise InputError(f"{where}: a name is 1 to {_NAME_CHARS} characters without '/'")
-    if not isinstance(given, dict) or ("command" in given) == ("url" in given):
-        raise InputError(f"{where}: an object with either command or url is wanted")
-    text = partial(_text, where, given)
-    if given.get("disabled") is True:
+        raise InputError(f"{location}: a name is 1 to {_NAME_CHARS} characters without '/'")
+    if not isinstance(entry, dict) or ("command" in entry) == ("url" in entry):
+        raise InputError(f"{location}: an object with either command or url is wanted")
+    text = partial(_text, location, entry)
+    if entry.get("disabled") is True:
         return None
-    if "url" in given:
+    if "url" in entry:
         url = text("url")
         if not url.startswith(("https://", "http://")):
-            raise InputError(f"{where}: url begins with https:// or http://")
-        if given.get("type", "http") == "sse" or given.get("transport") == "sse":
-            raise InputError(f"{where}: the transport 'sse' is not spoken; streamable HTTP is")
-        return sdk.ServerAddress(url, _texts(where, given, "headers"))
-    args = given.get("args", [])
+            raise InputError(f"{location}: url begins with https:// or http://")
+        if entry.get("type", "http") == "sse" or entry.get("transport") == "sse":
+            raise InputError(f"{location}: the transport 'sse' is not spoken; streamable HTTP is")
+        return sdk.ServerAddress(url, _texts(location, entry, "headers"))
+    args = entry.get("args", [])
     if not isinstance(args, list) or not all(isinstance(argument, str) for argument in args):
-        raise InputError(f"{where}: args is a list of texts")
-    cwd = text("cwd") if given.get("cwd") is not None else None
-    return sdk.Program(text("command"), tuple(args), _texts(where, given, "env") or None, cwd)
+        raise InputError(f"{location}: args is a list of texts")
+    cwd = text("cwd") if entry.get("cwd") is not None else None
+    return sdk.Program(text("command"), tuple(args), _texts(location, entry, "env") or None, cwd)
 
 
-def _text(where: str, given: Mapping[str, Any], key: str) -> str:
-    value = given[key]
+def _text(location: str, entry: Mapping[str, Any], key: str) -> str:
+    value = entry[key]
     if not isinstance(value, str) or not value or "\0" in value:
-        raise InputError(f"{where}: {key} is a text")
+        raise InputError(f"{location}: {key} is a text")
     return value
 
 
-def _texts(where: str, given: Mapping[str, Any], key: str) -> dict[str, str]:
-    value = given.get(key) or {}
+def _texts(location: str, entry: Mapping[str, Any], key: str) -> dict[str, str]:
+    value = entry.get(key) or {}
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise InputError(f"{where}: {key} is an object of texts")
+        raise InputError(f"{location}: {key} is an object of texts")
     return value

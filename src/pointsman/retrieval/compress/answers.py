@@ -198,13 +198,13 @@ def _flat(items: Sequence[Any]) -> Iterator[int | str]:
             yield item
 
 
-def _numbers(item: int | str, most: int) -> list[int] | None:
+def _numbers(item: int | str, limit: int) -> list[int] | None:
     """The numbers that an item stands for: one number, or a range; None for a text."""
     if isinstance(item, int):
         return [max(item, 0)]
     if match := _RANGE.fullmatch(item):
         first, last = int(match[1]), int(match[2])
-        return list(range(first, min(last, most) + 1)) or [most + 1]
+        return list(range(first, min(last, limit) + 1)) or [limit + 1]
     match = _NUMBER.fullmatch(item)
     return [int(match[1])] if match else None
 

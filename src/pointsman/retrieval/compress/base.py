@@ -117,22 +117,22 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
         except Exception as error:  # noqa: BLE001  (reported in the answer and logged)
             return self._whole(ranked, hits, error)
 
-    def _short(self, ranked: Ranked, hits: Sequence[Hit]) -> Ranked | None:
+    def _short(self, ranking: Ranked, hits: Sequence[Hit]) -> Ranked | None:
         """The answer if there is nothing to compress; otherwise None."""
         total = sum(self.budget.cost(hit.text) for hit in hits)
         if total > self.budget.most:
             return None
         detail = f"left whole: {total} of at most {self.budget.most} {self.budget.unit}"
-        return _passed(ranked, hits, detail=detail)
+        return _passed(ranking, hits, detail=detail)
 
-    def _applied(self, ranked: Ranked, hits: Sequence[Hit], compressed: Compressed) -> Ranked:
+    def _applied(self, ranking: Ranked, hits: Sequence[Hit], compression: Compressed) -> Ranked:
         name = type(self).__name__
-        if not isinstance(compressed, Compressed) or len(compressed.excerpts) != len(hits):
+        if not isinstance(compression, Compressed) or len(compression.excerpts) != len(hits):
             raise ModelError(f"{name}.compress returned no Compressed with one excerpt for each of {len(hits)} hits")
         remaining, reasons = [], dict[HitKey, str]()
-        for index, (hit, excerpt) in enumerate(zip(hits, compressed.excerpts, strict=True)):
+        for index, (hit, excerpt) in enumerate(zip(hits, compression.excerpts, strict=True)):
             if excerpt is None or not excerpt.text.strip():
-                reasons[hit.key] = compressed.reasons.get(index, _NOTHING)
+                reasons[hit.key] = compression.reasons.get(index, _NOTHING)
             else:
                 _check(excerpt, hit, name)
                 remaining.append(replace(hit, excerpt=excerpt))
@@ -140,37 +140,37 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
         if total > self.budget.most:
             raise ModelError(f"{name} made {total} {self.budget.unit} where at most {self.budget.most} may be")
         detail = f"{total} of at most {self.budget.most} {self.budget.unit}"
-        if compressed.detail:
-            detail += f"; {compressed.detail}"
+        if compression.detail:
+            detail += f"; {compression.detail}"
         return _passed(
-            ranked,
+            ranking,
             remaining,
             detail=detail,
-            dropped=reasons,
-            degraded=compressed.degraded,
-            cut=ranked.hits[len(hits) :],
+            reasons=reasons,
+            degraded=compression.degraded,
+            cut=ranking.hits[len(hits) :],
         )
 
-    def _whole(self, ranked: Ranked, hits: Sequence[Hit], error: Exception) -> Ranked:
+    def _whole(self, ranking: Ranked, hits: Sequence[Hit], error: Exception) -> Ranked:
         cause = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_CAUSE]
         message = f"compress failed in {type(self).__name__}, texts are left whole: {cause}"
         _log.warning("%s", message, exc_info=error)
-        return _passed(ranked, hits, degraded=(message,))
+        return _passed(ranking, hits, degraded=(message,))
 
 
 def _passed(
-    ranked: Ranked,
+    ranking: Ranked,
     hits: Sequence[Hit],
     *,
     detail: str = "",
-    dropped: Mapping[HitKey, str] | None = None,
+    reasons: Mapping[HitKey, str] | None = None,
     degraded: tuple[str, ...] = (),
     cut: Sequence[Hit] | None = None,
 ) -> Ranked:
     """The ranking with these hits; those below the cut are listed as dropped."""
-    cut = ranked.hits[len(hits) :] if cut is None else cut
+    cut = ranking.hits[len(hits) :] if cut is None else cut
     cut_hits = {hit.key: "below the cut: only the hits of the answer are compressed" for hit in cut}
-    return replace(ranked, hits=tuple(hits), detail=detail, dropped={**cut_hits, **(dropped or {})}, degraded=degraded)
+    return replace(ranking, hits=tuple(hits), detail=detail, dropped={**cut_hits, **(reasons or {})}, degraded=degraded)
 
 
 def _check(excerpt: Excerpt, hit: Hit, name: str) -> None:

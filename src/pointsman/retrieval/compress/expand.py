@@ -86,7 +86,7 @@ class _Expander(BaseRefiner, ABC):
         )
 
     @abstractmethod
-    def _groups(self, hits: Sequence[Hit], look: _Look) -> list[_Group]:
+    def _groups(self, hits: Sequence[Hit], lookup: _Look) -> list[_Group]:
         """Which hits get which document; hits in no group stay unchanged."""
 
 
@@ -198,17 +198,17 @@ class WindowExpander(_Expander):
                 raise InputError(f"{name} is an int from 0 up, not {value!r:.80}")
         self.before, self.after = before, after
 
-    def _groups(self, hits: Sequence[Hit], look: _Look) -> list[_Group]:
+    def _groups(self, hits: Sequence[Hit], lookup: _Look) -> list[_Group]:
         windows: dict[Hashable, list[tuple[int, int, int]]] = {}
         texts: dict[Hashable, list[Document]] = {}
         for index, hit in enumerate(hits):
-            source = look.safely(hit, lambda hit=hit: look.source(hit))  # type: ignore[misc]  # a default binds it now
+            source = lookup.safely(hit, lambda hit=hit: lookup.source(hit))  # type: ignore[misc]  # a default binds it now
             if source is None:
                 continue
             key, passages = source.stretch(hit)
             position = next((number for number, passage in enumerate(passages) if passage.id == hit.id), None)
             if position is None:
-                look.note("without a known place in a source")
+                lookup.note("without a known place in a source")
                 continue
             texts[key] = passages
             window = (max(0, position - self.before), min(len(passages), position + self.after + 1), index)
@@ -258,30 +258,30 @@ class ParentExpander(_Expander):
         super().__init__(fetch)
         self.parent_key = parent_key
 
-    def _groups(self, hits: Sequence[Hit], look: _Look) -> list[_Group]:
+    def _groups(self, hits: Sequence[Hit], lookup: _Look) -> list[_Group]:
         children: dict[tuple[str | None, str], list[int]] = {}
         for index, hit in enumerate(hits):
             parent = hit.metadata.get(self.parent_key)
             if isinstance(parent, str) and parent and parent != hit.id:
                 children.setdefault((hit.dataset, parent), []).append(index)
             else:
-                look.note("without a parent")
+                lookup.note("without a parent")
         groups = []
         for (_, parent), members in children.items():
             best = hits[members[0]]
-            document = look.safely(best, lambda best=best, parent=parent: self._parent(best, parent, look))  # type: ignore[misc]
+            document = lookup.safely(best, lambda best=best, parent=parent: self._parent(best, parent, lookup))  # type: ignore[misc]
             if document is not None:
                 groups.append(_Group(members, document))
         return groups
 
-    def _parent(self, hit: Hit, parent: str, look: _Look) -> Document | None:
-        document = look.document(hit, parent)
+    def _parent(self, hit: Hit, parent: str, lookup: _Look) -> Document | None:
+        document = lookup.document(hit, parent)
         if document is None:
-            passages = look.source(hit).of_parent(parent, self.parent_key)
+            passages = lookup.source(hit).of_parent(parent, self.parent_key)
             if len(passages) > 1 and any(passage.id == hit.id for passage in passages):
                 document = _joined(hit.document, passages)
             elif not passages:
-                look.note("whose parent is not stored")
+                lookup.note("whose parent is not stored")
         return document
 
 
@@ -301,15 +301,15 @@ def _joined(document: Document, passages: Sequence[Document]) -> Document:
     return replace(document, text="".join(texts), metadata=metadata)
 
 
-def _shared(before: Document, after: Document) -> int | None:
+def _shared(first: Document, second: Document) -> int | None:
     """The number of characters that two neighbours share, negative for a gap; None if unknown."""
-    end, start = _number(before, "end"), _number(after, "start")
+    end, start = _number(first, "end"), _number(second, "start")
     if end is None or start is None:
         return None
     overlap = end - start
-    if overlap > min(len(before.text), len(after.text)):
+    if overlap > min(len(first.text), len(second.text)):
         return None
-    return overlap if overlap <= 0 or before.text.endswith(after.text[:overlap]) else None
+    return overlap if overlap <= 0 or first.text.endswith(second.text[:overlap]) else None
 
 
 def _number(document: Document, key: str) -> int | None:

@@ -115,9 +115,9 @@ def _whole_character(text: str, lowest: int, position: int) -> int:
     return index if index > lowest else position
 
 
-def _continues(text: str, place: int) -> bool:
+def _continues(text: str, position: int) -> bool:
     """Whether the character belongs to the one before: accents, joiners, skin tones, half of a surrogate pair."""
-    character, previous = text[place], text[place - 1]
+    character, previous = text[position], text[position - 1]
     if (
         "\u200d" in (character, previous)
         or "\ufe00" <= character <= "\ufe0f"
@@ -249,21 +249,21 @@ class _Filling:
             costs[unit.hit] = self.budget.cost(excerpt.text) if excerpt else 0
         return tuple(excerpts)
 
-    def _excerpt(self, place: int) -> Excerpt | None:
-        text = self.texts[place]
+    def _excerpt(self, index: int) -> Excerpt | None:
+        text = self.texts[index]
         spans: list[Span] = []
-        for start, end in self.parts[place]:
+        for start, end in self.parts[index]:
             if spans and _neighbours(text, spans[-1][1], start):
                 spans[-1] = spans[-1][0], end
             else:
                 spans.append((start, end))
         return excerpt(text, spans) if spans else None
 
-    def _between(self, hit: int, before: list[Span], after: list[Span]) -> int:
+    def _between(self, hit: int, spans_before: list[Span], spans_after: list[Span]) -> int:
         """The cost of what stands between two parts: the joiner, or the source's own white space."""
-        if not before or not after:
+        if not spans_before or not spans_after:
             return 0
-        end, start = before[0][1], after[0][0]
+        end, start = spans_before[0][1], spans_after[0][0]
         if _neighbours(self.texts[hit], end, start):
             return self.budget.cost(self.texts[hit][end:start]) if end < start else 0
         return self.joiner

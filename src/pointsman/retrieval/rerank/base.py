@@ -228,8 +228,8 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         """The number of hits of a ranking to score."""
         return self.max_candidates
 
-    def _pairs(self, query: Query, ranked: Ranked) -> list[Pair]:
-        return [(query.text, hit.document.searchable) for hit in ranked.hits[: self._budget]]
+    def _pairs(self, query: Query, ranking: Ranked) -> list[Pair]:
+        return [(query.text, hit.document.searchable) for hit in ranking.hits[: self._budget]]
 
     def _lookup_of(self, query: str | Query, documents: Sequence[Document], top_n: int | None) -> ScoreLookup | None:
         if top_n is not None:
@@ -298,10 +298,10 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
     # ── inside: from scores to a ranking ─────────────────────────────────────────────────────────────────────────
 
-    def _reordered(self, ranked: Ranked, scores: Scored) -> Ranked:
-        if not ranked.hits:
-            return self._passed_on(ranked, "nothing to rerank")
-        head, tail = ranked.hits[: len(scores.scores)], ranked.hits[len(scores.scores) :]
+    def _reordered(self, ranking: Ranked, scores: Scored) -> Ranked:
+        if not ranking.hits:
+            return self._passed_on(ranking, "nothing to rerank")
+        head, tail = ranking.hits[: len(scores.scores)], ranking.hits[len(scores.scores) :]
         order = _descending(scores.scores)
         hits = [seen(head[index], rank, scores.scores[index]) for rank, index in enumerate(order, 1)]
         lowest = min(scores.scores)
@@ -313,18 +313,18 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         if scores.problem:
             degraded = (f"rerank by {self.name} is incomplete: {scores.problem}",)
             _log.warning("%s", degraded[0])
-        return Ranked(tuple(hits), f"rerank:{self.name}", detail, degraded=degraded, refused=ranked.refused)
+        return Ranked(tuple(hits), f"rerank:{self.name}", detail, degraded=degraded, refused=ranking.refused)
 
-    def _passed_on(self, ranked: Ranked, detail: str, degraded: tuple[str, ...] = ()) -> Ranked:
-        return Ranked(ranked.hits, ranked.scale, detail, degraded=degraded, refused=ranked.refused)
+    def _passed_on(self, ranking: Ranked, detail: str, degraded: tuple[str, ...] = ()) -> Ranked:
+        return Ranked(ranking.hits, ranking.scale, detail, degraded=degraded, refused=ranking.refused)
 
-    def _failed(self, ranked: Ranked, error: Exception) -> Ranked:
+    def _failed(self, ranking: Ranked, error: Exception) -> Ranked:
         cause = str(error).removeprefix(f"{self.name} failed: ")
         if len(cause) > _LONGEST_CAUSE:
             cause = f"{cause[:_LONGEST_CAUSE]}…"
         message = f"rerank by {self.name} failed, the previous order is kept: {cause}"
         _log.warning("%s", message)
-        return self._passed_on(ranked, "the previous order is kept", (message,))
+        return self._passed_on(ranking, "the previous order is kept", (message,))
 
     def _warned(self, scores: Scored) -> Sequence[float]:
         """Return the scores, and log what is incomplete, as `rerank` has no trace."""

@@ -125,37 +125,39 @@ class CalibratedReranker(BaseReranker):
             return self._failed(ranked, error)
         return result or await super().arefine(query, ranked, top_k)
 
-    def _settled(self, ranked: Ranked) -> Ranked | None:
+    def _settled(self, ranking: Ranked) -> Ranked | None:
         """The answer if no text needs to be read; otherwise None."""
-        if not ranked.hits:
+        if not ranking.hits:
             return None
-        if ranked.scale == SCALE:
-            return self._passed_on(ranked, "the scores are the calibrated sum already; there is nothing to add")
-        raw = [_Raw.of(hit) for hit in ranked.hits]
+        if ranking.scale == SCALE:
+            return self._passed_on(ranking, "the scores are the calibrated sum already; there is nothing to add")
+        raw = [_Raw.of(hit) for hit in ranking.hits]
         words = [scores.bm25 for scores in raw if scores.bm25 is not None]
         cosines = [scores.cosine for scores in raw if scores.cosine is not None]
         if len(words) == len(raw) and cosines:
             # A hit without a cosine has no vector and gets the lowest cosine; every hit has a BM25 score, possibly 0.
-            return self._summed(ranked, words, [math.nan if scores.cosine is None else scores.cosine for scores in raw])
+            return self._summed(
+                ranking, words, [math.nan if scores.cosine is None else scores.cosine for scores in raw]
+            )
         if len(words) + len(cosines) == len(raw) and not (words and cosines):
             present, absent = ("bm25", "vector") if words else ("vector", "bm25")
-            return self._passed_on(ranked, f"hits have scores of {present!r} but not of {absent!r}; the order is kept")
+            return self._passed_on(ranking, f"hits have scores of {present!r} but not of {absent!r}; the order is kept")
         if self._embedder is None:
             return self._passed_on(
-                ranked, "hits do not all have raw scores, and there is no embedder to score texts; the order is kept"
+                ranking, "hits do not all have raw scores, and there is no embedder to score texts; the order is kept"
             )
         return None
 
-    def _summed(self, ranked: Ranked, bm25: Sequence[float], cosine: Sequence[float]) -> Ranked:
+    def _summed(self, ranking: Ranked, bm25: Sequence[float], cosine: Sequence[float]) -> Ranked:
         spread = self._known_spread()
         if spread is None:
             raise InputError("the spread of the cosines is unknown; give sigma or spread")
         excess = [score - spread.mean for score in cosine]
         order = calibrated_sum(range(len(bm25)), bm25, excess, sigma=spread.sigma, kappa=self.kappa)
-        hits = tuple(seen(ranked.hits[index], rank, score) for rank, (index, score) in enumerate(order, 1))
+        hits = tuple(seen(ranking.hits[index], rank, score) for rank, (index, score) in enumerate(order, 1))
         scale = SCALE if self.kappa == KAPPA else f"rerank:{self.name}"
         detail = f"the calibrated sum of the two raw scores of {len(hits)} hits"
-        return replace(self._passed_on(ranked, detail), hits=hits, scale=scale)
+        return replace(self._passed_on(ranking, detail), hits=hits, scale=scale)
 
     def _known_spread(self) -> CosineSpread | None:
         if self._spread is None or isinstance(self._spread, CosineSpread):

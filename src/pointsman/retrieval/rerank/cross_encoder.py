@@ -210,16 +210,16 @@ class CrossEncoderReranker(BaseReranker):
         return offsets
 
 
-def _head(text: str, most: int) -> str:
-    return text[:most]
+def _head(text: str, limit: int) -> str:
+    return text[:limit]
 
 
-def _tail(text: str, most: int) -> str:
-    return text[-most:]
+def _tail(text: str, limit: int) -> str:
+    return text[-limit:]
 
 
-def _ends(text: str, most: int) -> str:
-    return text[: most // 2] + text[-(most // 2) :]
+def _ends(text: str, limit: int) -> str:
+    return text[: limit // 2] + text[-(limit // 2) :]
 
 
 _CUTS: dict[str, Callable[[str, int], str]] = {"end": _head, "windows": _head, "start": _tail, "middle": _ends}

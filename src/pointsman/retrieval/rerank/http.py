@@ -217,12 +217,12 @@ def _sendable(text: str) -> str:
     return repair(text).replace("\0", " ") or " "
 
 
-def _endpoints(parts: SplitResult, api: str) -> tuple[_Endpoint, ...]:
+def _endpoints(split_url: SplitResult, api: str) -> tuple[_Endpoint, ...]:
     """The endpoints possible at an address, the likeliest first."""
-    path = parts.path.rstrip("/")
+    path = split_url.path.rstrip("/")
 
     def endpoint(api: str, path: str) -> _Endpoint:
-        return _Endpoint(urlunsplit(parts._replace(path=path)), api)
+        return _Endpoint(urlunsplit(split_url._replace(path=path)), api)
 
     if path.endswith("/rerank"):
         if api == "auto":
@@ -234,7 +234,7 @@ def _endpoints(parts: SplitResult, api: str) -> tuple[_Endpoint, ...]:
         if path.endswith(version):
             return (endpoint(its_api if api == "auto" else api, f"{path}/rerank"),)
     if api == "auto":
-        host = parts.hostname or ""
+        host = split_url.hostname or ""
         names = ["cohere"] if host == "cohere.com" or host.endswith(".cohere.com") else ["jina", "cohere", "tei"]
         return tuple(endpoint(name, path + _PATHS[name]) for name in names)
     return (endpoint(api, path + _PATHS[api]),)

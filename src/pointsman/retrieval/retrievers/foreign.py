@@ -211,13 +211,13 @@ def _is_document(item: object) -> bool:
     return True
 
 
-def _can_call(source: object, name: str, *positional: Any, **named: Any) -> bool:
+def _can_call(source: object, name: str, *positional: Any, **keywords: Any) -> bool:
     """Whether an object has a method that takes these arguments."""
     method = getattr(source, name, None)
     if isinstance(source, type) or not callable(method):  # a class has to be made an object first
         return False
     try:
-        inspect.signature(method).bind(*positional, **named)
+        inspect.signature(method).bind(*positional, **keywords)
     except TypeError:
         return False
     except ValueError:  # some built-in functions tell no signature

@@ -348,5 +348,5 @@ def _former_saves(folder: Path) -> list[Path]:
     return items
 
 
-def _folder(place: int, *, anew: bool = False) -> str:
-    return f"retriever_{place}-{uuid4().hex}" if anew else f"retriever_{place}"
+def _folder(index: int, *, anew: bool = False) -> str:
+    return f"retriever_{index}-{uuid4().hex}" if anew else f"retriever_{index}"

@@ -152,22 +152,22 @@ class RouterRetriever(BaseRetriever):
         return ask
 
 
-def _fused(routed: Routed[list[Hit]], top_k: int) -> Hits:
+def _fused(answers: Routed[list[Hit]], top_k: int) -> Hits:
     """The hits of a single chosen retriever unchanged; of several, fused, each hit with its provenance.
 
     Either way the trace says what was chosen and why, and ``degraded`` reports a fallback of the selector.
     """
-    selection = routed.selection
-    names = ", ".join(routed.answers) or "nothing"
+    selection = answers.selection
+    names = ", ".join(answers.answers) or "nothing"
     span = Span("route", f"{names}: {'; '.join(selection.reasons) or 'no choice fits'}", 0.0, len(selection.selections))
     fallback = selection.fallback
     notes = () if fallback is None else (f"route: fell back to {fallback.policy!r}: {fallback.why}",)
     if len(selection.selections) <= 1:
-        hits = next(iter(routed.answers.values()), [])
+        hits = next(iter(answers.answers.values()), [])
         trace, degraded = getattr(hits, "trace", Trace()), tuple(getattr(hits, "degraded", ()))
         return Hits(hits, replace(trace, spans=(span, *trace.spans)), (*notes, *degraded))
-    results = together({n: RetrieverResults.of(name, hits) for n, (name, hits) in enumerate(routed.answers.items())})
-    failures = tuple(f"{name}: {describe(error)}" for name, error in routed.failures.items())
+    results = together({n: RetrieverResults.of(name, hits) for n, (name, hits) in enumerate(answers.answers.items())})
+    failures = tuple(f"{name}: {describe(error)}" for name, error in answers.failures.items())
     ranking = results.pool.fused("rrf")
     return Hits(hits_of(results, ranking, top_k), Trace((span,)), (*notes, *failures, *results.degraded))
 
@@ -262,10 +262,10 @@ class MultiIndexQueryEngine:
         return ask
 
 
-def _response(routed: Routed[Any]) -> Any:
-    if len(routed.selection.selections) == 1:
-        return next(iter(routed.answers.values()))
-    return CombinedResponse(routed.answers, routed.failures)
+def _response(answers: Routed[Any]) -> Any:
+    if len(answers.selection.selections) == 1:
+        return next(iter(answers.answers.values()))
+    return CombinedResponse(answers.answers, answers.failures)
 
 
 TEXT = ToolMetadata("text", "Written text: facts, explanations, definitions, documents.")

@@ -380,7 +380,7 @@ def _nearness(query: Query, sketches: Sequence[Sketch]) -> NDArray[np.float64] |
     return values if groups else None
 
 
-def _completed(near: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
+def _completed(cosine: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
     """Judges a dataset without vectors by its words alone; without a query word, a search would find nothing there."""
-    finite = near[~np.isnan(near)]
-    return np.where(np.isnan(near), np.where(words > 0, finite.max(), finite.min()), near)
+    finite = cosine[~np.isnan(cosine)]
+    return np.where(np.isnan(cosine), np.where(words > 0, finite.max(), finite.min()), cosine)

@@ -172,8 +172,8 @@ def _taken_apart(text: str) -> tuple[tuple[str, ...], str]:
     return (), ""
 
 
-def _tidied(parts: Sequence[str]) -> list[str]:
-    return [tidy for text in parts if _says_something(tidy := text.strip(" ,;:，；：、"))]
+def _tidied(texts: Sequence[str]) -> list[str]:
+    return [tidy for text in texts if _says_something(tidy := text.strip(" ,;:，；：、"))]
 
 
 def _says_something(text: str) -> bool:
@@ -256,7 +256,7 @@ def _conjunction(text: str, language: str) -> list[str]:
     for joint in _JOINTS[language].finditer(text):
         left_text, right = text[start : joint.start()], text[joint.end() :]
         comma = not joint[0].strip(" ,;")  # a comma alone opens a clause more often than a question
-        if _stands(left_text) and _follows(right, language, alone=comma):
+        if _stands(left_text) and _follows(right, language, is_alone=comma):
             conjuncts.append(left_text)
             start = joint.end()
     conjuncts.append(text[start:])
@@ -268,13 +268,13 @@ def _conjunction(text: str, language: str) -> list[str]:
     return _shared_subject(text) if language == "en" else []
 
 
-def _stands(left: str) -> bool:
+def _stands(text: str) -> bool:
     """False for «where and when was he born» and «I wonder what it is and how it works»."""
-    words = WORD.findall(plain(left))
-    return _asks(left) and len(words) > 2 and words[-1] not in QUESTION and not _OPEN.search(left)
+    words = WORD.findall(plain(text))
+    return _asks(text) and len(words) > 2 and words[-1] not in QUESTION and not _OPEN.search(text)
 
 
-def _follows(right: str, language: str, *, alone: bool) -> bool:
+def _follows(right: str, language: str, *, is_alone: bool) -> bool:
     """Whether a complete question follows a conjunction, or a comma alone."""
     words = WORD.findall(plain(right))
     if len(words) < _FEWEST[language] or not opens_question(plain(right), words_alone=True):
@@ -282,7 +282,7 @@ def _follows(right: str, language: str, *, alone: bool) -> bool:
     index = int(words[0] not in QUESTION)
     if words[index] == "whose" or re.match(r"\w+['’]", right) or not _says_something(right):
         return False
-    return not alone or (words[index] not in _RELATIVE and words[index + 1] in _AFTER_COMMA)
+    return not is_alone or (words[index] not in _RELATIVE and words[index + 1] in _AFTER_COMMA)
 
 
 _FEWEST = {"en": 3, "ru": 2}

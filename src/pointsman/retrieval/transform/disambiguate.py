@@ -164,31 +164,31 @@ def _free(match: re.Match[str], spans: Iterable[tuple[int, int]]) -> bool:
     return not any(start <= match.start() < end for start, end in spans)
 
 
-def _sure(names: Sequence[_Name], elsewhere: str) -> list[_Name]:
+def _sure(names: Sequence[_Name], other_text: str) -> list[_Name]:
     """Drops words that are capitalised only as the first of a sentence, unless ``elsewhere`` shows them to be names."""
-    return [n for n in names if not n.opens or re.search(rf"[\w,;»)]\s+{re.escape(n.text)}\b", elsewhere)]
+    return [n for n in names if not n.opens or re.search(rf"[\w,;»)]\s+{re.escape(n.text)}\b", other_text)]
 
 
-def _choose(past: _Past, fits: Callable[[_Name], bool], *, lately: bool = False) -> str | None:
+def _choose(history: _Past, fits: Callable[[_Name], bool], *, lately: bool = False) -> str | None:
     """The last topic of the right sort: from the user's message first, then the assistant's, then earlier ones.
 
     If the user asked who did something, the answer to that comes first: «Who painted the Mona Lisa?».
     """
-    full_text = f"{past.question}\n{past.answer}\n" + "\n".join(past.earlier)
-    recent = (past.question, past.answer)
-    asked_who = fits is _is_person and _WHO.match(past.question)
-    for text in (*(recent[::-1] if asked_who else recent), *(() if lately else past.earlier)):
+    full_text = f"{history.question}\n{history.answer}\n" + "\n".join(history.earlier)
+    recent = (history.question, history.answer)
+    asked_who = fits is _is_person and _WHO.match(history.question)
+    for text in (*(recent[::-1] if asked_who else recent), *(() if lately else history.earlier)):
         names = _names(text)
         sure = _sure(names, full_text)
-        if text is past.answer and not sure:
+        if text is history.answer and not sure:
             # A word that opens the answer is a name unless it occurs in lower case elsewhere.
             sure = [n for n in names if not re.search(rf"(?<!\w){re.escape(n.text.lower())}", full_text)]
         fitting = [name for name in sure if fits(name)]
-        if asked_who and text is past.answer:
-            fitting = [name for name in fitting if name.text not in past.question]
+        if asked_who and text is history.answer:
+            fitting = [name for name in fitting if name.text not in history.question]
         if fitting:
             # The topic of a question is what it names last; that of an answer is what it names first.
-            return (fitting[0] if text is past.answer else fitting[-1]).text
+            return (fitting[0] if text is history.answer else fitting[-1]).text
     return None
 
 
@@ -196,15 +196,15 @@ _WHO = late(r"\W*(?:who|кто)\b", re.IGNORECASE)
 _WHO_IS = late(r"\W*(?:who\s+(?:is|was|are|were)|who['’]s|кто\s+(?:так|был|эт|он)\w*)\b", re.IGNORECASE)
 
 
-def _nobody_named(past: _Past, role: re.Pattern[str]) -> bool:
+def _nobody_named(history: _Past, role: re.Pattern[str]) -> bool:
     """Whether a person was asked for but neither named nor given a role: «Who wrote War and Peace?», unanswered."""
-    asked_who = _WHO.match(past.question) and not _WHO_IS.match(past.question)
-    return bool(asked_who) and not past.answer and _role(past, role) is None
+    asked_who = _WHO.match(history.question) and not _WHO_IS.match(history.question)
+    return bool(asked_who) and not history.answer and _role(history, role) is None
 
 
-def _both_questions(text: str, past: _Past) -> str:
+def _both_questions(text: str, history: _Past) -> str:
     """Both questions in one, if the earlier one says whom the later one refers to."""
-    return f"{text.rstrip(' ?.!')}: {past.question}"
+    return f"{text.rstrip(' ?.!')}: {history.question}"
 
 
 def _is_name(name: _Name) -> bool:
@@ -267,31 +267,31 @@ _EN_INNER = late(
 _EN_NOUN = late(r"\b(?:the|a|an|my|our|your|this)\s+((?:[\w'-]+\s+){0,4}[\w'-]+)", re.IGNORECASE)
 
 
-def _english(text: str, past: _Past) -> str | None:
-    if (bare := _bare_question(text)) and past.question:
-        return f"{bare}: {past.question}"
+def _english(text: str, history: _Past) -> str | None:
+    if (bare := _bare_question(text)) and history.question:
+        return f"{bare}: {history.question}"
     visible = _EN_EXPLETIVE.sub(lambda match: "#" * len(match[0]), text)
     pronoun = _EN_PRONOUN.search(visible)
     if pronoun is not None:
-        return _english_pronoun(text, pronoun, past)
+        return _english_pronoun(text, pronoun, history)
     about_match = _EN_ABOUT.match(text)
-    if about_match and (numbered := _with_other_number(about_match["rest"], past.question)):
-        return numbered
-    if about_match and past.question and len(about_match["rest"].split()) <= 6 and not _asks(about_match["rest"]):
-        return _substituted(about_match["rest"], past.question, _EN_PREPOSITION, detached=_english_attribute)
+    if about_match and (completion := _with_other_number(about_match["rest"], history.question)):
+        return completion
+    if about_match and history.question and len(about_match["rest"].split()) <= 6 and not _asks(about_match["rest"]):
+        return _substituted(about_match["rest"], history.question, _EN_PREPOSITION, detach=_english_attribute)
     return None
 
 
-def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
+def _english_pronoun(text: str, pronoun: re.Match[str], history: _Past) -> str | None:
     prefix = _EN_LEAD.sub("", text[: pronoun.start()])
     # A name or a clause of its own before the pronoun is its antecedent.
     inner = _EN_INNER.search(prefix, len(prefix.split(maxsplit=1)[0]) if prefix.strip() else 0)
     if _sure(_names(prefix), text) or (inner and _content(prefix[: inner.start()], ENGLISH)):
         return None
     word = pronoun[0].lower()
-    if (pronoun["he"] or pronoun["she"]) and _nobody_named(past, _EN_ROLE):
-        return _both_questions(_EN_LEAD.sub("", text), past)
-    entity = _with_noun(_english_entity(pronoun, past), past)
+    if (pronoun["he"] or pronoun["she"]) and _nobody_named(history, _EN_ROLE):
+        return _both_questions(_EN_LEAD.sub("", text), history)
+    entity = _with_noun(_english_entity(pronoun, history), history)
     if entity is None:
         return None
     possessive = word in _EN_POSSESSIVE or (word == "her" and re.match(r"\s+[a-z]", text[pronoun.end() :]) is not None)
@@ -310,33 +310,33 @@ def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
 _EN_MODIFIED = r"\b(?:the|an?|our|your|my|of|about|for)\s+{}\s+(?P<noun>[a-z][a-z-]+)(?<!ed)(?!\w)"
 
 
-def _with_noun(entity: str | None, past: _Past) -> str | None:
+def _with_noun(entity: str | None, history: _Past) -> str | None:
     """A single word with the noun that it modifies, where the conversation shows both: «the Basic plan»."""
     if entity is None or " " in entity or not entity[:1].isupper():
         return entity
-    for text in (past.question, past.answer):
+    for text in (history.question, history.answer):
         match = re.search(_EN_MODIFIED.format(re.escape(entity)), text)
         if match and fold(match["noun"]) not in _NO_NAMES:
             return f"{entity} {match['noun']}"
     return entity
 
 
-def _english_entity(pronoun: re.Match[str], past: _Past) -> str | None:
+def _english_entity(pronoun: re.Match[str], history: _Past) -> str | None:
     if pronoun[0].lower() == "there":
-        return _choose(past, _is_thing)
+        return _choose(history, _is_thing)
     if pronoun["that"]:
-        return _choose(past, _is_name)
+        return _choose(history, _is_name)
     if pronoun["he"] or pronoun["she"]:
-        person = _choose(past, _is_person) or _role(past, _EN_ROLE)
-        return person or _choose(past, lambda name: len(name.words) == 1 and name.text.istitle())
+        person = _choose(history, _is_person) or _role(history, _EN_ROLE)
+        return person or _choose(history, lambda name: len(name.words) == 1 and name.text.istitle())
     if pronoun["they"]:
-        entity = _choose(past, _is_plural) or _choose(past, _is_name) or _english_noun(past.question)
+        entity = _choose(history, _is_plural) or _choose(history, _is_name) or _english_noun(history.question)
         # «the Wright brothers»: the noun that the name belongs to
-        plural = re.search(rf"\bthe {re.escape(entity or '')} [a-z]+s\b", past.question)
+        plural = re.search(rf"\bthe {re.escape(entity or '')} [a-z]+s\b", history.question)
         return plural[0].removeprefix("the ") if plural else entity
     # A title may look like a person: «Who wrote Jane Eyre? When was it published?»
-    entity_name = _choose(past, _is_thing, lately=True) or _choose(past, _is_name, lately=True)
-    return entity_name or _choose(past, _is_thing) or _english_noun(past.question)
+    entity_name = _choose(history, _is_thing, lately=True) or _choose(history, _is_name, lately=True)
+    return entity_name or _choose(history, _is_thing) or _english_noun(history.question)
 
 
 _EN_ROLE = late(
@@ -351,9 +351,9 @@ _RU_ROLE = late(
 )
 
 
-def _role(past: _Past, role: re.Pattern[str]) -> str | None:
+def _role(history: _Past, role: re.Pattern[str]) -> str | None:
     """The person asked for by their role, if the name is unknown: «the author of War and Peace»."""
-    match = role.search(past.question)
+    match = role.search(history.question)
     return match[0].strip() if match else None
 
 
@@ -379,12 +379,12 @@ def _english_noun(question: str) -> str | None:
     return " ".join(words[-2:]) or None
 
 
-def _english_attribute(rest: str, question: str) -> str:
+def _english_attribute(topic: str, question: str) -> str:
     """*And the population?* asks for another attribute of the same thing."""
     names = _sure(_names(question), question)
-    if rest[:1].islower() and names and not _EN_PREPOSITION.match(rest):
-        return f"{_capitalised(rest)} of {names[-1].text}?"
-    return f"{question.rstrip(' ?.!')} {rest}?"
+    if topic[:1].islower() and names and not _EN_PREPOSITION.match(topic):
+        return f"{_capitalised(topic)} of {names[-1].text}?"
+    return f"{question.rstrip(' ?.!')} {topic}?"
 
 
 def _asks(text: str) -> bool:
@@ -422,22 +422,20 @@ def _capitalised(text: str) -> str:
 _NUMBER = late(r"(?:(?:the|in|on|в)\s+)?(?P<number>\d[\d.]*)(?:\s+(?:one|году))?", re.IGNORECASE)
 
 
-def _with_other_number(rest: str, question: str) -> str | None:
+def _with_other_number(topic: str, question: str) -> str | None:
     """The question with another number in place of its only one: «Who won in 2016? And in 2020?»."""
-    new, old = _NUMBER.fullmatch(rest.strip()), list(re.finditer(r"(?<![\w.])\d[\d.]*(?<!\.)(?!\w)", question))
+    new, old = _NUMBER.fullmatch(topic.strip()), list(re.finditer(r"(?<![\w.])\d[\d.]*(?<!\.)(?!\w)", question))
     if new is None or len(old) != 1:
         return None
     return question[: old[0].start()] + new["number"].rstrip(".") + question[old[0].end() :]
 
 
-def _substituted(
-    rest: str, question: str, prepositions: re.Pattern[str], *, detached: Callable[[str, str], str]
-) -> str:
+def _substituted(topic: str, question: str, prepositions: re.Pattern[str], *, detach: Callable[[str, str], str]) -> str:
     """A question with ``rest`` in place of its most similar part; without one, ``detached`` joins the two."""
     body = question.rstrip(" ?.!？")
     names = _sure(_names(body), body)
-    preposition = prepositions.match(rest)
-    new = rest[preposition.end() :] if preposition else rest
+    preposition = prepositions.match(topic)
+    new = topic[preposition.end() :] if preposition else topic
     new = re.sub(rf"^(?:the|an?)\s+(?=[{_UPPER}])", "", new)
     if preposition:
         # «in Moscow» replaces «in Petersburg»
@@ -451,7 +449,7 @@ def _substituted(
         if not new[:1].isupper():
             # «to the station» replaces «to the airport» where the question ends with it
             last = re.search(rf"(?<!\w){word}\s+(?:(?:the|an?|my|our)\s+)?[\w-]+$", body, re.IGNORECASE)
-            return f"{body[: last.start()]}{rest}?" if last else f"{body} {rest}?"
+            return f"{body[: last.start()]}{topic}?" if last else f"{body} {topic}?"
     likeness = [(_likeness(new, name), number, name) for number, name in enumerate(names)]
     if likeness and (best := max(likeness, key=lambda item: item[:2]))[0] > 0:
         prefix, suffix = body[: best[2].start], body[best[2].start + len(best[2].text) :]
@@ -459,7 +457,7 @@ def _substituted(
         if noun and new.endswith(noun[0]):  # «the Oslo office», «the Bergen office»
             suffix = suffix[noun.end() :]
         return f"{prefix}{new}{suffix}?"
-    return _other_thing(new, body) if not names and not preposition else detached(rest, question)
+    return _other_thing(new, body) if not names and not preposition else detach(topic, question)
 
 
 _ARTICLE = late(r"(?:a|an|the|my|our)\s+\S", re.IGNORECASE)
@@ -539,27 +537,27 @@ _RU_ASKS_TEXT = """такой такая такое такие расскажи 
 _RU_ASKS = frozenset(_RU_ASKS_TEXT.split())
 
 
-def _russian(text: str, past: _Past) -> str | None:
-    if (bare := _bare_question(text)) and past.question:
-        return f"{bare}: {past.question}"
+def _russian(text: str, history: _Past) -> str | None:
+    if (bare := _bare_question(text)) and history.question:
+        return f"{bare}: {history.question}"
     pronoun = _RU_PRONOUN.search(text)
     if pronoun is not None:
-        return _russian_pronoun(text, pronoun, past)
-    if (verb := _RU_OTHER_VERB.match(text)) and past.question:
-        changed = _with_other_verb(verb["verb"], verb["end"], past.question)
-        if changed or _RU_VERB.search(verb["verb"]):
-            return changed
+        return _russian_pronoun(text, pronoun, history)
+    if (verb := _RU_OTHER_VERB.match(text)) and history.question:
+        completion = _with_other_verb(verb["verb"], verb["end"], history.question)
+        if completion or _RU_VERB.search(verb["verb"]):
+            return completion
     match = _RU_ABOUT.match(text)
-    if match and (changed := _russian_part(match["rest"], past.question)):
-        return changed
+    if match and (completion := _russian_part(match["rest"], history.question)):
+        return completion
     if (
         match
-        and past.question
+        and history.question
         and len(match["rest"].split()) <= 5
         and not _asks(match["rest"])
         and not _RU_VERB.search(match["rest"])
     ):
-        return _substituted(match["rest"], past.question, _RU_PREPOSITION, detached=_russian_attribute)
+        return _substituted(match["rest"], history.question, _RU_PREPOSITION, detach=_russian_attribute)
     return None
 
 
@@ -573,11 +571,11 @@ _RU_WHICH = late(
 )
 
 
-def _russian_part(rest: str, question: str) -> str | None:
+def _russian_part(topic: str, question: str) -> str | None:
     """The question with another number, adjective («А детский?») or noun («Какой телефон у склада? А адрес?»)."""
-    if numbered := _with_other_number(rest, question):
-        return numbered
-    word = rest.strip()
+    if completion := _with_other_number(topic, question):
+        return completion
+    word = topic.strip()
     if not re.fullmatch(r"[а-яё-]+", word) or fold(word) in RUSSIAN or _asks(word):
         return None
     body = question.rstrip(" ?.!")
@@ -618,15 +616,15 @@ def _with_other_verb(verb: str, end: str, question: str) -> str | None:
     return question[: similar_words[0].start()] + verb.lower() + question[similar_words[0].end() :]
 
 
-def _russian_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
+def _russian_pronoun(text: str, pronoun: re.Match[str], history: _Past) -> str | None:
     prefix = _RU_LEAD.sub("", text[: pronoun.start()])
     inner = _RU_INNER.search(prefix.split(maxsplit=1)[1]) if len(prefix.split()) > 1 else None
     if _sure(_names(prefix), text) or (inner and _content(prefix, RUSSIAN)):
         return None
     of_person = (pronoun["he"] or pronoun["she"]) and _RU_LIFE.search(text)
-    if of_person and _nobody_named(past, _RU_ROLE):
-        return _both_questions(_RU_LEAD.sub("", text), past)
-    entity = _russian_entity(pronoun, past, of_person=bool(of_person))
+    if of_person and _nobody_named(history, _RU_ROLE):
+        return _both_questions(_RU_LEAD.sub("", text), history)
+    entity = _russian_entity(pronoun, history, of_person=bool(of_person))
     if entity is None:
         return None
     # «о нём», «у неё»: the preposition stays, the name has its own case
@@ -637,7 +635,7 @@ def _russian_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
 _RU_LIFE = late(r"умер|род|жил|жив|женил|замуж|написал|снял|лет |учил|погиб|возраст|семь|дет[иь]|зовут")
 
 
-def _russian_entity(pronoun: re.Match[str], past: _Past, *, of_person: bool) -> str | None:
+def _russian_entity(pronoun: re.Match[str], history: _Past, *, of_person: bool) -> str | None:
     feminine, masculine = bool(pronoun["she"]), bool(pronoun["he"])
 
     def agrees(name: _Name) -> bool:
@@ -651,15 +649,15 @@ def _russian_entity(pronoun: re.Match[str], past: _Past, *, of_person: bool) -> 
         return not masculine or not (last.endswith(("ия", "ова", "ева", "ина")) and first.endswith(("а", "я")))
 
     if pronoun["they"] or pronoun["him"]:
-        conjunction = _choose(past, lambda name: bool({"и", "and"} & set(name.words)))
+        conjunction = _choose(history, lambda name: bool({"и", "and"} & set(name.words)))
         if conjunction is not None:
             return conjunction
     if of_person:
-        answer = _choose(past, _is_person) if _WHO.match(past.question) else None
-        person = answer or _choose(past, lambda name: _is_person(name) and agrees(name))
-        if person := person or _role(past, _RU_ROLE):
+        answer = _choose(history, _is_person) if _WHO.match(history.question) else None
+        person = answer or _choose(history, lambda name: _is_person(name) and agrees(name))
+        if person := person or _role(history, _RU_ROLE):
             return person
-    return _choose(past, agrees) or _russian_noun(past.question, feminine=feminine)
+    return _choose(history, agrees) or _russian_noun(history.question, feminine=feminine)
 
 
 def _russian_noun(question: str, *, feminine: bool = False) -> str | None:
@@ -686,11 +684,11 @@ def _russian_noun(question: str, *, feminine: bool = False) -> str | None:
     return " ".join(words[:3]) or None
 
 
-def _russian_attribute(rest: str, question: str) -> str:
+def _russian_attribute(topic: str, question: str) -> str:
     names = _sure(_names(question), question)
-    if rest[:1].islower() and names and not _RU_PREPOSITION.match(rest):
-        return f"{_capitalised(rest)} {names[-1].text}?"
-    return f"{question.rstrip(' ?.!')} {rest}?"
+    if topic[:1].islower() and names and not _RU_PREPOSITION.match(topic):
+        return f"{_capitalised(topic)} {names[-1].text}?"
+    return f"{question.rstrip(' ?.!')} {topic}?"
 
 
 # --- Chinese ---------------------------------------------------------------------------------------------------------
@@ -751,43 +749,48 @@ _ZH_PERSON = late(
 _LATIN_TERM = late(r"[A-Za-z][\w.+#-]*(?:\s+[A-Z0-9][\w.+#-]*)*", re.ASCII)
 
 
-def _chinese(text: str, past: _Past) -> str | None:
+def _chinese(text: str, history: _Past) -> str | None:
     pronoun = _ZH_PRONOUN.search(text)
     if pronoun is not None:
-        return _chinese_pronoun(text, pronoun, past)
+        return _chinese_pronoun(text, pronoun, history)
     ellipsis = _ZH_ELLIPSIS.match(text)
-    if ellipsis and past.question and (ellipsis["lead"] or not ellipsis["how"]) and not QUESTION.all(ellipsis["rest"]):
-        return _chinese_ellipsis(ellipsis["rest"], past.question)
+    if (
+        ellipsis
+        and history.question
+        and (ellipsis["lead"] or not ellipsis["how"])
+        and not QUESTION.all(ellipsis["rest"])
+    ):
+        return _chinese_ellipsis(ellipsis["rest"], history.question)
     bare = text[_ZH_THEN.match(text).end() :]  # type: ignore[union-attr]  # it matches the empty string
-    if _ZH_OMITTED.match(bare) and (entity := _chinese_entity(past, person=False)):
+    if _ZH_OMITTED.match(bare) and (entity := _chinese_entity(history, person=False)):
         return f"{entity}的{bare}" if _ZH_ATTRIBUTE.match(bare) else entity + bare
     return None
 
 
-def _chinese_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
+def _chinese_pronoun(text: str, pronoun: re.Match[str], history: _Past) -> str | None:
     prefix = text[: pronoun.start()]
     if len(re.findall(r"\w", _ZH_LEAD.sub("", prefix))) >= 2 and not _ZH_ASKS_ABOUT.fullmatch(prefix):
         return None  # it has its own antecedent
-    entity = _chinese_entity(past, person=bool(pronoun["person"]))
+    entity = _chinese_entity(history, person=bool(pronoun["person"]))
     suffix_text = text[pronoun.end() :]
     if entity is None:
         return None
     if re.match("呢[？?]*$", suffix_text):
-        return f"{entity}{past.question}" if past.question else None
+        return f"{entity}{history.question}" if history.question else None
     start = min(_ZH_THEN.match(text).end(), pronoun.start())  # type: ignore[union-attr]  # as above
     suffix = pronoun[0] if pronoun["this"] else "的" if pronoun["its"] else ""  # 故宫这座宫殿
     return text[start : pronoun.start()] + entity + suffix + suffix_text
 
 
-def _chinese_entity(past: _Past, *, person: bool) -> str | None:
+def _chinese_entity(history: _Past, *, person: bool) -> str | None:
     """The last topic: a person from the answer if one was asked for, otherwise the topic of the question."""
-    if person and _ZH_WHO.search(past.question) and (match := _ZH_PERSON.search(past.answer)):
+    if person and _ZH_WHO.search(history.question) and (match := _ZH_PERSON.search(history.answer)):
         return str(match["name"] or match["first"])
-    for question in (past.question, *past.earlier):
+    for question in (history.question, *history.earlier):
         subject = _chinese_subject(question, person=person)
         if subject and not _ZH_PRONOUN.match(subject):
             return subject
-    return _chinese_subject(past.answer, person=False)
+    return _chinese_subject(history.answer, person=False)
 
 
 def _chinese_subject(text: str, *, person: bool) -> str | None:
@@ -818,16 +821,16 @@ _ZH_WHEN = late(
 _ZH_CONTACT = late("电话号码|手机号|电话|手机|邮箱|邮件|地址|网址|传真|微信|账号")
 
 
-def _chinese_attribute(rest: str, question: str, subject: str) -> str | None:
+def _chinese_attribute(topic: str, question: str, subject: str) -> str | None:
     """The question about another attribute, another means of contact, or another time of the same subject."""
-    if _ZH_WHEN.fullmatch(rest):
+    if _ZH_WHEN.fullmatch(topic):
         time = _ZH_WHEN.search(question)
-        return question[: time.start()] + rest + question[time.end() :] if time else rest + question
-    if _ZH_ATTRIBUTE.fullmatch(rest):
-        return f"{subject}的{rest}"
+        return question[: time.start()] + topic + question[time.end() :] if time else topic + question
+    if _ZH_ATTRIBUTE.fullmatch(topic):
+        return f"{subject}的{topic}"
     owner = f"{subject}的"
     contact = _ZH_CONTACT.match(question, len(owner)) if question.startswith(owner) else None
-    return owner + rest + question[contact.end() :] if contact and _ZH_CONTACT.fullmatch(rest) else None
+    return owner + topic + question[contact.end() :] if contact and _ZH_CONTACT.fullmatch(topic) else None
 
 
 _ZH_ASKING = late("[怎什么多少几哪谁是吗]")
@@ -835,51 +838,51 @@ _ZH_DIRECTION = late("[到去给跟](?=[\u4e00-\u9fff])")
 _ZH_OWNER = late("(?:^|在|的|是)(?P<owner>[^在的是，。？]{1,6})的(?=[^，。？]{1,6}(?:在|是|有|多|怎|什|几|哪))")
 
 
-def _chinese_part(rest: str, question: str) -> str | None:
+def _chinese_part(topic: str, question: str) -> str | None:
     """The question with another direction («到杭州»), owner («广州的») or kind («支付密码») in place of its own."""
-    direction = _ZH_DIRECTION.match(rest)
+    direction = _ZH_DIRECTION.match(topic)
     if direction and (old := re.search(f"{direction[0]}[^的要怎多有能吗呢么是什几，。？]{{1,8}}", question)):
         # «给手机充电», «给电脑»: a verb follows the object
-        end = old.end() if len(old[0]) <= len(rest) + 1 else old.start() + len(rest)
-        return question[: old.start()] + rest + question[end:]
-    if rest.endswith("的") and len(rest) > 1 and (owner := _ZH_OWNER.search(question)):
-        return question[: owner.start("owner")] + rest + question[owner.end("owner") + 1 :]
-    for size in range(len(rest) - 1, 1, -1):
-        place = question.find(rest[-size:])
-        if place == 0:
-            return rest + question[size:]  # «会员价格», «非会员»
-        if place >= len(rest) - size and not _ZH_ASKING.search(
-            question[place - len(rest) + size : place]
+        end = old.end() if len(old[0]) <= len(topic) + 1 else old.start() + len(topic)
+        return question[: old.start()] + topic + question[end:]
+    if topic.endswith("的") and len(topic) > 1 and (owner := _ZH_OWNER.search(question)):
+        return question[: owner.start("owner")] + topic + question[owner.end("owner") + 1 :]
+    for size in range(len(topic) - 1, 1, -1):
+        position = question.find(topic[-size:])
+        if position == 0:
+            return topic + question[size:]  # «会员价格», «非会员»
+        if position >= len(topic) - size and not _ZH_ASKING.search(
+            question[position - len(topic) + size : position]
         ):  # «登录密码», «支付密码»: another word before the same noun
-            return question[: place - len(rest) + size] + rest + question[place + size :]
-    if len(rest) == 2 and question[1:2] == rest[1] and re.fullmatch("[\u4e00-\u9fff]{2}", rest):
-        return rest + question[2:]  # «退货», «换货»
+            return question[: position - len(topic) + size] + topic + question[position + size :]
+    if len(topic) == 2 and question[1:2] == topic[1] and re.fullmatch("[\u4e00-\u9fff]{2}", topic):
+        return topic + question[2:]  # «退货», «换货»
     return None
 
 
-def _chinese_ellipsis(rest: str, question: str) -> str | None:
+def _chinese_ellipsis(topic: str, question: str) -> str | None:
     """The question with ``rest`` in place of its most similar part."""
-    new, old = _LATIN_TERM.findall(rest), list(_LATIN_TERM.finditer(question))
-    if re.match(r"\d", rest) and (version := re.search(r"\d[\d.]*", question)):
-        return f"{question[: version.start()]}{rest}{question[version.end() :]}"  # another version
+    new, old = _LATIN_TERM.findall(topic), list(_LATIN_TERM.finditer(question))
+    if re.match(r"\d", topic) and (version := re.search(r"\d[\d.]*", question)):
+        return f"{question[: version.start()]}{topic}{question[version.end() :]}"  # another version
     if new and old:
         # «Excel文件»: the term before the same word, otherwise the last one
-        tail = rest[rest.rindex(new[-1]) + len(new[-1]) :]
+        tail = topic[topic.rindex(new[-1]) + len(new[-1]) :]
         same_tail = next((term for term in reversed(old) if tail and question[term.end() :].startswith(tail)), old[-1])
         best = next((term for term in old if term[0].split()[0] == new[0].split()[0]), same_tail)
         end = best.end() + (len(tail) if question[best.end() :].startswith(tail) else 0)
-        prefix = question[: best.start()].removesuffix(rest[: rest.index(new[0])] or "\0")  # «在Ubuntu», «在macOS»
-        return prefix + rest + question[end:]
+        prefix = question[: best.start()].removesuffix(topic[: topic.index(new[0])] or "\0")  # «在Ubuntu», «在macOS»
+        return prefix + topic + question[end:]
     subject = _ZH_BOOK.search(question)
     old_subject = subject[0] if subject else _chinese_subject(question, person=False)
-    changed = _chinese_part(rest, question) or (old_subject and _chinese_attribute(rest, question, old_subject))
-    if changed:
-        return changed
-    if _ZH_CONTACT.fullmatch(rest) and question.startswith(("怎么", "怎样", "如何")):
+    completion = _chinese_part(topic, question) or (old_subject and _chinese_attribute(topic, question, old_subject))
+    if completion:
+        return completion
+    if _ZH_CONTACT.fullmatch(topic) and question.startswith(("怎么", "怎样", "如何")):
         return None  # «怎么联系客服？那邮箱呢»: a question of its own
     if old_subject and (index := question.find(old_subject)) >= 0:
-        return question[:index] + rest + question[index + len(old_subject) :]
-    return f"{rest}{question}"
+        return question[:index] + topic + question[index + len(old_subject) :]
+    return f"{topic}{question}"
 
 
 _RULES: dict[str, Callable[[str, _Past], str | None]] = {"en": _english, "ru": _russian, "zh": _chinese}

@@ -312,7 +312,7 @@ def _folded(thesaurus: Thesaurus | Mapping[str, Thesaurus]) -> dict[str, tuple[s
             raise InputError(f"the synonyms of {term!r:.80} are a list of str, not {synonyms!r:.80}")
         key = _key(term)
         terms = (" ".join(synonym.split()) for synonym in synonyms)
-        table[key] = tuple(dict.fromkeys(other for other in terms if other and _key(other) != key))
+        table[key] = tuple(dict.fromkeys(term for term in terms if term and _key(term) != key))
     return table
 
 

@@ -203,14 +203,14 @@ def _clean(texts: Sequence[str] | Iterator[str]) -> list[str]:
     return list(unique.values())
 
 
-def _echoes(folded: str, folded_query: str, prompt: str) -> bool:
-    if "~~~" in folded:
+def _echoes(folded_text: str, folded_query: str, prompt: str) -> bool:
+    if "~~~" in folded_text:
         return True
-    bare = " ".join(folded.split())
+    bare = " ".join(folded_text.split())
     if bare not in folded_query and len(bare) >= _long(bare) and bare in " ".join(prompt.split()):
         return True
     return any(
-        line not in folded_query and folded_query not in line and line in folded
+        line not in folded_query and folded_query not in line and line in folded_text
         for segment in prompt.splitlines()
         if len(line := segment.strip()) >= _long(segment)
     )
@@ -239,11 +239,11 @@ def _other_language(text: str, query: str) -> str | None:
     return None
 
 
-def _error(folded: str, folded_query: str) -> str | None:
-    start = _ERROR.match(folded.lstrip())
+def _error(folded_text: str, folded_query: str) -> str | None:
+    start = _ERROR.match(folded_text.lstrip())
     if start is not None and start[0].strip() not in folded_query:
         return "it is an error message"
-    if len(folded) <= _SHORT and _FAILURE.search(folded) and not _words_of_both(folded, folded_query):
+    if len(folded_text) <= _SHORT and _FAILURE.search(folded_text) and not _words_of_both(folded_text, folded_query):
         return "it is an error message"
     return None
 
@@ -253,8 +253,8 @@ def _words_of_both(text: str, query: str) -> set[str]:
     return {token for token in tokens(text) if len(token) > 1} & set(tokens(query))
 
 
-def _repetition(folded: str) -> str | None:
-    words = _WORDS.findall(folded)
+def _repetition(folded_text: str) -> str | None:
+    words = _WORDS.findall(folded_text)
     if len(words) >= 24 and len(set(words)) < len(words) / 5:
         return "it repeats itself"
     compact = "".join(words)

@@ -106,7 +106,15 @@ class _LLMTransformer(BaseTransformer):
         raise NotImplementedError
 
     def _texts(
-        self, answer: Completion, query: Query, template: str, *, most: int, kind: str, weight: float, may_be_none: bool
+        self,
+        answer: Completion,
+        query: Query,
+        template: str,
+        *,
+        limit: int,
+        kind: str,
+        weight: float,
+        may_be_none: bool,
     ) -> tuple[Transformed | None, str]:
         """Makes variants from an answer that lists queries."""
         texts = strings(_text(answer), answer.data)
@@ -126,7 +134,7 @@ class _LLMTransformer(BaseTransformer):
                 problems[problem] = None
         if not good:
             return None, ", ".join(problems)
-        variants = distinct(good, query.text)[:most]
+        variants = distinct(good, query.text)[:limit]
         degraded = (
             (f"{type(self).__name__}: dropped some of the model's queries: {', '.join(problems)}",) if problems else ()
         )
@@ -170,7 +178,7 @@ class LLMDecomposer(_LLMTransformer):
 
     def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
         return self._texts(
-            answer, query, template, most=self.max_subqueries, kind="subquestion", weight=self.weight, may_be_none=True
+            answer, query, template, limit=self.max_subqueries, kind="subquestion", weight=self.weight, may_be_none=True
         )
 
 
@@ -202,7 +210,7 @@ class LLMExpander(_LLMTransformer):
 
     def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
         return self._texts(
-            answer, query, template, most=self.num, kind="expansion", weight=self.weight, may_be_none=False
+            answer, query, template, limit=self.num, kind="expansion", weight=self.weight, may_be_none=False
         )
 
 

@@ -181,9 +181,9 @@ def _embedder(state: State) -> Embedder:
 
 def _reranker(state: State) -> BaseReranker:
     """Return the reranker of the settings; without one, the offline reranker over the workspace's embedder."""
-    chosen = reranker_for(state.workspace.settings)
-    if chosen is not None:
-        return chosen
+    reranker = reranker_for(state.workspace.settings)
+    if reranker is not None:
+        return reranker
     embedder = _embedder(state)
     return CalibratedReranker(embedder, sigma=getattr(embedder, "cosine_spread", None) or USUAL_SIGMA)
 

@@ -121,10 +121,10 @@ async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Re
     return Json({"records": records})
 
 
-def _refusal_records(context: RetrievalContext, least: float) -> list[dict[str, Any]]:
+def _refusal_records(context: RetrievalContext, minimum: float) -> list[dict[str, Any]]:
     """Return the record that says that an answer was refused; none if even the nearest passage is below the score."""
     refusal = context.refused
-    if refusal is None or refusal.nearest is None or (least > 0 and relevance(refusal.nearest) < least):
+    if refusal is None or refusal.nearest is None or (minimum > 0 and relevance(refusal.nearest) < minimum):
         return []
     metadata = {"refused": refusal.reason, "document_ids": [hit.id for hit in refusal.near_misses]}
     record = {"content": context.to_prompt(), "score": relevance(refusal.nearest), "title": NEAREST}

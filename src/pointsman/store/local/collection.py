@@ -472,7 +472,7 @@ class Collection:
             self._fix_embedder(embedder, rows.shape[1])
             blobs = [row.tobytes() for row in rows]
             if has_vector is not None:
-                blobs = [blob if given else NO_VECTOR for blob, given in zip(blobs, has_vector, strict=True)]
+                blobs = [blob if is_given else NO_VECTOR for blob, is_given in zip(blobs, has_vector, strict=True)]
         return self.truth.upsert(prepared, blobs)
 
     def edit(
@@ -616,10 +616,10 @@ class Collection:
 
     # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, about: dict[str, Any]) -> tuple[Truth, dict[str, Any]]:
+    def _open(self, fields: dict[str, Any]) -> tuple[Truth, dict[str, Any]]:
         """Return documents and manifest, which belong together; create them if there are none."""
         while True:
-            create_collection(self._directory, about)
+            create_collection(self._directory, fields)
             with steady(self._directory) as exists:
                 self._stamp = file_stamp(self._manifest_path)
                 manifest = read_manifest(self._directory)
@@ -634,12 +634,12 @@ class Collection:
                         )
                     return truth, manifest
             if exists:
-                self._complete(about)
+                self._complete(fields)
             elif self._directory.exists() and not self._directory.is_dir():
                 raise StoreError(f"{self._directory} is not a directory; delete it, or name another path")
             # otherwise another process has just deleted it
 
-    def _complete(self, about: dict[str, Any]) -> None:
+    def _complete(self, fields: dict[str, Any]) -> None:
         """Turn a directory without a manifest into a collection.
 
         Raises:
@@ -653,7 +653,7 @@ class Collection:
                     truth = Truth(self._directory / TRUTH)
                     truth.close()
                     with translated(self._directory):
-                        write_manifest(self._directory, {"format": FORMAT, "identity": truth.identity, **about})
+                        write_manifest(self._directory, {"format": FORMAT, "identity": truth.identity, **fields})
                         _sync_names(self._directory)
         except (FileNotFoundError, NotADirectoryError):
             log.debug("%s was deleted while it was completed", self._directory)
@@ -869,10 +869,10 @@ def _apply_changes(table: Table, batch: Sequence[DocumentChange]) -> None:
     table.put((change.key, change.document.metadata) for change in batch if change.document is not None)
 
 
-def _difference(what: str, expected: set[int], actual: set[int]) -> list[str]:
+def _difference(subject: str, expected: set[int], actual: set[int]) -> list[str]:
     problems = []
     if missing := expected - actual:
-        problems.append(f"{what} lacks {len(missing)} documents, the first with key {min(missing)}")
+        problems.append(f"{subject} lacks {len(missing)} documents, the first with key {min(missing)}")
     if extra := actual - expected:
-        problems.append(f"{what} holds {len(extra)} documents that are deleted, the first with key {min(extra)}")
+        problems.append(f"{subject} holds {len(extra)} documents that are deleted, the first with key {min(extra)}")
     return problems

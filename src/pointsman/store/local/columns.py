@@ -369,8 +369,8 @@ class _Numbers(_Column):
         return lambda cells: _one_of(cells, contents)
 
     def within(self, interval: Interval) -> Test:
-        low, low_included = _as_double(interval.low, interval.low_included, above=True)
-        high, high_included = _as_double(interval.high, interval.high_included, above=False)
+        low, low_included = _as_double(interval.low, interval.low_included, is_above=True)
+        high, high_included = _as_double(interval.high, interval.high_included, is_above=False)
 
         def test(cells: NDArray[Any]) -> Bools:
             above_low = None if low is None else cells >= low if low_included else cells > low
@@ -383,12 +383,12 @@ class _Numbers(_Column):
         return test
 
 
-def _as_double(bound: Any, included: bool, *, above: bool) -> tuple[float | None, bool]:
+def _as_double(bound: Any, is_included: bool, *, is_above: bool) -> tuple[float | None, bool]:
     """Return a range bound as a double and whether it is included; an integer that is none becomes the nearest one."""
     if bound is None or isinstance(bound, float):
-        return bound, included
+        return bound, is_included
     double = float(bound)
-    return double, (double > bound) == above
+    return double, (double > bound) == is_above
 
 
 class _Vocabulary(_Column):

@@ -32,14 +32,14 @@ def write_table(path: Path, table: Table, identity: str, seq: int) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    about, arrays = table.to_arrays()
+    header_fields, arrays = table.to_arrays()
     header = {
         "format": _FORMAT,
         "identity": identity,
         "seq": seq,
         "rows": table.size,
         "arrays": [[array.dtype.str, len(array)] for array in arrays],
-        "table": about,
+        "table": header_fields,
     }
     remove_leftovers(path)
     with replacing(path) as file:
@@ -96,8 +96,8 @@ def saved_state(path: Path, identity: str) -> tuple[int, int]:
         with open_regular(path) as file:
             beginning = file.read(16)
             header = beginning + file.read(_header_length(np.frombuffer(beginning, np.uint8)))
-        _, about = _header(header, identity)
-        return int(about["seq"]), int(about["rows"])
+        _, header_fields = _header(header, identity)
+        return int(header_fields["seq"]), int(header_fields["rows"])
     except (OSError, ValueError, KeyError, TypeError, struct.error):
         return 0, 0
 

@@ -260,7 +260,7 @@ class _ListIndex:
         with self.store.writing():
             listed_ids: set[str] = set()
             for batch in batched(self._listing.documents(), _TOGETHER):
-                documents = [_storable(document) for document in {one.id: one for one in batch}.values()]
+                documents = [_storable(document) for document in {document.id: document for document in batch}.values()]
                 listed_ids.update(document.id for document in documents)
                 self.store.write(documents)
             self.store.delete([id_ for id_ in self.store.ids() if id_ not in listed_ids])

@@ -357,24 +357,24 @@ class WordQuery:
             )
         return counts
 
-    def _top(self, query: tantivy.Query, k: int, allowed: NDArray[np.int64] | None) -> list[_Hit]:
+    def _top(self, query: tantivy.Query, k: int, allowed_keys: NDArray[np.int64] | None) -> list[_Hit]:
         """Return the best ``k`` hits by tantivy's scores, ties by key."""
         # Read a few extra hits, so that documents tied with the last one are ordered by key. If still more tie, tantivy
         # picks those stored first: short queries over even chunks tie by the hundred, and reading to the end of the tie
         # would cost ten times the search.
         snapshot, limit = self._snapshot, k + _TIES
-        if allowed is None:
+        if allowed_keys is None:
             return _sorted(_read(snapshot, query, min(limit, snapshot.documents + 1))[0])[:k]
-        if not len(allowed):
+        if not len(allowed_keys):
             return []
         # The best k allowed documents are the first k allowed ones of the whole ranking. Read until they are found,
         # unless that is so deep that listing the allowed keys in the query is cheaper, despite its higher cost per key.
-        depth = int(1.5 * limit * snapshot.size / len(allowed))
-        if len(allowed) <= max(_ID_SET, depth // _ID_COST):
-            return _sorted(_read(snapshot, _among(allowed.tolist(), query), len(allowed))[0])[:k]
+        depth = int(1.5 * limit * snapshot.size / len(allowed_keys))
+        if len(allowed_keys) <= max(_ID_SET, depth // _ID_COST):
+            return _sorted(_read(snapshot, _among(allowed_keys.tolist(), query), len(allowed_keys))[0])[:k]
         while True:
             depth = min(depth, snapshot.size) + 1
-            hits, count = _read(snapshot, query, depth, allowed)
+            hits, count = _read(snapshot, query, depth, allowed_keys)
             if len(hits) >= limit or count < depth:
                 return _sorted(hits)[:k]
             depth *= 4
@@ -534,14 +534,14 @@ class KeywordIndex:
         note_checksums(self._directory)
         self.reload()
 
-    def _apply(self, since: int, target: int) -> None:
+    def _apply(self, sequence: int, target: int) -> None:
         try:
             self._writes = True
             # An index ahead of its truth belongs to another state of it.
-            if self._anew or not 0 <= since <= target or self._wasteful:
+            if self._anew or not 0 <= sequence <= target or self._wasteful:
                 self._build(target)
             else:
-                self._write(since, target)
+                self._write(sequence, target)
         except BaseException:
             self._drop_writer()  # its uncommitted changes must not reach a later commit
             raise
@@ -689,16 +689,16 @@ class KeywordIndex:
             raise ValueError(f"it belongs to {marker!r}, not to {self._marker!r}")
         self._snapshot, self._applied = _IndexSnapshot(searcher, int(seq)), int(seq)
 
-    def _write(self, since: int, target: int) -> None:
+    def _write(self, sequence: int, target: int) -> None:
         writer = self._open_writer()
         writer.delete_documents_by_term("key", _MARKER)
-        self._fill(writer, since, target)
+        self._fill(writer, sequence, target)
 
-    def _fill(self, writer: tantivy.IndexWriter, since: int, target: int) -> None:
+    def _fill(self, writer: tantivy.IndexWriter, sequence: int, target: int) -> None:
         """Add what was logged after ``since``, and commit."""
-        for batch in self._source.changes(since):
+        for batch in self._source.changes(sequence):
             for change in batch:
-                if since:  # before the first change there is nothing to delete
+                if sequence:  # before the first change there is nothing to delete
                     writer.delete_documents_by_term("key", change.key)
                 if change.document is not None:
                     writer.add_document(_postings(change.key, change.document))
@@ -826,7 +826,7 @@ class _Hit(NamedTuple):
 
 
 def _read(
-    snapshot: _IndexSnapshot, query: tantivy.Query, limit: int, allowed: NDArray[np.int64] | None = None
+    snapshot: _IndexSnapshot, query: tantivy.Query, limit: int, allowed_keys: NDArray[np.int64] | None = None
 ) -> tuple[list[_Hit], int]:
     """Return the allowed ones among the first ``limit`` hits, nearly best first, and how many hits there were."""
     import numpy as np
@@ -834,10 +834,10 @@ def _read(
     hits = snapshot.searcher.search(query, limit, count=False).hits
     keys: Any = snapshot.searcher.fast_field_values("key", [address for _, address in hits])
     count = len(hits)
-    if allowed is not None and count:
+    if allowed_keys is not None and count:
         of_hits = np.array(keys, np.int64)
-        rows = np.minimum(np.searchsorted(allowed, of_hits), len(allowed) - 1)
-        matching = np.flatnonzero(allowed[rows] == of_hits).tolist()
+        rows = np.minimum(np.searchsorted(allowed_keys, of_hits), len(allowed_keys) - 1)
+        matching = np.flatnonzero(allowed_keys[rows] == of_hits).tolist()
         hits, keys = [hits[row] for row in matching], [keys[row] for row in matching]
     addresses = [address for _, address in hits]
     lengths: Any = snapshot.searcher.fast_field_values("length", addresses)

@@ -123,17 +123,17 @@ def _problems(directory: Path) -> list[str]:
 
 def _replace(directory: Path) -> tuple[_Salvage, Path]:
     """Replace the damaged directory by a new one with its intact parts; keep the damaged one beside it."""
-    with directory_aside(directory.parent) as aside:
-        truth = Truth(aside / TRUTH)
+    with directory_aside(directory.parent) as folder:
+        truth = Truth(folder / TRUTH)
         try:
-            salvage = _save(directory / TRUTH, truth, aside / "damaged")
+            salvage = _save(directory / TRUTH, truth, folder / "damaged")
         finally:
             truth.close()
-        shutil.rmtree(aside / "damaged")
-        write_manifest(aside, {**_manifest(directory), "format": FORMAT, "identity": truth.identity})
+        shutil.rmtree(folder / "damaged")
+        write_manifest(folder, {**_manifest(directory), "format": FORMAT, "identity": truth.identity})
         backup = directory.with_name(f".{directory.name}.damaged-{time.time_ns()}")
         directory.rename(backup)
-        aside.rename(directory)
+        folder.rename(directory)
         sync_directory(directory.parent)
     return salvage, backup
 

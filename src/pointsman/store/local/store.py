@@ -236,14 +236,14 @@ class LocalStore(BaseStore):
         with self.collection.writer():
             self.note_versions(changes.values())
             truth, ids = self.collection.truth, list(changes)
-            edited = edits(changes, truth.get(ids), replace=replace)
+            all_edits = edits(changes, truth.get(ids), replace=replace)
             ids_with_vector = truth.embedded(ids)
-            title_edits = [edit for edit in edited if edit.retitled and edit.id in ids_with_vector]
+            title_edits = [edit for edit in all_edits if edit.retitled and edit.id in ids_with_vector]
             texts = tuple(dict.fromkeys(edit.searchable for edit in title_edits if edit.searchable not in vectors))
             if texts:
                 return MetadataResult(AddResult(), texts, tuple(ids))
             new = {edit.id: vectors[edit.searchable] for edit in title_edits}
-            return MetadataResult(self.collection.edit([edit.prepared for edit in edited], new, embedder or ""))
+            return MetadataResult(self.collection.edit([edit.prepared for edit in all_edits], new, embedder or ""))
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""
