@@ -27,11 +27,13 @@ from haystack.testing.document_store import (
     GetMetadataFieldsInfoTest,
     GetMetadataFieldUniqueValuesTest,
 )
+from haystack.utils import Secret
 from haystack.utils.filters import document_matches_filter
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pointsman
+from clauses_kit import BEFORE, CLAUSES, QUESTION, REASON
 from haystack_integrations.document_stores.pointsman import document_store
 from pointsman import Query, SimpleHybridRetriever, parse_filter
 from pointsman.errors import InputError, PointsmanError, UnmetNeedError
@@ -51,6 +53,7 @@ from pointsman.integrations.haystack import (
     filter_of,
 )
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.server import KeyStore
 from pointsman.server.app import create_app
 from pointsman.settings import Settings
 from serving import serving
@@ -650,3 +653,77 @@ def test_locations(tmp_path: Path) -> None:
     assert retriever.document_store.location == str(tmp_path)
     with pytest.raises(UnmetNeedError, match="is a service"):
         PointsmanDocumentStore("http://127.0.0.1:8080")
+
+
+# ── what an answer says of its documents ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_meta_says_what_supersedes_a_document_and_a_day_has_its_own() -> None:
+    store = PointsmanDocumentStore(embedder="hashing")
+    store.dataset.add(CLAUSES)
+    vector = store.dataset.embedder.embed_queries([QUESTION])[0].tolist()
+    retriever = PointsmanRetriever(store, top_k=3)
+    answers = [
+        retriever.run(QUESTION),
+        await retriever.run_async(QUESTION),
+        PointsmanRetriever(store, top_k=3, return_embedding=True).run(QUESTION),
+        PointsmanEmbeddingRetriever(store, top_k=3).run(vector),
+        PointsmanHybridRetriever(store, top_k=3).run(QUESTION, vector),
+    ]
+    for answer in answers:
+        notes = {document.id: document.meta.get("not_in_force") for document in answer["documents"]}
+        assert notes == {"clause": REASON, "amendment": None, "payment": None}
+    on_that_day = PointsmanRetriever(store, options={"as_of": BEFORE})
+    for documents in (retriever.run(QUESTION, options={"as_of": BEFORE}), on_that_day.run(QUESTION)):
+        assert {document.id for document in documents["documents"]} == {"clause", "payment"}
+    rebuilt = PointsmanRetriever.from_dict(on_that_day.to_dict())
+    assert rebuilt.options == {"as_of": BEFORE}
+    rebuilt.document_store.close()
+    store.close()
+
+
+def test_first_document_says_what_did_not_work(store: PointsmanDocumentStore) -> None:
+    first, second = PointsmanRetriever(store, top_k=2, options={"coverage": 0.9}).run("red signal")["documents"]
+    assert "coverage" in first.meta["degraded"][0]
+    assert "degraded" not in second.meta
+
+
+async def test_options_of_a_run_say_who_asks(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("rails").add([{"id": str(number), "text": text} for number, text in enumerate(TEXTS)])
+        workspace.dataset("rails").set_access({"0": ["user:anna"], "1": ["everyone"], "2": ["group:bakers"]})
+        workspace.switch_access(on=True)
+        keys = KeyStore(tmp_path / "keys.json")
+        key = keys.create("all", scopes=["read"], principals=["user:anna", "group:bakers"]).text
+        store = PointsmanDocumentStore(tmp_path, "rails", embedder="hashing")
+        anna = {"principals": ["user:anna"]}
+        with serving(create_app(workspace, settings=Settings())) as url:
+            service = PointsmanServiceRetriever(url, Secret.from_token(key), refuse=False)
+            assert {document.id for document in service.run("signal bread")["documents"]} == {"0", "1", "2"}
+            for retriever in (PointsmanRetriever(store), service):
+                for answer in (
+                    retriever.run("signal bread", options=anna),
+                    await retriever.run_async("signal bread", options=anna),
+                ):
+                    assert {document.id for document in answer["documents"]} == {"0", "1"}
+            service.close()
+        with pytest.raises(InputError, match="needs to know who asks"):
+            PointsmanRetriever(store).run("signal bread")
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"as_off": "2026-03-01"}, "did you mean 'as_of'"),
+        ({"as_of": "yesterday"}, "as_of is a day such as"),
+        ({"refuse": True}, "'refuse' is an argument of the component"),
+    ],
+)
+def test_options_are_checked(store: PointsmanDocumentStore, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PointsmanRetriever(store, options=options)
+    with pytest.raises(ValueError, match=message):
+        PointsmanServiceRetriever("http://127.0.0.1:9", options=options)
+    with pytest.raises(ValueError, match=message):
+        PointsmanRetriever(store).run("red signal", options=options)

@@ -30,6 +30,7 @@ from langchain_tests.integration_tests import (
 from langchain_tests.integration_tests.indexer import AsyncDocumentIndexTestSuite, DocumentIndexerTestSuite
 
 import pointsman
+from clauses_kit import BEFORE, CLAUSES, QUESTION, REASON
 from pointsman import Dataset, Document, LLMSelector, SimpleHybridRetriever
 from pointsman.errors import FilterError, InputError, ModelError, PointsmanError
 from pointsman.integrations.langchain import (
@@ -613,3 +614,57 @@ def test_a_document_keeps_its_metadata_through_both_directions(dataset: Dataset)
     (id_,) = store.add_documents([TheirDocument(page_content="text", metadata=metadata)])
     assert dataset.get(id_) == Document(id_, "text", metadata)
     assert store.get_by_ids([id_])[0].metadata == metadata
+
+
+# ── what an answer says of its documents ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_metadata_says_what_supersedes_a_document_and_a_day_has_its_own() -> None:
+    with Dataset("contracts", embedder=HashingEmbedder()) as dataset:
+        dataset.add(CLAUSES)
+        retriever = PointsmanRetriever(source=dataset, k=3, options={"refuse": False})
+        store = PointsmanVectorStore(dataset)
+        vector = dataset.embedder.embed_queries([QUESTION])[0].tolist()
+        answers = [
+            retriever.invoke(QUESTION),
+            await retriever.ainvoke(QUESTION),
+            store.similarity_search(QUESTION, 3),
+            await store.asimilarity_search(QUESTION, 3),
+            [document for document, _ in store.similarity_search_with_score(QUESTION, 3)],
+            [document for document, _ in store.similarity_search_with_relevance_scores(QUESTION, 3)],
+            store.similarity_search_by_vector(vector, 3),
+            store.max_marginal_relevance_search(QUESTION, 3),
+            store.max_marginal_relevance_search_by_vector(vector, 3),
+        ]
+        for answer in answers:
+            notes = {document.id: document.metadata.get("not_in_force") for document in answer}
+            assert notes == {"clause": REASON, "amendment": None, "payment": None}
+        for documents in (retriever.invoke(QUESTION, as_of=BEFORE), store.similarity_search(QUESTION, 3, as_of=BEFORE)):
+            assert {document.id for document in documents} == {"clause", "payment"}
+            assert not any("not_in_force" in document.metadata for document in documents)
+
+
+def test_first_document_says_what_did_not_work_and_the_log_what_an_empty_answer_cannot(
+    dataset: Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
+    retriever = PointsmanRetriever(source=dataset, k=2, options={"coverage": 0.9, "refuse": False})
+    first, second = retriever.invoke("red signal")
+    assert "coverage" in first.metadata["degraded"][0]
+    assert "degraded" not in second.metadata
+    assert "degraded" in PointsmanVectorStore(dataset).similarity_search("red signal", 2, coverage=0.9)[0].metadata
+    assert not caplog.messages
+    assert retriever.invoke("red signal", filters="n > 5") == []
+    assert "no documents, and not all of the search worked: " in caplog.messages[0]
+
+
+def test_principals_say_who_asks(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("rails").add([{"id": str(number), "text": text} for number, text in enumerate(TEXTS)])
+        workspace.dataset("rails").set_access({"0": ["user:anna"], "1": ["everyone"], "2": ["group:bakers"]})
+        workspace.switch_access(on=True)
+        for source in (workspace, workspace.dataset("rails")):
+            retriever = PointsmanRetriever(source=source, options={"refuse": False})
+            documents = retriever.invoke("signal bread", principals=["user:anna"])
+            assert {document.id for document in documents} == {"0", "1"}
+            with pytest.raises(InputError, match="needs to know who asks"):
+                retriever.invoke("signal bread")

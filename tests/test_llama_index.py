@@ -22,6 +22,7 @@ from llama_index.core.retrievers import BaseRetriever as TheirRetriever
 from llama_index.core.retrievers import RouterRetriever
 from llama_index.core.schema import (
     IndexNode,
+    MetadataMode,
     NodeRelationship,
     NodeWithScore,
     QueryBundle,
@@ -43,6 +44,7 @@ from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 from packaging.version import Version
 
 import pointsman
+from clauses_kit import BEFORE, CLAUSES, QUESTION, REASON
 from pointsman import (
     CalibratedReranker,
     Dataset,
@@ -618,3 +620,49 @@ def test_both_scores_are_added_up_where_the_embedder_is_ours(dataset: Dataset) -
     weighted = store.query(VectorStoreQuery(similarity_top_k=3, alpha=0.5, **query))
     assert weighted.similarities is not None
     assert max(weighted.similarities) < 0.1  # 1 / 61 at most
+
+
+# ── what an answer says of its nodes ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_metadata_says_what_supersedes_a_node_and_a_day_has_its_own() -> None:
+    with Dataset("contracts", embedder=HashingEmbedder()) as dataset:
+        dataset.add(CLAUSES)
+        retriever = PointsmanRetriever(dataset, 3, refuse=False)
+        vector = dataset.embedder.embed_queries([QUESTION])[0].tolist()
+        store = PointsmanVectorStore(dataset)
+        answers = [
+            [scored.node for scored in retriever.retrieve(QUESTION)],
+            [scored.node for scored in await retriever.aretrieve(QUESTION)],
+            [node_of(hit).node for hit in dataset.search(QUESTION, 3, refuse=False)],
+        ]
+        for mode in ("default", "text_search", "hybrid", "mmr"):
+            query = VectorStoreQuery(vector, 3, query_str=QUESTION, mode=VectorStoreQueryMode(mode))
+            answers.append(list(store.query(query).nodes or ()))
+        for nodes in answers:
+            notes = {node.node_id: node.metadata.get("not_in_force") for node in nodes}
+            assert notes.pop("clause") == REASON
+            assert set(notes.values()) == {None}
+            clause = next(node for node in nodes if node.node_id == "clause")
+            assert f"not_in_force: {REASON}" in clause.get_content(MetadataMode.LLM)
+            assert REASON not in clause.get_content(MetadataMode.EMBED)
+        earlier_answer = PointsmanRetriever(dataset, 3, refuse=False, as_of=BEFORE).retrieve(QUESTION)
+        assert {scored.node.node_id for scored in earlier_answer} == {"clause", "payment"}
+
+
+def test_first_node_says_what_did_not_work(dataset: Dataset) -> None:
+    first, second = PointsmanRetriever(dataset, 2, refuse=False, coverage=0.9).retrieve("red signal")
+    assert "coverage" in first.node.metadata["degraded"][0]
+    assert "degraded" not in second.node.metadata
+    assert "degraded" not in first.node.get_content(MetadataMode.LLM)
+
+
+def test_principals_say_who_asks(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("rails").add([{"id": str(number), "text": text} for number, text in enumerate(TEXTS)])
+        workspace.dataset("rails").set_access({"0": ["user:anna"], "1": ["everyone"], "2": ["group:bakers"]})
+        workspace.switch_access(on=True)
+        nodes = PointsmanRetriever(workspace, refuse=False, principals=["user:anna"]).retrieve("signal bread")
+        assert {scored.node.node_id for scored in nodes} == {"0", "1"}
+        with pytest.raises(InputError, match="needs to know who asks"):
+            PointsmanRetriever(workspace, refuse=False).retrieve("signal bread")

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pointsman
+from clauses_kit import CLAUSES, QUESTION, REASON
 from pointsman._vectors import decode_vector
 from pointsman.errors import FilterError
 from pointsman.models.scripted import HashingEmbedder
@@ -428,6 +429,25 @@ def test_a_vector_store_is_made_changed_and_deleted(client: openai.OpenAI) -> No
         assert client.vector_stores.delete(store_id).deleted
         with pytest.raises(openai.NotFoundError):
             client.vector_stores.retrieve(store_id)
+
+
+def test_both_protocols_say_what_is_superseded_and_what_did_not_work(
+    rails_service: Served, client: openai.OpenAI
+) -> None:
+    rails_service.post("/api/datasets", {"name": "contracts"})
+    rails_service.add("contracts", CLAUSES)
+    results = client.vector_stores.search("contracts", query=QUESTION)
+    notes = {result.file_id: (result.attributes or {}).get("not_in_force") for result in results}
+    setting = {"knowledge_id": "contracts", "query": QUESTION, "retrieval_setting": {"top_k": 9}}
+    records = rails_service.post("/retrieval", setting)[1]["records"]
+    notes_of_records = {record["metadata"]["document_id"]: record["metadata"].get("not_in_force") for record in records}
+    assert notes["clause"] == notes_of_records["clause"] == REASON
+    assert notes["amendment"] is notes_of_records["amendment"] is None
+    filters: Any = {"type": "eq", "key": "colour", "value": "red"}
+    page: Any = client.vector_stores.search("contracts", query=QUESTION, filters=filters)
+    assert (page.data, page.refused) == ([], ["No results"])
+    assert "colour" in page.degraded[0]
+    client.vector_stores.delete("contracts")
 
 
 def test_attributes_are_replaced_and_files_deleted(rails_service: Served, client: openai.OpenAI) -> None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pointsman.types import RetrievalContext, TraceDetail
+    from pointsman.types import Hit, RetrievalContext, TraceDetail
 
+NOT_IN_FORCE: Final = "not_in_force"
+"""The key under which metadata says why a document does not hold."""
 _LABEL_CHARS: Final = 60
 _PATH: Final = re.compile(r"(?<![\w:/.~\-])/(?:[^\s/:;,'\"()<>]+/)+([^\s/:;,'\"()<>]*)")
 """An absolute path that is not the path of a URL; the group is its last part."""
@@ -43,6 +45,11 @@ def public_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     root = metadata.get("root")
     private = isinstance(root, str) and "source" in metadata and PurePath(root).is_absolute()
     return {name: value for name, value in metadata.items() if not (private and name == "root")}
+
+
+def notes_of(hit: Hit) -> dict[str, Any]:
+    """Return what an answer says of a hit in forms that know metadata alone: why it is not in force, if it is not."""
+    return {} if hit.not_in_force is None else {NOT_IN_FORCE: str(hit.not_in_force)}
 
 
 def label_of(metadata: Mapping[str, Any], text: str) -> str:

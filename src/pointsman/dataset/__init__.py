@@ -20,7 +20,7 @@ from pointsman.filters import parse_optional
 from pointsman.request import SearchOptions, SearchRequest, of_one_dataset
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.candidates import DEPTH
-from pointsman.retrieval.reading import Reading, spread_of
+from pointsman.retrieval.reading import Reading, spread_of, versions_in
 from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.search import search_now
@@ -196,6 +196,8 @@ class Dataset(EditableDataset):
     ) -> list[Hit]:
         """Return the documents whose vectors are nearest to this one, best first; nothing is embedded or refused.
 
+        What is not in force keeps its place, and says so in `Hit.not_in_force`.
+
         Args:
             vector: shape ``(dimensions,)``, from the dataset's embedder; its length does not matter.
             k: number of hits.
@@ -217,11 +219,17 @@ class Dataset(EditableDataset):
         ranking = list(lists.rankings.get(NEAR, ()))[:k]
         missing = [key for key, _ in ranking if key not in lists.documents]
         documents = {**lists.documents, **dict(zip(missing, store.fetch(missing), strict=True))}
-        return [
+        hits = [
             Hit(document, score or 0.0, self.name, (Provenance(NEAR, rank, score),))
             for rank, (key, score) in enumerate(ranking, 1)
             if (document := documents[key]) is not None
         ]
+        versions = versions_in(self, store, store.statistics())
+        if versions is None:
+            return hits
+        from pointsman.versions import mark, today
+
+        return mark(hits, {self.name: versions}, self.day or today())
 
     asearch_vector = async_twin(search_vector)
 

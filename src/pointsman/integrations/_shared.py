@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman._places import is_service
 from pointsman._twins import in_thread
@@ -21,7 +22,8 @@ from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.retrievers.foreign import failed
 from pointsman.retrieval.search import search_now
 from pointsman.retrieval.source import Source
-from pointsman.types import Hit, Query, check_top_k
+from pointsman.types import Hit, Query, RetrievalContext, check_top_k
+from pointsman.wire import notes_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +37,46 @@ if TYPE_CHECKING:
     from pointsman.workspace import Workspace
 
     Filters = str | Mapping[str, Any] | Filter | None
+
+log = logging.getLogger(__name__)
+
+DEGRADED: Final = "degraded"
+"""The key under which a framework's metadata says what did not work as asked, and what was done instead."""
+
+
+class NotedHit(NamedTuple):
+    """A hit for a framework, which knows documents and scores alone.
+
+    Attributes:
+        hit: the hit.
+        notes: what the answer says of it, for the metadata: see `pointsman.wire.notes_of`, and `DEGRADED`.
+    """
+
+    hit: Hit
+    notes: dict[str, Any]
+
+
+def with_notes(hits: Sequence[Hit], degraded: Sequence[str] = ()) -> list[NotedHit]:
+    """Return hits with what is said of them; what the search left out is said once, at the first."""
+    notes = [notes_of(hit) for hit in hits]
+    if notes and degraded:
+        notes[0][DEGRADED] = list(degraded)
+    return list(map(NotedHit, hits, notes))
+
+
+def noted_answer(answer: RetrievalContext, offset: int = 0) -> list[NotedHit]:
+    """Return the hits of an answer from an offset on, with what is said of them."""
+    hits = answer.hits[offset:]
+    log_if_empty(answer, hits)
+    return with_notes(hits, answer.degraded)
+
+
+def log_if_empty(answer: RetrievalContext, hits: Sequence[Hit]) -> None:
+    """Log what an empty list of documents cannot say: why there is none, and what did not work."""
+    if answer.refused is not None:
+        log.info("no documents: %s; the option refuse=False returns the nearest ones", answer.refused)
+    if answer.degraded and not hits:
+        log.warning("no documents, and not all of the search worked: %s", "; ".join(answer.degraded))
 
 
 class GivenVectors(BaseEmbedder):
@@ -102,8 +144,8 @@ def check_source(source: object) -> None:
 
 def hits_of(
     source: Any, text: str, k: int, filters: Filter | None = None, options: dict[str, Any] | None = None
-) -> Sequence[Hit]:
-    """Searches any of Pointsman's search objects and returns the hits.
+) -> list[NotedHit]:
+    """Searches any of Pointsman's search objects and returns the hits, with what the answer says of them.
 
     Args:
         source: has ``search`` (`Workspace`, `Dataset`, `Client`, …) or ``retrieve`` (any retriever).
@@ -116,25 +158,21 @@ def hits_of(
         InputError: an option is invalid.
     """
     if callable(getattr(source, "search", None)):
-        hits: Sequence[Hit] = source.search(Query(text, filters), k, **(options or {})).hits
-        return hits
+        return noted_answer(source.search(Query(text, filters), k, **(options or {})))
     _no_options(source, options)
-    results: Sequence[Hit] = source.retrieve(Query(text, filters), k)
-    return results
+    return with_notes(source.retrieve(Query(text, filters), k))
 
 
 async def ahits_of(
     source: Any, text: str, k: int, filters: Filter | None = None, options: dict[str, Any] | None = None
-) -> Sequence[Hit]:
+) -> list[NotedHit]:
     """Async version of `hits_of`; a source without async methods runs in a worker thread."""
     if callable(getattr(source, "asearch", None)):
-        hits: Sequence[Hit] = (await source.asearch(Query(text, filters), k, **(options or {}))).hits
-        return hits
+        return noted_answer(await source.asearch(Query(text, filters), k, **(options or {})))
     if callable(getattr(source, "search", None)) or not callable(getattr(source, "aretrieve", None)):
         return await in_thread(hits_of, source, text, k, filters, options)
     _no_options(source, options)
-    results: Sequence[Hit] = await source.aretrieve(Query(text, filters), k)
-    return results
+    return with_notes(await source.aretrieve(Query(text, filters), k))
 
 
 def _no_options(source: object, options: dict[str, Any] | None) -> None:

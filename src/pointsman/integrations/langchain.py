@@ -36,12 +36,15 @@ from pointsman.filters import (
 )
 from pointsman.ingest import Problem, read_paths
 from pointsman.integrations._shared import (
+    NotedHit,
     ahits_of,
     check_source,
     diverse,
     hits_of,
     model_error,
+    noted_answer,
     offline_reranker,
+    with_notes,
     workspace_of,
 )
 from pointsman.llm import BaseLLM, Completion, Usage
@@ -94,6 +97,8 @@ class PointsmanRetriever(TheirRetriever, extra="forbid"):
     """Any of Pointsman's search objects as a LangChain retriever.
 
     The metadata of documents includes ``score``, ``relevance`` and ``dataset``, unless it already has such values.
+    Where it applies, it also has ``not_in_force``, such as "superseded by amendment.md, valid from 2026-03-01", and, in
+    the first document, ``degraded``: what did not work as asked, and what was done instead.
 
     Attributes:
         source: a workspace, a dataset, a client, a workflow or a retriever.
@@ -126,7 +131,7 @@ class PointsmanRetriever(TheirRetriever, extra="forbid"):
     ) -> list[theirs.Document]:
         filters, search_options = self._merged(options)
         hits = hits_of(self.source, query, self.k if k is None else k, filters, search_options)
-        return [_with_score(hit) for hit in hits]
+        return [_with_score(*hit) for hit in hits]
 
     async def _aget_relevant_documents(
         self,
@@ -138,7 +143,7 @@ class PointsmanRetriever(TheirRetriever, extra="forbid"):
     ) -> list[theirs.Document]:
         filters, search_options = self._merged(options)
         hits = await ahits_of(self.source, query, self.k if k is None else k, filters, search_options)
-        return [_with_score(hit) for hit in hits]
+        return [_with_score(*hit) for hit in hits]
 
     def _merged(self, options: dict[str, Any]) -> tuple[Filter | None, dict[str, Any]]:
         search_options = {**self.options, **options}
@@ -293,7 +298,7 @@ class PointsmanVectorStore(VectorStore):
         Raises:
             InputError: the query, ``k``, the filter or an option is invalid.
         """
-        return [_theirs(hit.document) for hit in self._search(query, k, filter, options)]
+        return [_of_hit(*hit) for hit in self._search(query, k, filter, options)]
 
     async def asimilarity_search(
         self,
@@ -304,7 +309,7 @@ class PointsmanVectorStore(VectorStore):
         **options: Any,
     ) -> list[theirs.Document]:
         """Async version of `similarity_search`."""
-        return [_theirs(hit.document) for hit in await self._asearch(query, k, filter, options)]
+        return [_of_hit(*hit) for hit in await self._asearch(query, k, filter, options)]
 
     def similarity_search_with_score(
         self,
@@ -315,7 +320,7 @@ class PointsmanVectorStore(VectorStore):
         **options: Any,
     ) -> list[tuple[theirs.Document, float]]:
         """`similarity_search` with scores, higher is better: cosines if the strategy is ``"vector"``."""
-        return [(_theirs(hit.document), hit.score) for hit in self._search(query, k, filter, options)]
+        return [(_of_hit(*noted_hit), noted_hit.hit.score) for noted_hit in self._search(query, k, filter, options)]
 
     async def asimilarity_search_with_score(
         self,
@@ -326,7 +331,8 @@ class PointsmanVectorStore(VectorStore):
         **options: Any,
     ) -> list[tuple[theirs.Document, float]]:
         """Async version of `similarity_search_with_score`."""
-        return [(_theirs(hit.document), hit.score) for hit in await self._asearch(query, k, filter, options)]
+        hits = await self._asearch(query, k, filter, options)
+        return [(_of_hit(*noted_hit), noted_hit.hit.score) for noted_hit in hits]
 
     def _similarity_search_with_relevance_scores(
         self,
@@ -348,20 +354,20 @@ class PointsmanVectorStore(VectorStore):
     ) -> list[tuple[theirs.Document, float]]:
         return self._with_relevance(await self._asearch(query, k, filter, options))
 
-    def _with_relevance(self, hits: Sequence[Hit]) -> list[tuple[theirs.Document, float]]:
+    def _with_relevance(self, hits: Sequence[NotedHit]) -> list[tuple[theirs.Document, float]]:
         """Pair documents with scores from 0 to 1: cosines from 0 up, or, for other strategies, the relevance.
 
         Raises:
             InputError: the strategy is not ``"vector"``, and nothing is known about the relevance of its hits.
         """
         if self.strategy == "vector":
-            return [(_theirs(hit.document), min(max(hit.score, 0.0), 1.0)) for hit in hits]
-        if any(hit.relevance is None for hit in hits):
+            return [(_of_hit(hit, notes), min(max(hit.score, 0.0), 1.0)) for hit, notes in hits]
+        if any(hit.relevance is None for hit, _ in hits):
             raise InputError(
                 f"hits of the strategy {self.strategy!r} have no relevance here, because nothing is known about this "
                 "embedder's scores; use strategy='vector', or calibrate the dataset"
             )
-        return [(_theirs(hit.document), float(hit.relevance or 0.0)) for hit in hits]
+        return [(_of_hit(hit, notes), float(hit.relevance or 0.0)) for hit, notes in hits]
 
     def similarity_search_by_vector(
         self,
@@ -394,7 +400,7 @@ class PointsmanVectorStore(VectorStore):
         """
         _no_others("a search by vector takes filter", kwargs)
         hits = self.dataset.search_vector(embedding, k, filters=filter)
-        return [(_theirs(hit.document), float(hit.score)) for hit in hits]
+        return [(_of_hit(*noted_hit), float(noted_hit.hit.score)) for noted_hit in with_notes(hits)]
 
     def max_marginal_relevance_search(
         self,
@@ -408,7 +414,9 @@ class PointsmanVectorStore(VectorStore):
         filters = kwargs.pop("filter", None)
         _no_others("a search by MMR takes k, fetch_k, lambda_mult and filter", kwargs)
         hits = self._search(query, max(check_top_k(fetch_k), check_top_k(k)), filters, {"strategy": "vector"})
-        return [_theirs(hit.document) for hit in diverse(self.dataset, hits, k, lambda_mult)]
+        notes_of = {hit.id: notes for hit, notes in hits}
+        chosen_hits = diverse(self.dataset, [hit for hit, _ in hits], k, lambda_mult)
+        return [_of_hit(hit, notes_of[hit.id]) for hit in chosen_hits]
 
     def max_marginal_relevance_search_by_vector(
         self,
@@ -435,7 +443,7 @@ class PointsmanVectorStore(VectorStore):
         """
         _no_others("a search by MMR takes k, fetch_k, lambda_mult and filter", kwargs)
         hits = self.dataset.search_vector(embedding, max(check_top_k(fetch_k), check_top_k(k)), filters=filter)
-        return [_theirs(hit.document) for hit in diverse(self.dataset, hits, k, lambda_mult)]
+        return [_of_hit(*hit) for hit in with_notes(diverse(self.dataset, hits, k, lambda_mult))]
 
     @classmethod
     def from_documents(
@@ -483,16 +491,17 @@ class PointsmanVectorStore(VectorStore):
         store.add_texts(texts, metadatas, ids=ids)
         return store
 
-    def _search(self, query: str, k: int, filters: Filters, options: dict[str, Any]) -> Sequence[Hit]:
+    def _search(self, query: str, k: int, filters: Filters, options: dict[str, Any]) -> list[NotedHit]:
         offset = _offset(options)
         options = self._options(options)
-        return self.dataset.search(query, check_top_k(k) + offset, filters=filters, **options).hits[offset:]
+        answer = self.dataset.search(query, check_top_k(k) + offset, filters=filters, **options)
+        return noted_answer(answer, offset)
 
-    async def _asearch(self, query: str, k: int, filters: Filters, options: dict[str, Any]) -> Sequence[Hit]:
+    async def _asearch(self, query: str, k: int, filters: Filters, options: dict[str, Any]) -> list[NotedHit]:
         offset = _offset(options)
         options = self._options(options)
         answer = await self.dataset.asearch(query, check_top_k(k) + offset, filters=filters, **options)
-        return answer.hits[offset:]
+        return noted_answer(answer, offset)
 
     def _options(self, options: dict[str, Any]) -> Any:
         if "filters" in options:
@@ -825,9 +834,15 @@ def _theirs(document: Document) -> theirs.Document:
     return theirs.Document(id=document.id, page_content=document.text, metadata=dict(document.metadata))
 
 
-def _with_score(hit: Hit) -> theirs.Document:
-    """The hit as a document, with its excerpt as text if there is one."""
-    metadata = {"score": float(hit.score), "relevance": hit.relevance, "dataset": hit.dataset, **hit.metadata}
+def _of_hit(hit: Hit, notes: Mapping[str, Any]) -> theirs.Document:
+    """The hit as a document, with what the answer says of it in the metadata."""
+    return theirs.Document(id=hit.id, page_content=hit.document.text, metadata={**hit.metadata, **notes})
+
+
+def _with_score(hit: Hit, notes: Mapping[str, Any]) -> theirs.Document:
+    """The hit as a document with its scores, and its excerpt as text if there is one."""
+    scores = {"score": float(hit.score), "relevance": hit.relevance, "dataset": hit.dataset}
+    metadata = {**scores, **hit.metadata, **notes}
     return theirs.Document(id=hit.id, page_content=hit.text, metadata=metadata)
 
 

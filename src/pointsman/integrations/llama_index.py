@@ -27,12 +27,14 @@ from pointsman.integrations._shared import (
     hits_by_words,
     hits_of,
     offline_reranker,
+    with_notes,
     workspace_of,
 )
 from pointsman.models import load_embedder
 from pointsman.models.base import EmbedFunction, as_embedder
 from pointsman.retrieval.retrievers.foreign import ForeignRetriever
 from pointsman.types import Document, Hit, Provenance, Query, Ranked, check_top_k
+from pointsman.wire import NOT_IN_FORCE
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever as TheirRetriever
@@ -97,11 +99,11 @@ def query_of(query: str | QueryBundle) -> Query:
 
 
 def node_of(hit: Hit) -> NodeWithScore:
-    """Converts a hit to a node with its score; the text is the excerpt if there is one."""
-    node = _node(hit.document)
-    if hit.excerpt is not None:
-        node.set_content(hit.excerpt.text)
-    return NodeWithScore(node=node, score=float(hit.score))
+    """Converts a hit to a node with its score; the text is the excerpt if there is one.
+
+    The metadata of a node that does not hold says why, as ``not_in_force``; a language model reads it with the text.
+    """
+    return _noted_node(*with_notes([hit])[0])
 
 
 def hit_of(node_with_score: NodeWithScore, rank: int = 1, source: str = "llama_index") -> Hit:
@@ -118,6 +120,9 @@ def hit_of(node_with_score: NodeWithScore, rank: int = 1, source: str = "llama_i
 
 class PointsmanRetriever(TheirRetriever):
     """Any of Pointsman's search objects as a LlamaIndex retriever.
+
+    Where it applies, the metadata of nodes has ``not_in_force``, such as "superseded by amendment.md, valid from
+    2026-03-01", and, in the first node, ``degraded``: what did not work as asked, and what was done instead.
 
     Args:
         source: a workspace, a dataset, a client, a workflow or a retriever.
@@ -144,11 +149,11 @@ class PointsmanRetriever(TheirRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         hits = hits_of(self.source, query_bundle.query_str, self.similarity_top_k, self.filters, self.options)
-        return [node_of(hit) for hit in hits]
+        return [_noted_node(*hit) for hit in hits]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         hits = await ahits_of(self.source, query_bundle.query_str, self.similarity_top_k, self.filters, self.options)
-        return [node_of(hit) for hit in hits]
+        return [_noted_node(*hit) for hit in hits]
 
 
 class PointsmanSelector(BaseSelector):
@@ -522,7 +527,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         else:
             raise UnmetNeedError(f"a Pointsman vector store has no mode {query.mode.value!r}")
         return VectorStoreQueryResult(
-            nodes=[_node(hit.document) for hit in hits],
+            nodes=[_annotate(_node(hit.document), notes) for hit, notes in with_notes(hits)],
             similarities=[float(hit.score) for hit in hits],
             ids=[hit.id for hit in hits],
         )
@@ -659,6 +664,21 @@ def _node(document: Document) -> BaseNode:
             if node.node_id == document.id:
                 return node
     return TextNode(id_=document.id, text=document.text, metadata=dict(document.metadata))
+
+
+def _noted_node(hit: Hit, notes: dict[str, Any]) -> NodeWithScore:
+    node = _node(hit.document)
+    if hit.excerpt is not None:
+        node.set_content(hit.excerpt.text)
+    return NodeWithScore(node=_annotate(node, notes), score=float(hit.score))
+
+
+def _annotate(node: BaseNode, notes: dict[str, Any]) -> BaseNode:
+    """Put what an answer says of a node into its metadata; a language model reads only why it does not hold."""
+    node.metadata.update(notes)
+    node.excluded_embed_metadata_keys += notes
+    node.excluded_llm_metadata_keys += notes.keys() - {NOT_IN_FORCE}
+    return node
 
 
 def _of_query(query: VectorStoreQuery) -> Filter | None:

@@ -133,20 +133,9 @@ class Reading:
                 self.info = self.store.info
             self.spread = self._spread_in(statistics)
             self._find_background(statistics)
-            if VERSIONS in statistics.notes:
-                self.versions = self._read_versions(statistics)
+            self.versions = versions_in(self.source, self.store, statistics)
             self.statistics = statistics
         return self.statistics
-
-    def _read_versions(self, statistics: Statistics) -> Versions:
-        """Return the versions in the store; they are read again when something was written."""
-        from pointsman.versions import IS_VERSION, Versions
-
-        key = f"{self.info and self.info.identity} {statistics.sequence}"
-        memory = self.source.remembered_versions
-        if memory is None or memory[0] != key:
-            memory = self.source.remembered_versions = key, Versions(self.store.documents(IS_VERSION))
-        return memory[1]
 
     def close(self) -> None:
         """Let go of the store; whoever explains the answer later opens it again."""
@@ -285,6 +274,25 @@ def spread_of(source: Source) -> CosineSpread | None:
     reading = Reading(source)
     reading.read()
     return reading.spread
+
+
+def versions_in(source: Source, store: Store, statistics: Statistics) -> Versions | None:
+    """Return the versions in the store of a source, read again when something was written.
+
+    None in a store whose documents say nothing of time.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    if VERSIONS not in statistics.notes:
+        return None
+    from pointsman.versions import IS_VERSION, Versions
+
+    key = f"{store.info.identity} {statistics.sequence}"
+    memory = source.remembered_versions
+    if memory is None or memory[0] != key:
+        memory = source.remembered_versions = key, Versions(store.documents(IS_VERSION))
+    return memory[1]
 
 
 def _lock_of(source: Source) -> threading.Lock:

@@ -21,7 +21,7 @@ from pointsman import Dataset, InputError, PointsmanError, UnmetNeedError
 from pointsman import Document as OurDocument
 from pointsman._places import is_service, redacted
 from pointsman.filters import And, Filter
-from pointsman.integrations._shared import GivenVectors
+from pointsman.integrations._shared import GivenVectors, with_notes
 from pointsman.models import load_embedder
 from pointsman.types import Hit
 
@@ -123,12 +123,18 @@ class PointsmanDocumentStore:
             for document in _with_embeddings(self.dataset, page)
         ]
 
-    def hits_to_documents(self, hits: Sequence[Hit], *, return_embedding: bool = False) -> list[Document]:
-        """Returns the hits of a search as documents with scores, and with embeddings if they are asked for."""
+    def hits_to_documents(
+        self, hits: Sequence[Hit], *, return_embedding: bool = False, degraded: Sequence[str] = ()
+    ) -> list[Document]:
+        """Returns the hits of a search as documents with scores, and with embeddings if they are asked for.
+
+        Where it applies, their metadata has ``not_in_force``, and the first one's has ``degraded``.
+        """
         if not return_embedding:
-            return documents_of(hits)
+            return documents_of(hits, degraded)
         documents = _with_embeddings(self.dataset, [hit.document for hit in hits])
-        return [_with_score(document, float(hit.score)) for document, hit in zip(documents, hits, strict=True)]
+        notes = with_notes(hits, degraded)
+        return [_of_hit(document, *noted_hit) for document, noted_hit in zip(documents, notes, strict=True)]
 
     def count_unique_metadata_by_filter(self, filters: dict[str, Any], metadata_fields: list[str]) -> dict[str, int]:
         """Returns the number of distinct values in the matching documents, by field."""
@@ -426,18 +432,18 @@ def _with_embeddings(dataset: Dataset, documents: Iterable[OurDocument]) -> list
     return [_haystack_document(document, vector) for document, vector in zip(documents, vectors, strict=True)]
 
 
-def documents_of(hits: Sequence[Hit]) -> list[Document]:
-    """Returns hits as documents with scores, without embeddings."""
-    return [_with_score(_haystack_document(hit.document, None), float(hit.score)) for hit in hits]
+def documents_of(hits: Sequence[Hit], degraded: Sequence[str] = ()) -> list[Document]:
+    """Returns hits as documents with scores, without embeddings; see `PointsmanDocumentStore.hits_to_documents`."""
+    return [_of_hit(_haystack_document(hit.document, None), hit, notes) for hit, notes in with_notes(hits, degraded)]
 
 
-def _with_score(document: Document, score: float) -> Document:
+def _of_hit(document: Document, hit: Hit, notes: Mapping[str, Any]) -> Document:
     return Document(
         id=document.id,
         content=document.content,
         blob=document.blob,
-        meta=document.meta,
-        score=score,
+        meta={**document.meta, **notes},
+        score=float(hit.score),
         embedding=document.embedding,
         sparse_embedding=document.sparse_embedding,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from fastapi import APIRouter
@@ -18,7 +18,7 @@ from pointsman.server.searching import prepare
 from pointsman.server.state import Reader, Shared, in_thread, problem_responses
 from pointsman.server.strict import StrictRoute
 from pointsman.types import NEAREST
-from pointsman.wire import label_of, public_metadata
+from pointsman.wire import label_of, notes_of, public_metadata, without_paths
 
 if TYPE_CHECKING:
     from pointsman.server.access import Access
@@ -108,16 +108,18 @@ async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Re
     threshold = setting.score_threshold or 0.0
     if context.refused is not None:
         return Json({"records": _refusal_records(context, threshold)})
-    records = [
+    records: list[dict[str, Any]] = [
         {
             "content": hit.text,
             "score": relevance(hit),
             "title": label_of(hit.metadata, hit.text),
-            "metadata": {**public_metadata(hit.metadata), "document_id": hit.id},
+            "metadata": {**public_metadata(hit.metadata), "document_id": hit.id, **notes_of(hit)},
         }
         for hit in context.hits
         if threshold <= 0 or relevance(hit) >= threshold
     ]
+    if records and context.degraded:
+        records[0]["metadata"]["degraded"] = degraded_in(state, [context])
     return Json({"records": records})
 
 
@@ -199,6 +201,12 @@ _OF_DIFY: Final[dict[str, Callable[[str, Any], Filter]]] = {
     "before": lambda key, value: Range(key, lt=value),
     "after": lambda key, value: Range(key, gt=value),
 }
+
+
+def degraded_in(state: State, contexts: Sequence[RetrievalContext]) -> list[str]:
+    """Return what did not work as asked in some searches, each once, without the service's folders."""
+    reasons = dict.fromkeys(reason for context in contexts for reason in context.degraded)
+    return [without_paths(reason, state.workspace.place) for reason in reasons]
 
 
 async def search_dataset(

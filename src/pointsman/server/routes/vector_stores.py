@@ -24,12 +24,12 @@ from pointsman.ingest.chunk import HARD_LIMIT, MAX_TOKENS, OVERLAP
 from pointsman.server import schemas
 from pointsman.server.answers import Json
 from pointsman.server.problems import HttpProblem
-from pointsman.server.routes.protocols import relevance, search_dataset
+from pointsman.server.routes.protocols import degraded_in, relevance, search_dataset
 from pointsman.server.schemas import NAME, StrictRequest
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
 from pointsman.server.strict import StrictRoute
 from pointsman.server.uploads import Upload, Uploads, file_of, is_upload
-from pointsman.wire import public_metadata
+from pointsman.wire import notes_of, public_metadata
 
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
@@ -351,14 +351,18 @@ async def search_store(state: Shared, access: Reader, name: StoreName, body: Sto
             "file_id": file_of(hit.id),
             "filename": _filename(hit.document),
             "score": relevance(hit),
-            "attributes": _attributes(hit.document),
+            "attributes": {**_attributes(hit.document), **notes_of(hit)},
             "content": [{"type": "text", "text": hit.text}],
         }
         for hit in hits[: body.max_num_results]
         if threshold <= 0 or relevance(hit) >= threshold
     ]
     page = {"object": "vector_store.search_results.page", "search_query": texts, "data": data}
-    return Json({**page, "has_more": False, "next_page": None})
+    said = {
+        "refused": [context.refused.reason for context in contexts if context.refused is not None],
+        "degraded": degraded_in(state, contexts),
+    }
+    return Json({**page, "has_more": False, "next_page": None, **said})
 
 
 @router.get(

@@ -1,7 +1,7 @@
 """Haystack retrievers over a Pointsman document store, or over a service."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -12,11 +12,11 @@ from haystack.utils import Secret
 
 from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore, filter_of
 from haystack_integrations.document_stores.pointsman.document_store import documents_of
-from pointsman import Client, Query, SearchOptions
+from pointsman import Client, InputError, Query
 from pointsman.filters import Filter
-from pointsman.integrations._shared import hits_by_both
-from pointsman.request import WorkspaceOptions
-from pointsman.types import Hit
+from pointsman.integrations._shared import hits_by_both, log_if_empty
+from pointsman.request import SearchRequest
+from pointsman.types import Hit, RetrievalContext
 
 __all__ = [
     "PointsmanEmbeddingRetriever",
@@ -75,10 +75,14 @@ class _Retriever:
             parameters["document_store"] = PointsmanDocumentStore.from_dict(parameters["document_store"])
         return default_from_dict(cls, {**data, "init_parameters": parameters})
 
-    def _documents(self, hits: Sequence[Hit], score_threshold: float | None) -> dict[str, list[Document]]:
-        least = self.score_threshold if score_threshold is None else score_threshold
-        hits = [hit for hit in hits if least is None or hit.score >= least]
-        return {"documents": self.document_store.hits_to_documents(hits, return_embedding=self.return_embedding)}
+    def _documents(
+        self, hits: Sequence[Hit], score_threshold: float | None, degraded: Sequence[str] = ()
+    ) -> dict[str, list[Document]]:
+        hits = _from_score(hits, self.score_threshold if score_threshold is None else score_threshold)
+        documents = self.document_store.hits_to_documents(
+            hits, return_embedding=self.return_embedding, degraded=degraded
+        )
+        return {"documents": documents}
 
 
 class _VectorRetriever(_Retriever):
@@ -98,6 +102,26 @@ class _VectorRetriever(_Retriever):
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings from which `from_dict` rebuilds it."""
         return default_to_dict(self, **self._init_parameters())
+
+
+def _from_score(hits: Sequence[Hit], least: float | None) -> list[Hit]:
+    return [hit for hit in hits if least is None or hit.score >= least]
+
+
+def _check_options(options: dict[str, Any] | None, own_names: Collection[str]) -> dict[str, Any]:
+    """Return the options of a search, which have no argument of their own here.
+
+    Raises:
+        ValueError: an option is none, has an invalid value, or is an argument of the component.
+    """
+    options = dict(options or {})
+    if repeated_names := options.keys() & own_names:
+        raise ValueError(f"options: {min(repeated_names)!r} is an argument of the component; give it there")
+    try:
+        SearchRequest.of("check", options=options)
+    except InputError as error:
+        raise ValueError(f"options: {error}") from error
+    return options
 
 
 def _check(top_k: int, score_threshold: float | None) -> None:
@@ -127,7 +151,11 @@ class PointsmanRetriever(_Retriever):
         filter_policy: whether the filters of a run replace these, or are merged with them.
         return_embedding: whether documents have their embeddings.
         score_threshold: documents with a lower score are left out.
+        options: other options of the search, such as ``{"as_of": "2026-03-01", "principals": ["user:anna"]}``; see
+            `pointsman.SearchOptions`. Those of a run override them.
     """
+
+    _ARGUMENTS = frozenset({"strategy", "filters", "rerank", "refuse"})
 
     def __init__(
         self,
@@ -140,14 +168,21 @@ class PointsmanRetriever(_Retriever):
         filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
         return_embedding: bool = False,
         score_threshold: float | None = None,
+        options: dict[str, Any] | None = None,
     ) -> None:
         self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
         self.strategy, self.rerank, self.refuse = strategy, rerank, refuse
+        self.options = _check_options(options, self._ARGUMENTS)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings from which `from_dict` rebuilds it."""
         return default_to_dict(
-            self, **self._init_parameters(), strategy=self.strategy, rerank=self.rerank, refuse=self.refuse
+            self,
+            **self._init_parameters(),
+            strategy=self.strategy,
+            rerank=self.rerank,
+            refuse=self.refuse,
+            options=self.options,
         )
 
     @component.output_types(documents=list[Document])
@@ -157,10 +192,11 @@ class PointsmanRetriever(_Retriever):
         filters: dict[str, Any] | None = None,
         top_k: int | None = None,
         score_threshold: float | None = None,
+        options: dict[str, Any] | None = None,
     ) -> dict[str, list[Document]]:
         """Returns the best documents, with their scores."""
-        hits = self.document_store.dataset.search(query, self._k(top_k), **self._options(filters)).hits
-        return self._documents(hits, score_threshold)
+        answer = self.document_store.dataset.search(query, self._k(top_k), **self._options(filters, options))
+        return self._to_documents(answer, score_threshold)
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -169,22 +205,30 @@ class PointsmanRetriever(_Retriever):
         filters: dict[str, Any] | None = None,
         top_k: int | None = None,
         score_threshold: float | None = None,
+        options: dict[str, Any] | None = None,
     ) -> dict[str, list[Document]]:
         """Async version of `run`."""
-        answer = await self.document_store.dataset.asearch(query, self._k(top_k), **self._options(filters))
-        return await to_thread.run_sync(self._documents, answer.hits, score_threshold)
+        dataset = self.document_store.dataset
+        answer = await dataset.asearch(query, self._k(top_k), **self._options(filters, options))
+        return await to_thread.run_sync(self._to_documents, answer, score_threshold)
+
+    def _to_documents(self, answer: RetrievalContext, score_threshold: float | None) -> dict[str, list[Document]]:
+        log_if_empty(answer, answer.hits)
+        return self._documents(answer.hits, score_threshold, answer.degraded)
 
     def _k(self, top_k: int | None) -> int:
         return self.top_k if top_k is None else top_k
 
-    def _options(self, filters: dict[str, Any] | None) -> SearchOptions:
+    def _options(self, filters: dict[str, Any] | None, options: dict[str, Any] | None) -> Any:
         strategy = self.strategy or ("bm25" if self.document_store.embedder is None else "auto")
         rerank = False if self.document_store.embedder is None and self.rerank is None else self.rerank
         return {
-            "strategy": strategy,  # type: ignore[typeddict-item]  # a name, which the request checks
+            "strategy": strategy,
             "filters": self._parsed_filters(filters),
             "rerank": rerank,
             "refuse": self.refuse,
+            **self.options,
+            **_check_options(options, self._ARGUMENTS),
         }
 
 
@@ -282,7 +326,11 @@ class PointsmanServiceRetriever:
         refuse: whether the answer is empty if no document is relevant.
         filter_policy: whether the filters of a run replace these, or are merged with them.
         score_threshold: documents with a lower score are left out.
+        options: other options of the search, such as ``{"as_of": "2026-03-01", "rerank": False}``; see
+            `pointsman.SearchOptions`. Those of a run override them.
     """
+
+    _ARGUMENTS = frozenset({"strategy", "datasets", "filters", "refuse"})
 
     def __init__(
         self,
@@ -295,8 +343,10 @@ class PointsmanServiceRetriever:
         refuse: bool = True,
         filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
         score_threshold: float | None = None,
+        options: dict[str, Any] | None = None,
     ) -> None:
         _check(top_k, score_threshold)
+        self.options = _check_options(options, self._ARGUMENTS)
         self.url, self.api_key, self.datasets, self.filters = url, api_key, datasets, filters
         self.top_k, self.strategy, self.refuse, self.score_threshold = top_k, strategy, refuse, score_threshold
         policy = filter_policy if isinstance(filter_policy, FilterPolicy) else FilterPolicy.from_str(filter_policy)
@@ -315,6 +365,7 @@ class PointsmanServiceRetriever:
             refuse=self.refuse,
             filter_policy=self.filter_policy.value,
             score_threshold=self.score_threshold,
+            options=self.options,
         )
 
     @classmethod
@@ -342,10 +393,11 @@ class PointsmanServiceRetriever:
         filters: dict[str, Any] | None = None,
         top_k: int | None = None,
         score_threshold: float | None = None,
+        options: dict[str, Any] | None = None,
     ) -> dict[str, list[Document]]:
         """Returns the best documents, with their scores."""
-        answer = self._client.search(query, self.top_k if top_k is None else top_k, **self._options(filters))
-        return {"documents": self._documents(answer.hits, score_threshold)}
+        k = self.top_k if top_k is None else top_k
+        return self._to_documents(self._client.search(query, k, **self._options(filters, options)), score_threshold)
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -354,20 +406,26 @@ class PointsmanServiceRetriever:
         filters: dict[str, Any] | None = None,
         top_k: int | None = None,
         score_threshold: float | None = None,
+        options: dict[str, Any] | None = None,
     ) -> dict[str, list[Document]]:
         """Async version of `run`."""
-        answer = await self._client.asearch(query, self.top_k if top_k is None else top_k, **self._options(filters))
-        return {"documents": self._documents(answer.hits, score_threshold)}
+        k = self.top_k if top_k is None else top_k
+        return self._to_documents(
+            await self._client.asearch(query, k, **self._options(filters, options)), score_threshold
+        )
 
-    def _documents(self, hits: Sequence[Hit], score_threshold: float | None) -> list[Document]:
-        least = self.score_threshold if score_threshold is None else score_threshold
-        return documents_of([hit for hit in hits if least is None or hit.score >= least])
+    def _to_documents(self, answer: RetrievalContext, score_threshold: float | None) -> dict[str, list[Document]]:
+        log_if_empty(answer, answer.hits)
+        hits = _from_score(answer.hits, self.score_threshold if score_threshold is None else score_threshold)
+        return {"documents": documents_of(hits, answer.degraded)}
 
-    def _options(self, filters: dict[str, Any] | None) -> WorkspaceOptions:
+    def _options(self, filters: dict[str, Any] | None, options: dict[str, Any] | None) -> Any:
         applied_filters = apply_filter_policy(self.filter_policy, self.filters, filters)
         return {
             "datasets": self.datasets,
-            "strategy": self.strategy,  # type: ignore[typeddict-item]  # a name, which the request checks
+            "strategy": self.strategy,
             "filters": filter_of(applied_filters) if applied_filters else None,
             "refuse": None if self.refuse else False,
+            **self.options,
+            **_check_options(options, self._ARGUMENTS),
         }
