@@ -7,7 +7,8 @@ each runs its twin, which stands in front of a server with one harmless tool and
 A real ``pointsman mcp --tools`` stands in front of a server whose tools have generated hostile schemas: references that
 double, comparisons of all pairs, catastrophic patterns, deep nesting, long enumerations, values of wrong types, lone
 surrogates, NaN; a tenth also as ``outputSchema``. Every tool is called with arguments as hostile, one after the other;
-some, ``--exhausting`` of them, would keep a validator busy for minutes to years. Meanwhile `ping` is sent without a
+some, ``--exhausting`` of them, would keep a validator busy for minutes to years. A second server answers with eight
+megabytes of tiny values, as a list of tools, as a structured result and as a text. Meanwhile `ping` is sent without a
 pause, also while the tools are listed and checked. Both sides are plain JSON lines, since an SDK would not send these.
 
 Exit status 1: a `ping` took a second or longer, a call that can be read had no answer, or the process ended.
@@ -197,15 +198,19 @@ class Totals:
 
     def attack(self, pairs: list[Pair], random: Random, folder: Path) -> None:
         """Offer and call one slice of tools."""
-        agent = Agent(configuration(folder / "hostile.json", definitions(pairs, random)))
-        twin = Agent(configuration(folder / "twin.json", [{"name": "harmless", "inputSchema": {"type": "object"}}]))
+        servers = {"hostile": definitions(pairs, random), "crowded": crowded_tools(), "page": crowded_page()}
+        agent = Agent(configuration(folder / "agent.json", servers))
+        harmless = [{"name": "harmless", "inputSchema": {"type": "object"}}]
+        twin = Agent(configuration(folder / "twin.json", {"hostile": harmless}))
         agent.start()
         twin.start()
         listing = until_listed(agent)
         self.tools.update({"offered": listing["total"], "left out": listing["left_out"]})
-        if listing["away"]:
+        if set(listing["away"]) - {"page"}:
             self.problems.append(f"not listed: {listing['away']}")
         self.answers += attack(agent, pairs)
+        for tool in crowded_tools():
+            agent.ask("tools/call", {"name": "call_tool", "arguments": {"name": f"crowded/{tool['name']}"}})
         if agent.process.poll() is not None:
             self.problems.append("the process ended")
         pings, twin_pings = list(agent.pings), list(twin.pings)
@@ -220,13 +225,30 @@ class Totals:
         self.twin_pings += twin_pings
 
 
-def configuration(path: Path, tools: list[Any]) -> Path:
-    """Write the configuration of a server with these tools, named ``hostile``; returns its path."""
-    file = path.with_suffix(".tools")
-    file.write_text(json.dumps(tools), "utf-8")
-    args = [raw_tool_server.__file__, str(file)]
-    servers = {"hostile": {"command": sys.executable, "args": args, "env": dict(os.environ)}}
-    path.write_text(json.dumps({"mcpServers": servers}), "utf-8")
+def crowded_tools() -> list[Any]:
+    """Return tools whose results are eight megabytes of empty lists."""
+    crowd: list[Any] = [[]] * 1_950_000
+    results = {
+        "structured": {"content": [], "structuredContent": {"x": crowd}},
+        "text": {"content": [{"type": "text", "text": json.dumps(crowd)}], "structuredContent": {}},
+    }
+    return [{"name": name, "inputSchema": {"type": "object"}, "result": result} for name, result in results.items()]
+
+
+def crowded_page() -> list[Any]:
+    """Return a tool whose definition is eight megabytes of empty lists."""
+    return [{"name": "crowded", "inputSchema": {"type": "object", "x": [[]] * 1_950_000}}]
+
+
+def configuration(path: Path, servers: dict[str, list[Any]]) -> Path:
+    """Write the configuration of servers with these tools; returns its path."""
+    entries = {}
+    for name, tools in servers.items():
+        file = path.with_suffix(f".{name}")
+        file.write_text(json.dumps(tools), "utf-8")
+        args = [raw_tool_server.__file__, str(file)]
+        entries[name] = {"command": sys.executable, "args": args, "env": dict(os.environ)}
+    path.write_text(json.dumps({"mcpServers": entries}), "utf-8")
     return path
 
 

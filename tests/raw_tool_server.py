@@ -1,7 +1,7 @@
 """A server of the Model Context Protocol that sends any JSON as its tools, which an SDK would refuse to send.
 
 ``python tests/raw_tool_server.py TOOLS.json``: a list of definitions. Every call is answered with ``called`` and an
-empty object as structured content.
+empty object as structured content, unless the definition has a member ``result``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ def main() -> None:
     tools: list[Any] = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "raw", "version": "1"}}
     called = {"content": [{"type": "text", "text": "called"}], "structuredContent": {}}
+    answers = {tool["name"]: tool.pop("result") for tool in tools if isinstance(tool, dict) and "result" in tool}
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)
         if "id" not in request:
@@ -28,7 +29,7 @@ def main() -> None:
         results = {
             "initialize": json.dumps({**about, "protocolVersion": params.get("protocolVersion")}),
             "tools/list": json.dumps({"tools": tools[start : start + PAGE], **following}),
-            "tools/call": json.dumps(called),
+            "tools/call": json.dumps(answers.get(str(params.get("name")), called)),
             "ping": "{}",
         }
         result = results.get(request["method"])

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import httpx2
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -30,10 +32,18 @@ from hostile_schemas_kit import (
 )
 from pointsman.cli.mcp import mcp as serve
 from pointsman.errors import InputError
+from pointsman.integrations.mcp import transports
+from pointsman.integrations.mcp._bounds import (
+    MAX_BYTES,
+    MAX_VALUES,
+    TOO_MANY_VALUES,
+    bound_response,
+    has_too_many_values,
+)
 from pointsman.integrations.mcp.checking import SchemaChecker
-from pointsman.integrations.mcp.program import MAX_LINE, NOT_UNICODE, TOO_DEEP, message_of, pruned, with_unicode_only
+from pointsman.integrations.mcp.program import NOT_UNICODE, TOO_DEEP, message_of, pruned, with_unicode_only
 from pointsman.integrations.mcp.sdk import ServerAddress, ToolListing
-from pointsman.integrations.mcp.toolbox import Toolbox, choices_of
+from pointsman.integrations.mcp.toolbox import RESULT_CHARS, Toolbox, _quoted, choices_of
 from pointsman.integrations.mcp.upstream import ForeignTool, Upstream, read_servers
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.selector import DescriptionSelector
@@ -479,7 +489,7 @@ def test_output_schemas_are_never_evaluated_in_the_event_loop(tmp_path: Path) ->
 
 
 def test_a_list_that_is_no_message_makes_its_server_unavailable_and_says_why(tmp_path: Path) -> None:
-    long = {"name": "long", "inputSchema": {"type": "object", "x": "y" * MAX_LINE}}
+    long = {"name": "long", "inputSchema": {"type": "object", "x": "y" * MAX_BYTES}}
 
     async def ask(client: Client) -> None:
         reply = await find_until(client, lambda reply: reply["away"]["raw"] != "it is being started")
@@ -524,3 +534,132 @@ def test_bytes_that_are_not_utf_8_are_marked() -> None:
 def test_what_is_no_json_is_no_message_in_linear_time(line: bytes) -> None:
     assert isinstance(message_of(line), ValueError)
     assert isinstance(pruned(line), bytes)
+
+
+# ── more values than may be parsed at once ───────────────────────────────────────────────────────────────────────────
+
+CROWD: list[Any] = [[]] * (MAX_VALUES + 1)
+
+
+def test_a_result_with_too_many_values_is_an_error_of_its_call_alone(tmp_path: Path) -> None:
+    def returning(name: str, text: str, structured: dict[str, Any]) -> dict[str, Any]:
+        result = {"content": [{"type": "text", "text": text}], "structuredContent": structured}
+        return {"name": name, "inputSchema": {"type": "object"}, "result": result}
+
+    tools = [
+        returning("crowded", "", {"x": CROWD}),
+        returning("textual", json.dumps(CROWD), {}),
+        returning("sound", "", {"x": CROWD[:100]}),
+    ]
+
+    async def ask(client: Client) -> None:
+        assert answer(await tool(client, "raw/sound"))["structured"] == {"x": CROWD[:100]}
+        with anyio.fail_after(50):  # a call that got no answer would take 60
+            reply = await tool(client, "raw/crowded")
+        assert reply.is_error
+        assert TOO_MANY_VALUES in str(reply.content)
+        text_answer = answer(await tool(client, "raw/textual"))
+        assert (text_answer["text"], text_answer["cut"]) == (json.dumps(CROWD)[:RESULT_CHARS], True)
+
+    talk(tmp_path, ask, {"raw": raw_server(tmp_path, tools)})
+
+
+def test_a_list_with_too_many_values_makes_its_server_unavailable_and_says_why(tmp_path: Path) -> None:
+    crowded = {"name": "crowded", "inputSchema": {"type": "object", "x": CROWD}}
+
+    async def ask(client: Client) -> None:
+        reply = await find_until(client, lambda reply: reply["away"]["raw"] != "it is being started")
+        assert reply["away"]["raw"] == f"its list of tools cannot be read: {TOO_MANY_VALUES} on one page"
+
+    talk(tmp_path, ask, {"raw": raw_server(tmp_path, [crowded])})
+
+
+def test_text_that_may_be_the_structured_content_is_parsed_only_if_it_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+    monkeypatch.setattr(json, "loads", lambda text: lengths.append(len(text)))
+    for size in (10, 10_000_000):
+        _quoted("raw/x", {"content": [{"type": "text", "text": "[" * size}], "structuredContent": {}})
+    assert lengths == [10]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        (json.dumps(CROWD), True),
+        (json.dumps([CROWD[:50_000], CROWD[:50_010]]), True),
+        (json.dumps({str(number): 0 for number in range(MAX_VALUES + 2)}), True),
+        (json.dumps(CROWD[: MAX_VALUES // 2 - 1]), False),
+        (json.dumps(['[,"{\\' * MAX_VALUES, 1]), False),
+        ('"' + "," * (MAX_VALUES + 2), False),
+    ],
+    ids=["a list", "lists", "an object", "few", "a text", "a text without end"],
+)
+def test_values_are_counted_without_those_in_texts(text: str, is_refused: bool) -> None:
+    assert has_too_many_values(text.encode()) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("kind", "chunks", "complaint"),
+    [
+        ("application/json", [b"[0]"], ""),
+        ("application/json", [b'"', b"x" * MAX_BYTES], "longer than 8 MB"),
+        ("application/json", [b"[" + b"0," * MAX_VALUES, b"0]"], TOO_MANY_VALUES),
+        ("text/event-stream", [b"data: [0]\n\n"] * 50_000, ""),
+        ("text/event-stream", [b"data: [", b"0," * 60_000, b"\r", b"\n\r\n", b"0," * 60_000], ""),
+        ("text/event-stream", [b"data: [", b"0," * 60_000, b"\r\n", b"0," * 60_000], TOO_MANY_VALUES),
+        ("text/event-stream", [b"data: ", *[b"x" * 100_000] * 11], "longer than 1 MB"),
+    ],
+)
+def test_bodies_of_a_server_over_http_are_bounded(kind: str, chunks: list[bytes], complaint: str) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    async def fetch(encoding: str) -> bytes:
+        headers = {"content-type": kind, "content-encoding": encoding}
+        transport = httpx2.MockTransport(lambda _: httpx2.Response(200, content=body(), headers=headers))
+        async with httpx2.AsyncClient(transport=transport, event_hooks={"response": [bound_response]}) as client:
+            return (await client.get("http://tools.test")).content
+
+    if complaint:
+        with pytest.raises(httpx2.StreamError, match=complaint):
+            anyio.run(fetch, "identity")
+    else:
+        assert anyio.run(fetch, "identity") == b"".join(chunks)
+    with pytest.raises(httpx2.StreamError, match="compressed"):
+        anyio.run(fetch, "gzip")
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_a_server_over_http_that_sends_too_many_values_holds_nobody_up(tmp_path: Path, kind: str) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        request = json.loads((await receive()).get("body") or b"{}")
+        result: dict[str, Any] = {"tools": [{"name": "crowded", "inputSchema": {"type": "object", "x": CROWD}}]}
+        if request.get("method") == "initialize":
+            about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "raw", "version": "1"}}
+            result = {**about, "protocolVersion": request["params"]["protocolVersion"]}
+        text = json.dumps({"jsonrpc": "2.0", "id": request.get("id"), "result": result})
+        body = text.encode() if kind == "application/json" else f"event: message\ndata: {text}\n\n".encode()
+        status = 200 if "id" in request else 202
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind.encode())]})
+        await send({"type": "http.response.body", "body": body if status == 200 else b""})
+
+    async def ask(client: Client) -> None:
+        reply = await find_until(client, lambda reply: reply["away"]["raw"] != "it is being started")
+        assert "cannot be read" in reply["away"]["raw"] or "cannot be reached" in reply["away"]["raw"]
+        assert reply["total"] == len(SCHEMAS) - 1
+
+    with in_thread(app) as url:
+        talk(tmp_path, ask, {"raw": {"url": url}, "ours": SERVER})
+
+
+def test_collections_of_a_server_leave_out_what_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen_counts: list[int] = []
+    monkeypatch.setattr(anyio, "run", lambda _: frozen_counts.append(gc.get_freeze_count()))
+    try:
+        transports.over_stdio(toolbox([]).service())
+    finally:
+        gc.unfreeze()
+    assert frozen_counts[0] > 100_000

@@ -6,6 +6,7 @@ with many tools would stop all others meanwhile, and one deep schema would cost 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -19,11 +20,10 @@ from mcp import types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
+from pointsman.integrations.mcp._bounds import MAX_BYTES, TOO_MANY_VALUES, has_too_many_values
+
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, ObjectReceiveStream, ObjectSendStream, Process
-
-MAX_LINE: Final = 8_000_000
-"""Bytes of one message, such as a page of a list of tools."""
 
 TOO_DEEP: Final = "…nested too deeply…"
 """Stands where a message of a foreign server was nested deeper than the SDK reads."""
@@ -81,9 +81,9 @@ async def lines(stdout: ByteReceiveStream) -> AsyncIterator[bytes]:
     async for chunk in stdout:
         *ends, remainder = chunk.split(b"\n")
         for end in ends:
-            yield b"".join([*chunks, end])[: MAX_LINE + 1]
+            yield b"".join([*chunks, end])[: MAX_BYTES + 1]
             chunks, size = [], 0
-        if size <= MAX_LINE:
+        if size <= MAX_BYTES:
             chunks.append(remainder)
             size += len(remainder)
 
@@ -92,15 +92,30 @@ def message_of(line: bytes) -> SessionMessage | ValueError:
     """Parse a line; returns the error if it is no message.
 
     What the SDK cannot read although it is well formed is replaced by `NOT_UNICODE` and `TOO_DEEP`, so that one tool
-    does not cost its server all the others.
+    does not cost its server all the others. A response with too many values becomes an error.
     """
+    if len(line) <= MAX_BYTES and has_too_many_values(line):
+        return _refused(line)
     result = _message(line)
     for repair in (with_unicode_only, pruned):
-        if isinstance(result, SessionMessage) or len(line) > MAX_LINE:
+        if isinstance(result, SessionMessage) or len(line) > MAX_BYTES:
             break
         line = repair(line)
         result = _message(line)
     return result
+
+
+def _refused(line: bytes) -> SessionMessage | ValueError:
+    """Return an error instead of a response with too many values, of which only the outermost object is parsed."""
+    outline = pruned(line, 2)
+    try:
+        if has_too_many_values(outline):
+            raise ValueError("too many values")
+        number = json.loads(outline)["id"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ValueError(TOO_MANY_VALUES)
+    error = {"code": types.INTERNAL_ERROR, "message": f"the message of the server cannot be read: {TOO_MANY_VALUES}"}
+    return _message(json.dumps({"jsonrpc": "2.0", "id": number, "error": error}).encode())
 
 
 def _message(line: bytes) -> SessionMessage | ValueError:
@@ -121,18 +136,18 @@ def with_unicode_only(line: bytes) -> bytes:
     return _ESCAPE.sub(lambda escape: NOT_UNICODE if escape[1] else escape[0], text).encode()
 
 
-def pruned(line: bytes) -> bytes:
-    """Return JSON with `TOO_DEEP` instead of lists and objects within more than 150 others; in linear time."""
+def pruned(line: bytes, limit: int = _DEPTH) -> bytes:
+    """Return JSON with `TOO_DEEP` instead of lists and objects within more than ``limit`` others; in linear time."""
     remaining: list[bytes] = []
     depth = start = 0
     for token in _STRUCTURE.finditer(line):
         if token[0] in b"[{":
             depth += 1
-            if depth == _DEPTH:
+            if depth == limit:
                 remaining += [line[start : token.start()], f'"{TOO_DEEP}"'.encode()]
         elif token[0] in b"]}":
             depth -= 1
-            if depth == _DEPTH - 1:
+            if depth == limit - 1:
                 start = token.end()
     return b"".join([*remaining, line[start:]]) if depth == 0 else line
 

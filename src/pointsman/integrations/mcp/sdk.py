@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from pointsman._processes import NEUTRAL_FOLDER, search_path
 from pointsman.errors import DependencyVersionError, MissingDependencyError
+from pointsman.integrations.mcp._bounds import TOO_MANY_VALUES, bound_response
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -293,6 +294,10 @@ class Connection:
                 if not following or following == cursor or not page.tools:
                     break
                 cursor = following
+        except Exception as error:
+            if is_answer(error) and str(error).endswith(TOO_MANY_VALUES):
+                raise UnreadableListError(f"its list of tools cannot be read: {TOO_MANY_VALUES} on one page") from error
+            raise
         finally:
             refused = self._lists.end()
         return ToolListing(wires[:most], refused)
@@ -426,11 +431,11 @@ async def connected(place: Program | ServerAddress) -> AsyncIterator[Connection]
         from mcp.client.streamable_http import streamable_http_client
         from mcp.shared._httpx_utils import create_mcp_http_client
 
-        async with (
-            create_mcp_http_client(headers=dict(place.headers or {})) as http,
-            _client(streamable_http_client(place.url, http_client=http)) as connection,
-        ):
-            yield connection
+        headers = {**(place.headers or {}), "accept-encoding": "identity"}  # nothing expands after it was measured
+        async with create_mcp_http_client(headers=headers) as http:
+            http.event_hooks = {"response": [bound_response]}
+            async with _client(streamable_http_client(place.url, http_client=http)) as connection:
+                yield connection
 
 
 def _started(place: Program) -> AbstractAsyncContextManager[Any]:

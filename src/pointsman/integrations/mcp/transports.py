@@ -44,11 +44,13 @@ class McpService:
 
 def over_stdio(service: McpService) -> None:
     """Serve the program that started this one until it closes the connection; logs go to standard error."""
+    from pointsman.server.run import freeze_loaded_objects
 
     async def serve() -> None:
         async with service.running():
             await sdk.serve_stdio(service.server)
 
+    freeze_loaded_objects()
     anyio.run(serve)
 
 
@@ -106,7 +108,15 @@ def listen(
     import uvicorn
 
     from pointsman.server.logs import configure_logging
-    from pointsman.server.run import address, announce, bound, check_closed, configure, warn_if_closed
+    from pointsman.server.run import (
+        address,
+        announce,
+        bound,
+        check_closed,
+        configure,
+        freeze_loaded_objects,
+        warn_if_closed,
+    )
 
     check_closed(options, keys)
     app = make(options)
@@ -114,4 +124,5 @@ def listen(
         configure_logging()  # the caller's logging is left unchanged if nothing can be served
         warn_if_closed(options, keys)
         announce(options.workspace, f"{address(listening)}{PATH}", on_listening)
+        freeze_loaded_objects()
         uvicorn.Server(configure(app)).run(sockets=[listening])
