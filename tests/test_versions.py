@@ -16,8 +16,8 @@ from pointsman.errors import InputError, UnmetNeedError
 from pointsman.leaktest import ShippedEmbedder
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.recency import BOUND, moment_of, newer_first
+from pointsman.retrieval.versions import Version, Versions
 from pointsman.store.base import VERSIONS, Capability, EmptyStore
-from pointsman.versions import Version, Versions
 from pointsman.views import Validity, View, check_validity, day_of
 
 if TYPE_CHECKING:

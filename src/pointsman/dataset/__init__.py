@@ -227,7 +227,7 @@ class Dataset(EditableDataset):
         versions = versions_in(self, store, store.statistics())
         if versions is None:
             return hits
-        from pointsman.versions import mark, today
+        from pointsman.retrieval.versions import mark, today
 
         return mark(hits, {self.name: versions}, self.day or today())
 

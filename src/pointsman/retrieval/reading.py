@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from pointsman.retrieval.relevance import Background
     from pointsman.retrieval.source import Source
+    from pointsman.retrieval.versions import Versions
     from pointsman.store.base import Statistics, Store, StoreInfo
-    from pointsman.versions import Versions
 
 USUAL_SIGMA: Final = 0.05
 """The standard deviation of cosines assumed until it can be measured, if the embedder does not state its own."""
@@ -286,7 +286,7 @@ def versions_in(source: Source, store: Store, statistics: Statistics) -> Version
     """
     if VERSIONS not in statistics.notes:
         return None
-    from pointsman.versions import IS_VERSION, Versions
+    from pointsman.retrieval.versions import IS_VERSION, Versions
 
     key = f"{store.info.identity} {statistics.sequence}"
     memory = source.remembered_versions

@@ -140,6 +140,12 @@ class Recipe:
             any(not refiner.in_place for refiner in self.refiners),
         )
 
+    def has_odds(self, name: str, embedder: str | None) -> bool:
+        """Whether the cosines of an embedder can be judged in a dataset."""
+        fitted = self.fitted.get(name)
+        own_calibrations = () if fitted is None else fitted.relevance
+        return any(calibration.embedder == embedder for calibration in (*own_calibrations, *self.calibrations))
+
     def deciding(self, what: str, value: str, by: str, reason: str) -> Recipe:
         """A copy with one more decision."""
         return replace(self, decisions=(*self.decisions, Decision(what, value, by, reason)))

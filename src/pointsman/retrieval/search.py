@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -36,22 +36,21 @@ from pointsman.retrieval.candidates import (
 from pointsman.retrieval.dispatch import DualCall, Mode, Threads, describe, run
 from pointsman.retrieval.fusion import SCALES, CosineSpread
 from pointsman.retrieval.journal import Journal
-from pointsman.retrieval.judging import NOTHING, Verdict, embedder_of, judge, raised_cosines
+from pointsman.retrieval.judging import NOTHING, Verdict, judge, raised_cosines
 from pointsman.retrieval.lookup import RoutedLookup
 from pointsman.retrieval.reading import Reading, reading_each
 from pointsman.retrieval.source import Source, check_all_searchable
-from pointsman.store.base import Capability
 from pointsman.trace import Trace
-from pointsman.types import Decision, Hit, Plan, Query, Ranked, RetrievalContext, keys_of
+from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext, keys_of
 
 if TYPE_CHECKING:
     from pointsman.retrieval.branches import BranchAnswers
     from pointsman.retrieval.candidates import Fetched
+    from pointsman.retrieval.in_force import InForce
     from pointsman.retrieval.recipe import Over, Recipe
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.transform.base import Variant
     from pointsman.types import Provenance, Spelling
-    from pointsman.versions import Versions
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +77,9 @@ async def search(
     """
     recipe = recipes[0]
     sources = [source for source in recipe.sources.values() if isinstance(source, Source)]
-    limits = [seconds, None if recipe.timeout is None else recipe.timeout * len(queries)]
-    limit = min([limit for limit in limits if limit is not None], default=None)
+    limit = seconds
+    if recipe.timeout is not None:
+        limit = min(math.inf if seconds is None else seconds, recipe.timeout * len(queries))
     with reading_each(sources) as readings, _spending(recipe, len(queries), limit):
         pipelines = [
             Pipeline(recipe, query, mode, limit, readings) for recipe, query in zip(recipes, queries, strict=True)
@@ -97,8 +97,7 @@ async def search(
             await pipeline.fuse()
             await pipeline.fetch()
             pipeline.judge()
-            if pipeline.versions:
-                await pipeline.prefer_in_force()
+            await pipeline.prefer_in_force()
         for refiner in recipe.refiners:
             await refine(refiner, pipelines)
         return [pipeline.answer() for pipeline in pipelines]
@@ -164,8 +163,7 @@ class Pipeline:
     verdict: Verdict = NOTHING
     spelling: Spelling | None = None
     has_variants: bool = False
-    versions: Mapping[str | None, Versions] = field(default_factory=dict)  # of datasets that have any
-    day: str = ""  # on which they have to be
+    in_force: InForce | None = None  # if a dataset has versions
     incomplete: str = ""
     """Why the transformer could not add what it should."""
 
@@ -287,11 +285,12 @@ class Pipeline:
         self.journal.fused(results, fusion)
         self.journal.span("fuse", f"{fusion.scale}{detail}", start, len(fusion.ranking))
         depth = self.recipe.depth_of(fusion.scale)
-        for name in self.names:
-            if name in self.readings and self.readings[name].versions is not None:
-                self._open_versions()
-                depth = max(depth, self.recipe.depth)  # what is in force may stand far below what it supersedes
-                break
+        versioned = [name for name in self.names if name in self.readings and self.readings[name].versions is not None]
+        if versioned:
+            from pointsman.retrieval.in_force import InForce
+
+            self.in_force = InForce([self.readings[name] for name in versioned])
+            depth = max(depth, self.recipe.depth)  # what is in force may stand far below what it supersedes
         top = fusion.ranking[:depth]
         keys = [key for key, _ in top]
         self.first = FusedCandidates(results, fusion.scale, top, keys, provenance(results.pool, keys, fusion.share))
@@ -341,74 +340,39 @@ class Pipeline:
         else:
             self.ranked = Ranked(hits, first.scale, best=best.best, needed=best.minimum)
 
-    def _open_versions(self) -> None:
-        from pointsman.versions import today
-
-        readings = [self.readings[name] for name in self.names if name in self.readings]
-        self.versions = {reading.name: reading.versions for reading in readings if reading.versions is not None}
-        self.day = next((reading.source.day for reading in readings if reading.source.day is not None), "") or today()
-
     async def prefer_in_force(self) -> None:
         """Say which hits are not in force, and put what is in force in their place above them."""
-        from pointsman import versions
+        if (in_force := self.in_force) is None:
+            return
+        from pointsman.retrieval.in_force import STAGE
 
-        start, hits = perf_counter(), versions.mark(self.ranked.hits, self.versions, self.day)
-        lacking, filters = versions.missing(hits, self.versions, self.day), self.query.filters
-
-        def read() -> list[Hit]:
-            ids_of: dict[str | None, list[str]] = {}
-            for name, id_ in lacking:
-                ids_of.setdefault(name, []).append(id_)
-            documents = {
-                (name, id_): document
-                for name, ids in ids_of.items()
-                for id_, document in zip(ids, self.readings[str(name)].store.get(ids), strict=True)
-            }
-            return [
-                versions.in_place_of(document, hit)
-                for key, hit in lacking.items()
-                if (document := documents[key]) is not None and (filters is None or filters.matches(document.fields))
-            ]
-
-        if lacking:
+        start, hits = perf_counter(), in_force.mark(self.ranked.hits)
+        if missing := in_force.missing(hits):
             try:
-                hits += await self.mode.blocking(read)
+                hits += await self.mode.blocking(partial(in_force.read, missing, self.query.filters))
             except Exception as error:  # noqa: BLE001  (reported in the answer)
-                self.failed(versions.STAGE, start, error, "newer versions that no list has found are missing")
-        hits = versions.newest_first(hits, self.versions, self.day)[: self.recipe.depth_of(self.ranked.scale)]
+                self.failed(STAGE, start, error, "newer versions that no list has found are missing")
+        hits = in_force.above_superseded(hits)[: self.recipe.depth_of(self.ranked.scale)]
         if self.verdict.relevance:
             levels = {hit.key: hit.relevance for hit in hits if hit.relevance is not None}
             self.verdict = replace(self.verdict, relevance={**self.verdict.relevance, **levels})
         count = sum(hit.not_in_force is not None for hit in hits)
+        self._reorder(STAGE, start, hits, f"{count} of {len(hits)} hits are not in force on {in_force.day}")
+
+    def _prefer_newer(self, in_force: InForce) -> None:
+        """Let newer hits pass older ones, if ``auto`` searches, and put versions in their order again."""
+        start = perf_counter()
+        newer = in_force.newer_first(self.verdict.of(self.ranked.hits), self.query.text) if self.recipe.weighs else None
+        if newer is not None:
+            hits, decision = newer
+            self.plan = replace(self.plan, decisions=(*self.plan.decisions, decision))
+            self._reorder(decision.what, start, hits, decision.reason)
+        self.ranked = replace(self.ranked, hits=tuple(in_force.above_superseded(self.ranked.hits)))
+
+    def _reorder(self, stage: str, start: float, hits: Sequence[Hit], reason: str) -> None:
         self.ranked = replace(self.ranked, hits=tuple(hits))
-        self.journal.ranked(versions.STAGE, self.ranked)
-        self.journal.span(
-            versions.STAGE, f"{count} of {len(hits)} hits are not in force on {self.day}", start, len(hits)
-        )
-
-    def _prefer_newer(self) -> None:
-        """Let newer hits pass older ones that are about as relevant, if ``auto`` searches and the question asks so."""
-        from pointsman.retrieval import recency
-
-        moment = recency.moment_of(self.query.text, self.day) if self.recipe.weighs else None
-        if moment is None:
-            return
-        start, hits = perf_counter(), self.verdict.of(self.ranked.hits)
-        self.ranked = replace(self.ranked, hits=tuple(recency.newer_first(hits, moment)))
-        reason = (
-            f"the question says {moment.words!r}: newer hits up to {moment.day} pass older ones that are at most "
-            f"{recency.BOUND:g} more relevant"
-        )
-        decision = Decision(recency.STAGE, "newer first", "default", reason)
-        self.plan = replace(self.plan, decisions=(*self.plan.decisions, decision))
-        self.journal.ranked(recency.STAGE, self.ranked)
-        self.journal.span(recency.STAGE, reason, start, len(hits))
-
-    def _newest_first(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
-        """Return hits after a refiner may have put what is superseded above what is in force."""
-        from pointsman.versions import mark, newest_first
-
-        return tuple(newest_first(mark(hits, self.versions, self.day), self.versions, self.day))
+        self.journal.ranked(stage, self.ranked)
+        self.journal.span(stage, reason, start, len(hits))
 
     def refined(self, stage: str, start: float, refined: Any) -> None:
         """Adopt the ranking that a refiner returned; keep the previous one if it is invalid."""
@@ -421,9 +385,8 @@ class Pipeline:
 
     def answer(self) -> RetrievalContext:
         """The first hits, with everything noted during the search."""
-        if self.versions:
-            self._prefer_newer()
-            self.ranked = replace(self.ranked, hits=self._newest_first(self.ranked.hits))
+        if self.in_force is not None:
+            self._prefer_newer(self.in_force)
         recipe, journal, coverage, refused = self.recipe, self.journal, None, self.ranked.refused
         hits = self.verdict.of(self.ranked.hits[: self.over.most])
         if recipe.coverage is not None:
@@ -558,35 +521,6 @@ class Pipeline:
         reason = f"{plan.reason}; {strategy!r} could add nothing, so this is plain search"
         return replace(plan, reason=reason, confidence=None)
 
-    def lacking_background(self) -> list[Reading]:
-        """The datasets whose hits cannot be judged by their cosines before their background is measured."""
-        lacking: dict[Reading, None] = {}
-        for results in [results for answers in self.answered for results in answers.results.values()]:
-            if isinstance(results, StoreResults) and results.reading.lacks_background:
-                embedder = embedder_of(results)
-                if results.store_query.vector is not None and self._has_odds(results.reading.name, embedder):
-                    lacking[results.reading] = None
-        return list(lacking)
-
-    def new_readings(self) -> list[Reading]:
-        """The datasets in this process that no search has judged yet by their cosines, as this one will."""
-        return [
-            reading
-            for name, (_, searches_vectors) in self.over.lists.items()
-            if searches_vectors
-            and (reading := self.readings[name]).is_new
-            and (info := reading.info) is not None
-            and self._has_odds(name, info.embedder)
-            and self.query.text in reading.source.query_vectors
-            and (reading.can(Capability.LOCAL) or getattr(reading.source, "is_view", False))
-        ]
-
-    def _has_odds(self, name: str, embedder: str | None) -> bool:
-        """Whether the cosines of an embedder can be judged in a dataset."""
-        fitted = self.recipe.fitted.get(name)
-        own_calibrations = () if fitted is None else fitted.relevance
-        return any(calibration.embedder == embedder for calibration in (*own_calibrations, *self.recipe.calibrations))
-
     async def attempt(self, call: DualCall[T], budget: float | None) -> T | Exception:
         """The answer of a call, or its error."""
         outcome = (await self.mode.all([call], budget))[0]
@@ -717,8 +651,17 @@ async def measure_new(pipelines: Sequence[Pipeline]) -> list[Reading]:
     first search of vectors that were imported there is judged as of one language.
     """
     for reading in pipelines[0].readings.values():
-        if reading.is_new:  # seldom, and a warm search is to cost no more than this
-            return await _measure(pipelines, Pipeline.new_readings)
+        info, has_odds = reading.info, pipelines[0].recipe.has_odds
+        if reading.is_new and info is not None and has_odds(reading.name, info.embedder):
+            from pointsman.retrieval.measuring import new_readings
+
+            return await _measure(
+                pipelines,
+                [
+                    new_readings(pipeline.over.lists, pipeline.readings, pipeline.query.text, pipeline.recipe.has_odds)
+                    for pipeline in pipelines
+                ],
+            )
     return []
 
 
@@ -730,19 +673,21 @@ async def measure(pipelines: Sequence[Pipeline], tried: Sequence[Reading]) -> No
         tried: what was to be measured before the search; if it was late, it is not waited for again.
     """
     for reading in pipelines[0].readings.values():
-        if reading.lacks_background:
-            await _measure(pipelines, Pipeline.lacking_background, tried)
+        info, has_odds = reading.info, pipelines[0].recipe.has_odds
+        if reading.lacks_background and info is not None and has_odds(reading.name, info.embedder):
+            from pointsman.retrieval.measuring import lacking_background
+
+            lacking = [lacking_background(pipeline.answered, pipeline.recipe.has_odds) for pipeline in pipelines]
+            await _measure(pipelines, [[one for one in readings if one not in tried] for readings in lacking])
             return
 
 
-async def _measure(
-    pipelines: Sequence[Pipeline], readings_of: Callable[[Pipeline], list[Reading]], tried: Sequence[Reading] = ()
-) -> list[Reading]:
+async def _measure(pipelines: Sequence[Pipeline], readings_of_each: Sequence[Sequence[Reading]]) -> list[Reading]:
+    """Measure what each question needs; returns the readings that were to be measured."""
     lacking = dict[Reading, list[Journal]]()
-    for pipeline in pipelines:
-        for reading in readings_of(pipeline):
-            if reading not in tried:
-                lacking.setdefault(reading, []).append(pipeline.journal)
+    for pipeline, readings in zip(pipelines, readings_of_each, strict=True):
+        for reading in readings:
+            lacking.setdefault(reading, []).append(pipeline.journal)
     if lacking:
         from pointsman.retrieval.measuring import measure_backgrounds
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pointsman.models.queries import QueryVectors
     from pointsman.protocols import Embedder
     from pointsman.retrieval.relevance import Background
+    from pointsman.retrieval.versions import Versions
     from pointsman.store.base import Statistics, Store
     from pointsman.types import Document
-    from pointsman.versions import Versions
 
 IndexingTechnique = Literal["vector", "keyword", "hybrid"]
 TECHNIQUES: Final = ("vector", "keyword", "hybrid")

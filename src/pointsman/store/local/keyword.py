@@ -346,15 +346,12 @@ class WordQuery:
         counts: list[list[int]] = []
         for hit in hits:
             stored_counts: Any = doc(hit.address).get_first("counts")
-            offsets = [stored_counts.find(entry) for entry in entries]
-            counts.append(
-                [
-                    int(stored_counts[offset + len(entry) : stored_counts.index(b"\n", offset + len(entry))])
-                    if offset >= 0
-                    else 0
-                    for offset, entry in zip(offsets, entries, strict=True)
-                ]
-            )
+            own_counts = []
+            for entry in entries:
+                offset = stored_counts.find(entry)
+                start = offset + len(entry)
+                own_counts.append(0 if offset < 0 else int(stored_counts[start : stored_counts.index(b"\n", start)]))
+            counts.append(own_counts)
         return counts
 
     def _top(self, query: tantivy.Query, k: int, allowed_keys: NDArray[np.int64] | None) -> list[_Hit]:
