@@ -275,8 +275,8 @@ def figures(long: LongSet, five: Ranking, ten: Ranking, taken: list[float]) -> F
     """What the answers to searches for five and ten hits are worth."""
     found = Found(milliseconds=taken)
     of_five, of_ten = (
-        measure(long.qrels, {query: in_their_places(hits[:k]) for query, hits in ranked.items()}, k).per_query
-        for k, ranked in ((5, five), (10, ten))
+        measure(long.qrels, {query: in_their_places(hits[:k]) for query, hits in ranking.items()}, k).per_query
+        for k, ranking in ((5, five), (10, ten))
     )
     found.figures = dict(zip(FIGURES, (of_five["recall@5"], of_ten["recall@10"], of_ten["ndcg@10"]), strict=True))
     for query, hits in five.items():

@@ -91,21 +91,21 @@ def rerankers(dataset: Dataset, embedder: CachedEmbedder, taken: list[float]) ->
     added = CalibratedReranker(spread=spread)
     texts = CalibratedReranker(embedder, spread=spread, timeout=None, cache=100_000)
 
-    def by_scores(query: str, ranked: Ranked) -> Ranked:
+    def by_scores(query: str, ranking: Ranked) -> Ranked:
         began = perf_counter()
-        after = added.refine(Query(query), ranked, 10)
+        after = added.refine(Query(query), ranking, 10)
         taken.append(perf_counter() - began)
         return after
 
-    def by_texts(query: str, ranked: Ranked) -> Ranked:
-        bare = tuple(replace(hit, provenance=()) for hit in ranked.hits)
-        return texts.refine(Query(query), replace(ranked, hits=bare, scale="theirs"), 10)
+    def by_texts(query: str, ranking: Ranked) -> Ranked:
+        bare = tuple(replace(hit, provenance=()) for hit in ranking.hits)
+        return texts.refine(Query(query), replace(ranking, hits=bare, scale="theirs"), 10)
 
     return by_scores, by_texts
 
 
-def unchanged(_: str, ranked: Ranked) -> Ranked:
-    return ranked
+def unchanged(_: str, ranking: Ranked) -> Ranked:
+    return ranking
 
 
 def figures(dataset: Dataset, collection: TestCollection, strategy: str, refine: Refine) -> dict[str, float]:
@@ -113,9 +113,9 @@ def figures(dataset: Dataset, collection: TestCollection, strategy: str, refine:
     retriever = dataset.retriever(strategy)
     found = {}
     for query, text in collection.queries.items():
-        ranked = refine(text, Ranked(tuple(retriever.retrieve(text, DEPTH)), strategy))
-        assert not ranked.degraded, ranked.degraded
-        found[query] = [hit.id for hit in ranked.hits]
+        ranking = refine(text, Ranked(tuple(retriever.retrieve(text, DEPTH)), strategy))
+        assert not ranking.degraded, ranking.degraded
+        found[query] = [hit.id for hit in ranking.hits]
     return dict(measure(collection.qrels, found).per_query["ndcg@10"])
 
 

@@ -69,16 +69,16 @@ def main() -> int:
         ("for one tool", [place for place in places if len(task.right[place]) == 1]),
     ):
         print(f"\n{f'{title}: {len(part)}':34}" + "".join(f"{depth:>8}" for depth in DEPTHS))
-        for name, ranked in (("as a whole", whole), ("by its steps", stepped)):
-            hits = [[len(task.right[n] & set(ranked[n][:depth])) for n in part] for depth in DEPTHS]
+        for name, ranking in (("as a whole", whole), ("by its steps", stepped)):
+            hits = [[len(task.right[n] & set(ranking[n][:depth])) for n in part] for depth in DEPTHS]
             print(f"{f'{name}: a right tool':34}" + "".join(f"{np.mean(np.array(row) > 0):8.4f}" for row in hits))
             shares = [np.mean([hit / len(task.right[n]) for hit, n in zip(row, part, strict=True)]) for row in hits]
             print(f"{'  share of all right tools':34}" + "".join(f"{share:8.4f}" for share in shares))
         shown = np.mean([len(separate[n]) for n in part])
         found = np.mean([len(task.right[n] & set(separate[n])) / len(task.right[n]) for n in part])
         print(f"{'each step a query, five for each':34}{found:8.4f} of all right tools in {shown:.1f}")
-    answers = [about_tokens(answered([tools[place] for place in ranked[:5]], len(tools))) for ranked in stepped]
-    any_right = np.mean([bool(right & set(ranked[:5])) for right, ranked in zip(task.right, stepped, strict=True)])
+    answers = [about_tokens(answered([tools[place] for place in ranking[:5]], len(tools))) for ranking in stepped]
+    any_right = np.mean([bool(right & set(ranking[:5])) for right, ranking in zip(task.right, stepped, strict=True)])
     ours = sum(about_tokens(json.dumps(one.wire())) for one in (FIND, CALL))
     each = [about_tokens(json.dumps(wire(tool))) for tool in tools]
     answer = float(np.mean(answers))

@@ -189,9 +189,9 @@ class IdleRefiner(BaseRefiner):
     def __init__(self, stage: str) -> None:
         self.stage = stage
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the interface)
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the interface)
         """The same."""
-        return ranked
+        return ranking
 
 
 class IdleTransformer(BaseTransformer):

@@ -285,9 +285,9 @@ class _Refuser(Refuser):
         super().__init__(thresholds=Threshold("rerank:_Reranker", 7.5))
         self.switches = switches
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         judge = super().refine
-        outcome: Ranked = self.switches.call("refuser", ranked, lambda: judge(query, ranked, top_k))
+        outcome: Ranked = self.switches.call("refuser", ranking, lambda: judge(query, ranking, top_k))
         return outcome
 
 

@@ -55,8 +55,8 @@ Refine = Callable[..., Ranked]
 def refine(request: pytest.FixtureRequest) -> Refine:
     """``refine`` or its twin: everything here holds for both."""
     if request.param == "sync":
-        return lambda refiner, query, ranked, top_k=10: refiner.refine(Query(query), ranked, top_k)
-    return lambda refiner, query, ranked, top_k=10: asyncio.run(refiner.arefine(Query(query), ranked, top_k))
+        return lambda refiner, query, ranking, top_k=10: refiner.refine(Query(query), ranking, top_k)
+    return lambda refiner, query, ranking, top_k=10: asyncio.run(refiner.arefine(Query(query), ranking, top_k))
 
 
 # ── what is kept ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -407,10 +407,10 @@ class Words(BaseRetriever):
 
 
 class FirstOnes(BaseRefiner):
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         words = len(query.text.split())
-        hits = tuple(replace(hit, score=hit.score + words) for hit in ranked.hits[:top_k])
-        return replace(ranked, hits=hits, dropped={hit.key: "below the cut" for hit in ranked.hits[top_k:]})
+        hits = tuple(replace(hit, score=hit.score + words) for hit in ranking.hits[:top_k])
+        return replace(ranking, hits=hits, dropped={hit.key: "below the cut" for hit in ranking.hits[top_k:]})
 
 
 class Overlap(BaseSelector):
@@ -812,9 +812,9 @@ def filters_late(method: Any, query: Any, top_k: int = 10) -> Any:
     return [hit for hit in hits if query.filters is None or query.filters.matches(hit.metadata)]
 
 
-def edits_ranking(method: Any, query: Query, ranked: Ranked, top_k: int) -> Any:
-    answer = method(query, ranked, top_k)
-    for hit in ranked.hits:
+def edits_ranking(method: Any, query: Query, ranking: Ranked, top_k: int) -> Any:
+    answer = method(query, ranking, top_k)
+    for hit in ranking.hits:
         hit.document.metadata["seen"] = True  # type: ignore[index]
     return answer
 
@@ -843,24 +843,24 @@ def raising(error: Exception) -> Change:
     return replace_method(act)
 
 
-def fails_upward(method: Any, query: Any, ranked: Ranked, top_k: int) -> Any:
-    answer = method(query, ranked, top_k)
+def fails_upward(method: Any, query: Any, ranking: Ranked, top_k: int) -> Any:
+    answer = method(query, ranking, top_k)
     if answer.degraded:
         raise LookupError("the model is gone")
     return answer
 
 
-def fails_silently(method: Any, query: Any, ranked: Ranked, top_k: int) -> Any:
-    return replace(method(query, ranked, top_k), degraded=())
+def fails_silently(method: Any, query: Any, ranking: Ranked, top_k: int) -> Any:
+    return replace(method(query, ranking, top_k), degraded=())
 
 
-def reorders_failures(method: Any, query: Any, ranked: Ranked, top_k: int) -> Any:
-    answer = method(query, ranked, top_k)
+def reorders_failures(method: Any, query: Any, ranking: Ranked, top_k: int) -> Any:
+    answer = method(query, ranking, top_k)
     return replace(answer, hits=answer.hits[::-1]) if answer.degraded else answer
 
 
-def drops_the_rest(method: Any, query: Any, ranked: Ranked, top_k: int) -> Any:
-    return method(query, replace(ranked, hits=ranked.hits[: method.__self__.max_candidates]), top_k)
+def drops_the_rest(method: Any, query: Any, ranking: Ranked, top_k: int) -> Any:
+    return method(query, replace(ranking, hits=ranking.hits[: method.__self__.max_candidates]), top_k)
 
 
 def no_schema(method: Any) -> Any:
@@ -982,33 +982,35 @@ SPECIAL = [
         "test_filters_are_honoured",
     ),
     Mutant(R, "retrieve", replace_method(filters_late), "test_filters_act_before_the_cut"),
-    Mutant(F, "refine", change_result(lambda ranked: ranked.hits), TOP),
-    Mutant(F, "refine", change_result(lambda ranked: replace(ranked, dropped={})), TOP),
-    Mutant(F, "refine", change_result(lambda ranked: replace(ranked, hits=(*ranked.hits, ranked.hits[0]))), TOP),
-    Mutant(F, "refine", change_result(lambda ranked: replace(ranked, hits=list(ranked.hits))), TOP),
-    Mutant(F, "refine", change_result(lambda ranked: replace(ranked, hits=(Hit(Document("new", "text"), 1.0),))), TOP),
-    Mutant(F, "refine", change_result(lambda ranked: replace(ranked, refused=Refusal("no"))), TOP),
-    Mutant(F, "refine", change_result(lambda ranked: replace(ranked, scale="")), TOP),
+    Mutant(F, "refine", change_result(lambda ranking: ranking.hits), TOP),
+    Mutant(F, "refine", change_result(lambda ranking: replace(ranking, dropped={})), TOP),
+    Mutant(F, "refine", change_result(lambda ranking: replace(ranking, hits=(*ranking.hits, ranking.hits[0]))), TOP),
+    Mutant(F, "refine", change_result(lambda ranking: replace(ranking, hits=list(ranking.hits))), TOP),
+    Mutant(
+        F, "refine", change_result(lambda ranking: replace(ranking, hits=(Hit(Document("new", "text"), 1.0),))), TOP
+    ),
+    Mutant(F, "refine", change_result(lambda ranking: replace(ranking, refused=Refusal("no"))), TOP),
+    Mutant(F, "refine", change_result(lambda ranking: replace(ranking, scale="")), TOP),
     Mutant(F, "refine", replace_method(edits_ranking), "test_what_came_in_is_left_as_it_was"),
-    Mutant(F, "refine", change_result(lambda ranked: ranked.hits[0] and ranked), "test_an_empty_ranking"),
+    Mutant(F, "refine", change_result(lambda ranking: ranking.hits[0] and ranking), "test_an_empty_ranking"),
     Mutant(
         F,
         "refine",
-        change_result(lambda ranked: [hit.text.encode() for hit in ranked.hits] and ranked),
+        change_result(lambda ranking: [hit.text.encode() for hit in ranking.hits] and ranking),
         "test_odd_documents",
     ),
     Mutant(F, "depth", replace_method(lambda _, top_k, scale: min(top_k, 10)), "test_stage_and_depth"),
     Mutant(K, "refine", replace_method(edits_ranking), "test_what_came_in_is_left_as_it_was"),
-    Mutant(K, "refine", change_result(lambda ranked: ranked.hits[0] and ranked), "test_an_empty_ranking"),
+    Mutant(K, "refine", change_result(lambda ranking: ranking.hits[0] and ranking), "test_an_empty_ranking"),
     Mutant(
         K,
         "refine",
-        change_result(lambda ranked: [hit.text.encode() for hit in ranked.hits] and ranked),
+        change_result(lambda ranking: [hit.text.encode() for hit in ranking.hits] and ranking),
         "test_odd_documents",
     ),
     Mutant(K, "depth", replace_method(lambda _, top_k, scale: 20), "test_stage_and_depth"),
-    Mutant(K, "refine", change_result(lambda ranked: replace(ranked, hits=ranked.hits[:5])), TOP),
-    Mutant(K, "refine", change_result(lambda ranked: replace(ranked, hits=ranked.hits[::-1])), TOP),
+    Mutant(K, "refine", change_result(lambda ranking: replace(ranking, hits=ranking.hits[:5])), TOP),
+    Mutant(K, "refine", change_result(lambda ranking: replace(ranking, hits=ranking.hits[::-1])), TOP),
     Mutant(K, "rerank", change_result(lambda documents: documents[:-1]), "test_rerank_gives_back_the_documents"),
     Mutant(
         K,

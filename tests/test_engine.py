@@ -584,8 +584,8 @@ class TestWhatUsersBring:
         class Lenient(BaseRefiner):
             stage = "refuse"
 
-            def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-                return ranked
+            def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
+                return ranking
 
         for sign, first in ((-1, "tea"), (1, "switch")):
             answer = workspace.search("railway tea", 1, rerank=Shortest(sign), refuse=Lenient())

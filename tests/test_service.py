@@ -640,8 +640,8 @@ def test_the_workflows_further_stages_are_kept(search: Search, dataset: Dataset)
     class RefusingRefiner(BaseRefiner):
         stage = "refuse"
 
-        def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-            return Ranked((), ranked.scale, refused=Refusal("never"))
+        def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
+            return Ranked((), ranking.scale, refused=Refusal("never"))
 
     service = EnhancedRetrievalService(None, dataset, workflow=RetrievalWorkflow(refiners=[RefusingRefiner()]))
     hits = search(service, "railway switch")

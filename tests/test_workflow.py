@@ -88,9 +88,9 @@ class ReversingRefiner(BaseRefiner):
     def depth(self, top_k: int, scale: str) -> int:
         return max(top_k, self._depth)
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        self.sizes.append(len(ranked.hits))
-        return replace(ranked, hits=ranked.hits[::-1], scale="rerank:reversed", detail="backwards")
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
+        self.sizes.append(len(ranking.hits))
+        return replace(ranking, hits=ranking.hits[::-1], scale="rerank:reversed", detail="backwards")
 
 
 class FailingRefiner(BaseRefiner):
@@ -100,7 +100,7 @@ class FailingRefiner(BaseRefiner):
         self.act, self.timeout, self.in_place = act, timeout, in_place
         self.stage = "compress"
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         return self.act()  # type: ignore[no-any-return]
 
 
@@ -111,9 +111,9 @@ def raises() -> Any:
 class Refusing(BaseRefiner):
     stage = "refuse"
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        nearest = ranked.hits[0] if ranked.hits else None
-        return Ranked((), ranked.scale, "too far", {nearest.key: "too far"} if nearest else {},
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
+        nearest = ranking.hits[0] if ranking.hits else None
+        return Ranked((), ranking.scale, "too far", {nearest.key: "too far"} if nearest else {},
                       refused=Refusal("nothing is near", nearest, 0.1, 0.5, "probability"))  # fmt: skip
 
 
@@ -583,9 +583,9 @@ class TestR9Trace:
         class CappingRefiner(BaseRefiner):
             stage = "diversify"
 
-            def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+            def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
                 return replace(
-                    ranked, hits=ranked.hits[:1], dropped={hit.key: "one is enough" for hit in ranked.hits[1:]}
+                    ranking, hits=ranking.hits[:1], dropped={hit.key: "one is enough" for hit in ranking.hits[1:]}
                 )
 
         context = RetrievalWorkflow(refiners=[CappingRefiner()]).search("q", [FixedRetriever(("a", 2.0), ("b", 1.0))])

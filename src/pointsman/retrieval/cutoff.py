@@ -98,7 +98,7 @@ def hits_to_cover(
 
 
 def relevant_enough(
-    option: str, least: float, hits: tuple[Hit, ...], ranked: Ranked, journal: Journal
+    option: str, least: float, hits: tuple[Hit, ...], ranking: Ranked, journal: Journal
 ) -> tuple[tuple[Hit, ...], Refusal | None]:
     """Return the hits that reach the relevance ``least``, which an option asks for, or a refusal if none does."""
     start = perf_counter()
@@ -106,7 +106,7 @@ def relevant_enough(
         journal.degrade(f"{option}: {unjudged} hits have no relevance and are kept: no calibration applies")
     reasons, refusal = too_irrelevant(hits, least)
     remaining = tuple(hit for hit in hits if hit.key not in reasons)
-    journal.ranked(option, replace(ranked, hits=remaining, dropped=reasons, degraded=()))
+    journal.ranked(option, replace(ranking, hits=remaining, dropped=reasons, degraded=()))
     journal.span(option, f"{len(reasons)} of {len(hits)} are below {least:g}", start, len(remaining))
     return remaining, refusal
 

@@ -189,9 +189,9 @@ class Diversifier(BaseRefiner):
         options = (self.max_per_source, self.max_per_dataset, self.near_duplicates, self.mmr_lambda)
         return top_k if all(option is None for option in options) else WIDENED * top_k
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the workflow makes the cut)
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the workflow makes the cut)
         """Return the remaining hits, best first; with MMR in their new order."""
-        hits, reasons_by_key, notes = list(ranked.hits), dict[HitKey, str](), []
+        hits, reasons_by_key, notes = list(ranking.hits), dict[HitKey, str](), []
         if self.near_duplicates is not None:
             duplicates = near_duplicates([_text(hit) for hit in hits], self.near_duplicates)
             reasons = {
@@ -217,7 +217,9 @@ class Diversifier(BaseRefiner):
             count_moved = sum(index != was for index, was in enumerate(order))
             hits = [hits[index] for index in order]
             notes.append(f"{count_moved} hits moved by MMR (λ = {self.mmr_lambda:g})")
-        return replace(ranked, hits=tuple(hits), detail="; ".join(notes), dropped={**ranked.dropped, **reasons_by_key})
+        return replace(
+            ranking, hits=tuple(hits), detail="; ".join(notes), dropped={**ranking.dropped, **reasons_by_key}
+        )
 
     def _similarity(self, hits: Sequence[Hit]) -> NDArray[np.float64]:
         import numpy as np

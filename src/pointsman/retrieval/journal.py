@@ -93,10 +93,10 @@ class Journal:
         if len(results.pool.lists) > 1:
             self.records.append(StageRecord("fuse", "fuse", fused.ranking, results.ids))
 
-    def ranked(self, stage: str, ranked: Ranked) -> None:
+    def ranked(self, stage: str, ranking: Ranked) -> None:
         """Note the ranking that a refiner returned."""
-        self.records.append(StageRecord(stage, stage, _entries(ranked.hits), list, ranked.dropped))
-        self.degrade(*ranked.degraded)
+        self.records.append(StageRecord(stage, stage, _entries(ranking.hits), list, ranking.dropped))
+        self.degrade(*ranking.degraded)
 
     def trace(self, answer: Sequence[Hit]) -> Trace:
         """The trace of a search that ends with this answer."""

@@ -36,16 +36,16 @@ class BaseRefiner(Twins, needs=("refine", "arefine")):
         """
         return top_k
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Return the reshaped ranking.
 
         Args:
             query: the query.
-            ranked: the ranking of the earlier stages: at most ``depth(…)`` hits, or more if a later stage needs more.
+            ranking: the ranking of the earlier stages: at most ``depth(…)`` hits, or more if a later stage needs more.
             top_k: the number of hits of the answer; the workflow makes the cut.
         """
-        return wait_for(self.arefine, query, ranked, top_k)
+        return wait_for(self.arefine, query, ranking, top_k)
 
-    async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Async version of `refine`; a synchronous ``refine`` runs in a worker thread."""
-        return await in_thread(self.refine, query, ranked, top_k)
+        return await in_thread(self.refine, query, ranking, top_k)

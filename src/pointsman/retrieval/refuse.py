@@ -111,26 +111,26 @@ class Refuser(BaseRefiner):
         """At least `READ` hits."""
         return max(top_k, READ)
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Return the hits that are relevant enough, or a refusal."""
-        if ranked.refused is not None:
-            return ranked
-        if not ranked.hits:
-            return replace(ranked, detail="no results", refused=Refusal("No results"))
-        acting = [threshold for threshold in self.thresholds if threshold.scale in {PROBABILITY, ranked.scale}]
+        if ranking.refused is not None:
+            return ranking
+        if not ranking.hits:
+            return replace(ranking, detail="no results", refused=Refusal("No results"))
+        acting = [threshold for threshold in self.thresholds if threshold.scale in {PROBABILITY, ranking.scale}]
         notes = [
-            f"the threshold for {threshold.scale!r} does not apply: these scores are {ranked.scale!r}"
+            f"the threshold for {threshold.scale!r} does not apply: these scores are {ranking.scale!r}"
             for threshold in self.thresholds
             if threshold not in acting
         ]
-        if not any(threshold.scale == ranked.scale for threshold in acting):
-            refusal, note = self._refusal(query, ranked)
+        if not any(threshold.scale == ranking.scale for threshold in acting):
+            refusal, note = self._refusal(query, ranking)
             if refusal is not None:
-                reasons = dict.fromkeys((hit.key for hit in ranked.hits), str(refusal))
-                return _refused(ranked, refusal, {**ranked.dropped, **reasons}, [note, *notes], top_k)
+                reasons = dict.fromkeys((hit.key for hit in ranking.hits), str(refusal))
+                return _refused(ranking, refusal, {**ranking.dropped, **reasons}, [note, *notes], top_k)
             notes.insert(0, note)
-        hits, dropped = list(ranked.hits), dict(ranked.dropped)
-        if (ordered := self._improbable_last(query, ranked)) is not None:
+        hits, dropped = list(ranking.hits), dict(ranking.dropped)
+        if (ordered := self._improbable_last(query, ranking)) is not None:
             hits = ordered
             notes.append("hits that would be refused by themselves follow those that have no relevance")
         for threshold in acting:
@@ -142,38 +142,38 @@ class Refuser(BaseRefiner):
                 best_score = threshold.score(best)
                 reason = f"the best hit reaches {best_score:.3g} of {threshold.minimum:g} ({threshold.scale})"
                 refusal = Refusal(reason, best, best_score, threshold.minimum, threshold.scale)
-                return _refused(ranked, refusal, dropped, notes, top_k)
+                return _refused(ranking, refusal, dropped, notes, top_k)
             hits = remaining
         marked = tuple([_marked(hit, rank) for rank, hit in enumerate(hits, 1)])
-        return replace(ranked, hits=marked, detail="; ".join(notes), dropped=dropped)
+        return replace(ranking, hits=marked, detail="; ".join(notes), dropped=dropped)
 
-    def _improbable_last(self, query: Query, ranked: Ranked) -> list[Hit] | None:
+    def _improbable_last(self, query: Query, ranking: Ranked) -> list[Hit] | None:
         """Hits without a relevance, then those with one; None unless the latter would be refused by themselves."""
-        needed = ranked.needed if self.minimum is None else self.minimum
-        judged = [hit for hit in ranked.hits if hit.relevance is not None]
-        if ranked.best is None or ranked.best >= needed or not 0 < len(judged) < len(ranked.hits):
+        needed = ranking.needed if self.minimum is None else self.minimum
+        judged = [hit for hit in ranking.hits if hit.relevance is not None]
+        if ranking.best is None or ranking.best >= needed or not 0 < len(judged) < len(ranking.hits):
             return None
         if holds_words(query.text, judged[:READ]) is not None:
             return None
-        return [*(hit for hit in ranked.hits if hit.relevance is None), *judged]
+        return [*(hit for hit in ranking.hits if hit.relevance is None), *judged]
 
-    def _refusal(self, query: Query, ranked: Ranked) -> tuple[Refusal | None, str]:
+    def _refusal(self, query: Query, ranking: Ranked) -> tuple[Refusal | None, str]:
         """The refusal of an answer that is too unlikely, or None; and a note that says why."""
-        nearest = ranked.hits[0]
+        nearest = ranking.hits[0]
         if not query_tokens(query.text) and self.minimum != 0:
             # An embedder puts "???" close to every short text, which means nothing.
             reason = "the question has no words"
             return Refusal(reason, nearest), f"refused: {reason}"
-        best = ranked.best
+        best = ranking.best
         if best is None:
             return None, "not judged: these results have no relevance"
-        if unjudged := next((hit for hit in ranked.hits[:LOOKED_AT] if hit.relevance is None), None):
+        if unjudged := next((hit for hit in ranking.hits[:LOOKED_AT] if hit.relevance is None), None):
             return None, f"not judged: hit {unjudged.id!r:.80} has no relevance"
-        needed = ranked.needed if self.minimum is None else self.minimum
+        needed = ranking.needed if self.minimum is None else self.minimum
         figures = f"the best candidate has relevance {best:.2f}, and {needed:.2f} is needed"
         if best >= needed:
             return None, figures
-        if (holder := holds_words(query.text, ranked.hits[:READ])) is not None:
+        if (holder := holds_words(query.text, ranking.hits[:READ])) is not None:
             return None, f"{figures}, but {holder.id!r:.80} holds the question's words"
         reason = f"No relevant results: {figures}; the closest is {nearest.id!r:.80}"
         return Refusal(reason, nearest, best, needed, PROBABILITY), f"refused: {best:.2f} < {needed:.2f}"
@@ -222,10 +222,10 @@ def _divided(hits: Sequence[Hit], threshold: Threshold) -> tuple[list[Hit], dict
 
 
 def _refused(
-    ranked: Ranked, refusal: Refusal, dropped: Mapping[HitKey, str], notes: Sequence[str], top_k: int
+    ranking: Ranked, refusal: Refusal, dropped: Mapping[HitKey, str], notes: Sequence[str], top_k: int
 ) -> Ranked:
-    refusal = replace(refusal, near_misses=ranked.hits[:top_k])
-    return replace(ranked, hits=(), detail="; ".join(notes), dropped=dropped, refused=refusal)
+    refusal = replace(refusal, near_misses=ranking.hits[:top_k])
+    return replace(ranking, hits=(), detail="; ".join(notes), dropped=dropped, refused=refusal)
 
 
 def _is_number(value: object) -> bool:

@@ -41,15 +41,15 @@ class Wider(BaseRefiner):
         """The depth that the refiner needs for the larger answer."""
         return max(self.factor * top_k, self.refiner.depth(self.factor * top_k, scale))
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """See `BaseRefiner`."""
         with spending(self.budget):
-            return self.refiner.refine(query, ranked, self.factor * top_k)
+            return self.refiner.refine(query, ranking, self.factor * top_k)
 
-    async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Async version of `refine`."""
         with spending(self.budget):
-            return await self.refiner.arefine(query, ranked, self.factor * top_k)
+            return await self.refiner.arefine(query, ranking, self.factor * top_k)
 
 
 class OfExcerpts(BaseRefiner):
@@ -64,13 +64,13 @@ class OfExcerpts(BaseRefiner):
         """The depth that the reranker needs."""
         return self.refiner.depth(top_k, scale)
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """See `BaseRefiner`."""
-        return _restore_texts(self.refiner.refine(query, _with_excerpts(ranked), top_k), ranked)
+        return _restore_texts(self.refiner.refine(query, _with_excerpts(ranking), top_k), ranking)
 
-    async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Async version of `refine`."""
-        return _restore_texts(await self.refiner.arefine(query, _with_excerpts(ranked), top_k), ranked)
+        return _restore_texts(await self.refiner.arefine(query, _with_excerpts(ranking), top_k), ranking)
 
 
 def _with_excerpts(ranking: Ranked) -> Ranked:
@@ -151,9 +151,9 @@ class AutoMerger(ParentExpander):
             raise InputError(f"share is from 0 to 1, not {share!r:.80}")
         self.least, self.share = at_least_one("least", least), share
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """See `ParentExpander`; a parent that was itself found appears once."""
-        result = super().refine(query, ranked, top_k)
+        result = super().refine(query, ranking, top_k)
         first: dict[HitKey, Hit] = {}
         for hit in result.hits:
             first.setdefault(hit.key, hit)

@@ -68,14 +68,14 @@ class RefinerConformance(TwinConformance):
     def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
         self._sound_ranking(answer, self.ranked())
 
-    def _sound_ranking(self, answer: Any, ranked: Ranked) -> None:
+    def _sound_ranking(self, answer: Any, ranking: Ranked) -> None:
         assert isinstance(answer, Ranked), f"refine returns a Ranked, not {type(answer).__name__}"
         assert isinstance(answer.hits, tuple), f"the hits of a Ranked are a tuple, not {type(answer.hits).__name__}"
         assert all(isinstance(hit, Hit) for hit in answer.hits), f"a ranking holds hits, not {answer.hits!r:.200}"
         assert is_name(answer.scale), f"a ranking's scale is a name, not {answer.scale!r}"
         bad = [(hit.id, hit.score) for hit in answer.hits if not is_number(hit.score)]
         assert not bad, f"scores are finite floats, these are not: {bad[:5]}"
-        keys, originals = [hit.key for hit in answer.hits], {hit.key for hit in ranked.hits}
+        keys, originals = [hit.key for hit in answer.hits], {hit.key for hit in ranking.hits}
         assert set(keys) <= originals, f"hits nobody gave it: {sorted(set(keys) - originals, key=str)[:5]}"
         assert len(set(keys)) == len(keys), f"hits more than once: {keys}"
         untold = originals - set(keys) - answer.dropped.keys()
@@ -151,9 +151,9 @@ class RerankerConformance(RefinerConformance):
         ]
         return Ranked(tuple(hits), "rrf")
 
-    def _sound_ranking(self, answer: Any, ranked: Ranked) -> None:
-        super()._sound_ranking(answer, ranked)
-        missing = [hit.id for hit in ranked.hits if hit.key not in {refined.key for refined in answer.hits}]
+    def _sound_ranking(self, answer: Any, ranking: Ranked) -> None:
+        super()._sound_ranking(answer, ranking)
+        missing = [hit.id for hit in ranking.hits if hit.key not in {refined.key for refined in answer.hits}]
         assert not missing, f"a reranker keeps every hit, these are gone: {missing[:5]}"
         scores = [hit.score for hit in answer.hits]
         assert scores == sorted(scores, reverse=True), f"hits come best first, these scores rise: {scores[:10]}"

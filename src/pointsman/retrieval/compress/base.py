@@ -96,26 +96,26 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
 
     # ── rankings ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Return the first ``top_k`` hits with excerpts; a hit of which nothing is left goes to ``dropped``.
 
         Never raises because of a compressor: texts are then left whole, and ``degraded`` says why.
         """
-        hits, short = ranked.hits[:top_k], None
+        hits, short = ranking.hits[:top_k], None
         try:
-            short = self._short(ranked, hits)
-            return short or self._applied(ranked, hits, self.compress(query, hits))
+            short = self._short(ranking, hits)
+            return short or self._applied(ranking, hits, self.compress(query, hits))
         except Exception as error:  # noqa: BLE001  (reported in the answer and logged)
-            return self._whole(ranked, hits, error)
+            return self._whole(ranking, hits, error)
 
-    async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Async version of `refine`."""
-        hits = ranked.hits[:top_k]
+        hits = ranking.hits[:top_k]
         try:
-            short = await in_thread(self._short, ranked, hits)
-            return short or self._applied(ranked, hits, await self.acompress(query, hits))
+            short = await in_thread(self._short, ranking, hits)
+            return short or self._applied(ranking, hits, await self.acompress(query, hits))
         except Exception as error:  # noqa: BLE001  (reported in the answer and logged)
-            return self._whole(ranked, hits, error)
+            return self._whole(ranking, hits, error)
 
     def _short(self, ranking: Ranked, hits: Sequence[Hit]) -> Ranked | None:
         """The answer if there is nothing to compress; otherwise None."""

@@ -65,12 +65,12 @@ class _Expander(BaseRefiner, ABC):
             )
         self.fetch = fetch
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (independent of the query)
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (independent of the query)
         """The first ``top_k`` hits with more context; hits that became part of a better one are dropped."""
-        hits = ranked.hits[:top_k]
+        hits = ranking.hits[:top_k]
         reader = _Look(self.fetch)
         groups = {group.members[0]: group for group in self._groups(hits, reader)}
-        reasons: dict[HitKey, str] = {hit.key: _BELOW for hit in ranked.hits[top_k:]}
+        reasons: dict[HitKey, str] = {hit.key: _BELOW for hit in ranking.hits[top_k:]}
         merged_indices = {index for group in groups.values() for index in group.members[1:]}
         expanded_hits = []
         for index, hit in enumerate(hits):
@@ -82,7 +82,7 @@ class _Expander(BaseRefiner, ABC):
         detail = f"{len(groups)} of {len(hits)} hits have more context, {len(merged_indices)} became part of them"
         description = "; ".join((detail, *(f"{count} {event}" for event, count in reader.notes.items())))
         return replace(
-            ranked, hits=tuple(expanded_hits), detail=description, dropped=reasons, degraded=tuple(reader.degraded)
+            ranking, hits=tuple(expanded_hits), detail=description, dropped=reasons, degraded=tuple(reader.degraded)
         )
 
     @abstractmethod

@@ -35,11 +35,11 @@ class LostInTheMiddle(BaseRefiner):
 
     stage = "order"
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (independent of the query)
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (independent of the query)
         """Return the first ``top_k`` hits, the best at both ends."""
         reasons = {
-            hit.key: "below the cut: only the hits of the answer are put in order" for hit in ranked.hits[top_k:]
+            hit.key: "below the cut: only the hits of the answer are put in order" for hit in ranking.hits[top_k:]
         }
         detail = "best at both ends, for a reader that overlooks the middle"
-        hits = lost_in_the_middle(ranked.hits[:top_k])
-        return replace(ranked, hits=hits, detail=detail, dropped=reasons, degraded=())
+        hits = lost_in_the_middle(ranking.hits[:top_k])
+        return replace(ranking, hits=hits, detail=detail, dropped=reasons, degraded=())

@@ -150,7 +150,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         """The number of hits that it scores."""
         return max(top_k, self.max_candidates)
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the cut is the workflow's)
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the cut is the workflow's)
         """Reranks the first ``max_candidates`` hits; the others follow in their previous order.
 
         The others get the lowest of the new scores, because the scores of a ranking have one scale and never increase,
@@ -159,23 +159,23 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
         If anything fails, the ranking is passed on unchanged, with its scale, and ``degraded`` says why.
         """
-        if not ranked.hits:
-            return self._passed_on(ranked, "nothing to rerank")
+        if not ranking.hits:
+            return self._passed_on(ranking, "nothing to rerank")
         try:
-            scores = self._limited(lambda: self._scored(self._lookup([self._pairs(query, ranked)])), 1)
+            scores = self._limited(lambda: self._scored(self._lookup([self._pairs(query, ranking)])), 1)
         except PointsmanError as error:
-            return self._failed(ranked, error)
-        return self._reordered(ranked, scores)
+            return self._failed(ranking, error)
+        return self._reordered(ranking, scores)
 
-    async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (as above)
+    async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (as above)
         """Async version of `refine`."""
-        if not ranked.hits:
-            return self._passed_on(ranked, "nothing to rerank")
+        if not ranking.hits:
+            return self._passed_on(ranking, "nothing to rerank")
         try:
-            scores = await self._alimited(lambda: self._ascored(self._lookup([self._pairs(query, ranked)])), 1)
+            scores = await self._alimited(lambda: self._ascored(self._lookup([self._pairs(query, ranking)])), 1)
         except PointsmanError as error:
-            return self._failed(ranked, error)
-        return self._reordered(ranked, scores)
+            return self._failed(ranking, error)
+        return self._reordered(ranking, scores)
 
     def refine_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int) -> list[Ranked]:
         """Refines several rankings at once.

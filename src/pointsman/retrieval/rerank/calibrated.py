@@ -109,21 +109,21 @@ class CalibratedReranker(BaseReranker):
 
     # ── rankings whose hits carry their scores ───────────────────────────────────────────────────────────────────
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """The calibrated sum if both scores are there; otherwise see the class. Never raises: see `BaseReranker`."""
         try:
-            result = self._settled(ranked)
+            result = self._settled(ranking)
         except PointsmanError as error:
-            return self._failed(ranked, error)
-        return result or super().refine(query, ranked, top_k)
+            return self._failed(ranking, error)
+        return result or super().refine(query, ranking, top_k)
 
-    async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Async version of `refine`; adding up scores needs no worker thread."""
         try:
-            result = self._settled(ranked)
+            result = self._settled(ranking)
         except PointsmanError as error:
-            return self._failed(ranked, error)
-        return result or await super().arefine(query, ranked, top_k)
+            return self._failed(ranking, error)
+        return result or await super().arefine(query, ranking, top_k)
 
     def _settled(self, ranking: Ranked) -> Ranked | None:
         """The answer if no text needs to be read; otherwise None."""

@@ -49,29 +49,29 @@ class ForeignReranker(BaseRefiner):
             return self.reranker.depth(top_k, scale)
         return max(top_k, self.max_candidates)
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+    def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Return the ranking in the reranker's order.
 
         Raises:
             ModelError: it returned something other than the documents it was given.
         """
-        if not ranked.hits:
-            return replace(ranked, detail="nothing to rerank", dropped={}, degraded=())
+        if not ranking.hits:
+            return replace(ranking, detail="nothing to rerank", dropped={}, degraded=())
         available = getattr(self.reranker, "is_available", None)
         if callable(available) and not _waited(available()):
             message = f"rerank: {self.name} is not available; the previous order is kept"
-            return replace(ranked, detail="the previous order is kept", dropped={}, degraded=(message,))
+            return replace(ranking, detail="the previous order is kept", dropped={}, degraded=(message,))
         if isinstance(self.reranker, BaseRefiner):
-            return self.reranker.refine(query, ranked, top_k)
-        head, tail = ranked.hits[: self.max_candidates], ranked.hits[self.max_candidates :]
+            return self.reranker.refine(query, ranking, top_k)
+        head, tail = ranking.hits[: self.max_candidates], ranking.hits[self.max_candidates :]
         answer = _waited(self.reranker.rerank(query.text, [hit.document for hit in head], len(head)))
         order = self._order(head, answer)
         hits = [seen(hit, rank, score) for rank, (hit, score) in enumerate(order, 1)]
         ranked_ids = {id(hit) for hit, _ in order}
         lowest = hits[-1].score
         hits += [replace(hit, score=lowest) for hit in (*head, *tail) if id(hit) not in ranked_ids]
-        detail = f"{self.name} ordered {len(order)} of {len(ranked.hits)} hits"
-        return Ranked(tuple(hits), f"rerank:{self.name}", detail, refused=ranked.refused)
+        detail = f"{self.name} ordered {len(order)} of {len(ranking.hits)} hits"
+        return Ranked(tuple(hits), f"rerank:{self.name}", detail, refused=ranking.refused)
 
     def _order(self, head: Sequence[Hit], answer: Any) -> list[tuple[Hit, float]]:
         """The hits in the order of the answer, with scores that never rise."""

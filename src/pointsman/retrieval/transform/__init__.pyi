@@ -4,10 +4,10 @@ from .base import (
     Transformed as Transformed,
     Variant as Variant,
 )
+from .bridges import bridge_entities as bridge_entities
 from .decompose import (
     Hop as Hop,
     RuleDecomposer as RuleDecomposer,
-    bridge_entities as bridge_entities,
     chain as chain,
     subquestions as subquestions,
 )

@@ -4,14 +4,12 @@ A rule needs a cue that rarely occurs in simple questions; *salt and pepper* is 
 recognises stays unchanged.
 
 A *chain* is a sequence of look-ups: the film before its director. `chain` returns its hops in order, each with the
-place in its text where the result of the previous hop belongs; `bridge_entities` finds candidates for that place in
-the results of the previous search.
+place in its text where the result of the previous hop belongs.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +18,7 @@ from pointsman.errors import InputError
 from pointsman.grammar import QUESTION, STOP, WORD, opens_question, plain
 from pointsman.grammar.comparison import LONGEST, comparison, language_of
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant, distinct
-from pointsman.retrieval.transform.disambiguate import name_texts, resolved
+from pointsman.retrieval.transform.disambiguate import resolved
 from pointsman.text import fold, sentences
 from pointsman.text._stopwords import ENGLISH, RUSSIAN
 from pointsman.types import Query
@@ -96,60 +94,6 @@ def chain(text: str) -> tuple[Hop, ...]:
         return ()
     bare = " ".join(text.split())
     return _CHAINS[language_of(bare)](bare)
-
-
-def bridge_entities(query: str, passages: Sequence[str], limit: int = 3) -> list[str]:
-    """Candidates from one hop's passages for the next hop: names that the query does not contain.
-
-    Titles (a first line of its own) count most, then names in the first sentence, then names that many passages
-    contain; passages count less the lower they rank.
-
-    Args:
-        query: the query that was searched for.
-        passages: texts, best first, with the title as the first line if there is one.
-        limit: the maximum number of candidates.
-    """
-    words = f" {_words(query)} "
-    scores: Counter[str] = Counter()
-    spelling: dict[str, str] = {}
-    for rank, passage in enumerate(passages):
-        head, _, body = passage[:LONGEST].strip().partition("\n")
-        has_title = bool(body.strip()) and len(head) <= 100 and not re.search(r"[.!?。！？]\s*$", head)
-        names = [(head.strip(), 3.0)] if has_title else []
-        text = body if has_title else passage[:LONGEST]
-        ends = sentences(text)
-        first = ends[0][1] if ends else len(text)
-        names += [(name, 1.0) for name in _candidates(text[:first])]
-        names += [(name, 0.4) for name in _candidates(text[first:])]
-        for name, weight in names:
-            key = _words(name)
-            if (
-                len(key) < 2
-                or f" {key} " in words
-                or (re.search("[\u4e00-\u9fff]", key) and key in words)
-                or key in STOP
-            ):
-                continue
-            spelling.setdefault(key, name)
-            scores[key] += weight / (1 + rank)  # type: ignore[assignment]  # a Counter also counts floats
-    order = sorted(scores, key=lambda key: (-scores[key], key))
-    return [spelling[key] for key in order[: max(0, limit)]]
-
-
-_ZH_PERSON = late(
-    "(?:由|作家|作者|诗人|导演|演员|歌手|科学家|总统|主席|校长|创始人|皇帝|将军|画家"
-    "|是)(?P<name>[\u4e00-\u9fff]{2,4}?|[\u4e00-\u9fff]{1,8}·[\u4e00-\u9fff·]{1,12}?)"
-    "(?=创作|执导|导演|所|撰写|编写|发明|创立|创办|主演|担任|[，。、；])"
-)
-
-
-def _candidates(text: str) -> list[str]:
-    """Names; in Chinese, which has no capitals, those of people next to their role."""
-    return name_texts(text) + [match["name"] for match in _ZH_PERSON.finditer(text)]
-
-
-def _words(text: str) -> str:
-    return " ".join(re.findall(r"[^\W_]+", fold(text)))
 
 
 # --- which rule ------------------------------------------------------------------------------------------------------
