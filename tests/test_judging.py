@@ -276,6 +276,29 @@ def test_m1_a_passage_does_not_compete_with_its_copies(workspace: Workspace, tmp
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "id_"), [("кто ведёт кружок", "club"), ("кто шьёт костюмы", "club"), ("кто лечит пчёл", "bees")]
+)
+def test_words_count_in_the_few_documents_that_are_in_the_language_of_a_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, id_: str
+) -> None:
+    few = {
+        "club": "Кружок словесности ведёт Людмила Ершова. Костюмы шьёт мама Ани.",
+        "bees": "Пчёл лечит ветеринар.",
+    }
+    english = {f"{key}{part}": f"{sentence} Part {part}." for key, sentence in RAILS.items() for part in range(8)}
+    with Workspace(tmp_path) as workspace:
+        workspace.dataset("notes").add([Document(key, sentence) for key, sentence in (few | english).items()])
+
+        def relevance() -> float:
+            answer = workspace.search(text, min_relevance=0)
+            return next(hit.relevance for hit in answer.hits if hit.id == id_ and hit.relevance is not None)
+
+        with_words = relevance()
+        monkeypatch.setattr(judging, "has_own_words", lambda *_: False)
+        assert with_words > relevance()
+
+
 def test_m1_of_many_questions_each_is_judged(workspace: Workspace) -> None:
     texts = [text for text, _ in QUESTIONS_WITH_ANSWER] + QUESTIONS_WITHOUT_ANSWER
     for text, answer in zip(texts, workspace.search_many(texts, 3), strict=True):

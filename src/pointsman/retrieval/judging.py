@@ -39,6 +39,7 @@ sees little in a single word, so such a question is also judged by words alone, 
 
 _FIRST_HAN: Final = "\u3400"
 _WORDS: Final = re.compile("[\u3400-\u9fff]+|[^\\s\u3400-\u9fff]*\\w[^\\s\u3400-\u9fff]*")
+_ASCII_WORD: Final = re.compile("[0-9A-Za-z]")
 
 RAISED: Final = 0.5
 """The share of the difference between languages that is made up for; see `raised_cosines`. It is the largest that cost
@@ -174,6 +175,7 @@ def judge(
     if not terms:  # an embedder puts "???" close to every short text, which means nothing
         return NOTHING
     script, is_lookup = script_of(query.text), words_of(query.text) <= LOOKED_UP
+    own_words = has_own_words(query.text, script)
     for number, part in parts.items():
         if not isinstance(part, StoreResults):
             continue
@@ -192,6 +194,8 @@ def judge(
         views = [evidence]
         if evidence.form == "both" and is_lookup:
             views.append(by_words)
+        if evidence.across and own_words and evidence.bm25 is not None and evidence.bm25.any():
+            views.append(replace(evidence, in_own_language=True))  # one of the few documents that are may be the answer
         pending = part.pool.vectors_due
         if pending and evidence.cosine is not None:
             # The answer may not have a vector yet, so words are judged on their own too; if they cannot be, nothing is.
@@ -218,6 +222,17 @@ def words_of(text: str) -> int:
     (1, 2, 1, 4)
     """
     return sum(-(-len(word) // 2) if word[0] >= _FIRST_HAN else 1 for word in _WORDS.findall(text))
+
+
+def has_own_words(text: str, script: Script) -> bool:
+    """Whether documents that hold a word of a question are in its script: it is not Latin, as names everywhere are.
+
+    >>> has_own_words("кто ведёт кружок", "cyrillic"), has_own_words("гарантия Bosch", "cyrillic")
+    (True, False)
+    >>> has_own_words("who leads the club", "latin"), has_own_words("荧光计保修2年", "han")
+    (False, False)
+    """
+    return script != "latin" and not _ASCII_WORD.search(text)
 
 
 def _is_of(key: Any, number: int) -> bool:

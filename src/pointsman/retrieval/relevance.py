@@ -315,6 +315,7 @@ class Evidence:
         cosine: the cosine of every candidate, NaN without a vector; None if vectors were not searched.
         nearness: `Background.nearness` of the question's vector.
         background: the background of the dataset.
+        in_own_language: judge as if documents were in the question's language, however few are.
     """
 
     script: Script
@@ -324,6 +325,7 @@ class Evidence:
     cosine: NDArray[np.float64] | None = None
     nearness: float | None = None
     background: Background | None = None
+    in_own_language: bool = False
 
     @property
     def form(self) -> Form | None:
@@ -336,7 +338,7 @@ class Evidence:
     @property
     def across(self) -> bool:
         """Whether hardly any document is in the question's script."""
-        return self.background is not None and self.background.across(self.script)
+        return not self.in_own_language and self.background is not None and self.background.across(self.script)
 
 
 def script_of(text: str) -> Script:

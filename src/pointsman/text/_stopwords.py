@@ -35,3 +35,11 @@ _RUSSIAN = """
     уже еще только лишь даже очень более больше менее там тут здесь теперь тогда потом опять вдруг можно нельзя
     """
 RUSSIAN = frozenset(_RUSSIAN.split())
+
+_CHINESE = """
+    什么时候 为什么 什么 甚么 何时 何地 何处 为何 如何 怎么样 怎么 怎样 哪里 哪儿 哪个 哪些 哪种 哪位 哪年 哪天 哪家 哪一
+    谁 多少 吗 呢 请问 是否
+    """
+CHINESE = tuple(_CHINESE.split())
+"""Words that only ask, the longer ones before those that they begin with. Chinese has no spaces, so a character alone
+tells little of a word: the most frequent ones (的, 是, 在) are also parts of others, and stay."""
