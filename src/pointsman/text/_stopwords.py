@@ -37,8 +37,8 @@ _RUSSIAN = """
 RUSSIAN = frozenset(_RUSSIAN.split())
 
 _CHINESE = """
-    什么时候 为什么 什么 甚么 何时 何地 何处 为何 如何 怎么样 怎么 怎样 哪里 哪儿 哪个 哪些 哪种 哪位 哪年 哪天 哪家 哪一
-    谁 多少 吗 呢 请问 是否
+    什么时候 为什么 什么 甚么 何时 何地 何处 为何 如何 怎么样 怎么 怎样 哪里 哪儿 哪个 哪些 哪种 哪位 哪年 哪天
+    哪家 哪一 谁 多少 吗 呢 请问 是否
     """
 CHINESE = tuple(_CHINESE.split())
 """Words that only ask, the longer ones before those that they begin with. Chinese has no spaces, so a character alone
