@@ -26,6 +26,7 @@ from pointsman import Dataset, Document
 from pointsman._values import RESERVED
 from pointsman.errors import PointsmanError, UnmetNeedError
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.views import ACCESS, VALIDITY_KEYS
 from store_hostile import value_of
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -42,12 +43,29 @@ EVERY = 250  # documents between two verifications
 TEXT = "An unrelated text about tea."
 FILES = ("manual.md", "faq.md", "лампа.txt")
 NUMBERS = (-1, 2**53, 2**63, 10**400, 1e308, float("inf"), float("nan"), True, -0.0)
+KEYS = (*RESERVED, ACCESS, *VALIDITY_KEYS)
+DAYS = (
+    *("2026-02-30", "0000-01-01", "9999-12-31", "10000-01-01", "-001-01-01", "2026-3-1", "2026-03-01T00:00:00+99:99"),
+    *(
+        "２０２６-03-01",
+        "2026-03-01\x00",
+        " 2026-03-01",
+        "2026-W10-7",
+        "20260301",
+        "tomorrow",
+        "manual.md#",
+        "#",
+        "new",
+    ),
+)
 SHAPES: tuple[Any, ...] = (None, [], {}, [[]], [None], {"a": {"b": []}}, "manual.md\x00", ["manual.md"], "x" * 100_000)
 
 
 def hostile_value(chance: random.Random) -> Any:
-    """A text that breaks out of something, a number out of every range, or a value of another shape."""
+    """A text that breaks out of something, a day that is none, a number out of range, or a value of another shape."""
     kind = chance.random()
+    if kind > 0.9:
+        return chance.choice(DAYS)
     return chance.choice(NUMBERS) if kind < 0.2 else chance.choice(SHAPES) if kind < 0.4 else value_of(chance)
 
 
@@ -117,7 +135,7 @@ def main() -> None:
             dataset = stack.enter_context(pointsman.open(place, embedder=HashingEmbedder())).dataset(NAME)
             add = partial(keep, dataset)
         attack(dataset, add, chance, options.values, outcomes, problems)
-    print(f"{options.at}: {options.values:,} values for each of {len(RESERVED)} keys:", dict(outcomes))
+    print(f"{options.at}: {options.values:,} values for each of {len(KEYS)} keys:", dict(outcomes))
     print(f"{len(problems)} problems", *problems[:20], sep="\n")
     sys.exit(bool(problems))
 
@@ -133,7 +151,7 @@ def attack(
     """Give each key the values; counts what came of them."""
     dataset.add(others())
     before = state(dataset)
-    for key in RESERVED:
+    for key in KEYS:
         for number in range(values):
             value = hostile_value(chance)
             metadata = {key: value} if chance.random() < 0.5 else {"source": "new.md", key: value}

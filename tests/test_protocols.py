@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 import pytest
+from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from pointsman._vectors import decode_vector
 from pointsman.errors import FilterError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.rerank.http import HTTPReranker
+from pointsman.server import create_app
 from pointsman.server.keys import FILE, KeyStore
 from pointsman.server.routes import protocols, vector_stores
 from server_kit import Served
@@ -283,7 +285,11 @@ def test_the_openai_client_understands_errors(client: openai.OpenAI) -> None:
 
 @pytest.mark.parametrize(
     "filters",
-    [{}, {"type": "and"}, {"type": "and", "filters": [7]}, {"type": "eq"}, {"type": "in", "key": "a", "value": 1}, []],
+    [
+        *({}, [], {"type": "and"}, {"type": "and", "filters": [7]}, {"type": "eq"}),
+        *({"type": "in", "key": "a", "value": 1}, {"type": ["and"], "filters": []}, {"type": {}, "key": "a"}),
+        *({"type": None, "key": "a"}, {"type": 7, "key": "a"}, {"type": "eq", "key": ["a"]}),
+    ],
 )
 def test_malformed_filters_are_refused(filters: Any) -> None:
     with pytest.raises(FilterError):
@@ -590,6 +596,41 @@ def test_a_batch_attaches_what_can_be_read_and_says_what_cannot(client: openai.O
     with pytest.raises(openai.NotFoundError, match="no batch"):
         client.vector_stores.file_batches.retrieve(batch.id, vector_store_id="batched")
     client.vector_stores.delete("batched")
+
+
+def test_the_last_part_of_a_long_name_is_no_format(client: openai.OpenAI) -> None:
+    name = "signals." + "x" * 240
+    upload = client.files.create(file=(name, GUIDE), purpose="assistants")
+    store = client.vector_stores.create(name="long_name", file_ids=[upload.id])
+    assert store.file_counts.completed > 0
+    client.vector_stores.delete("long_name")
+
+
+@pytest.mark.parametrize("at_creation", [True, False], ids=["at creation", "in a batch"])
+def test_a_key_is_checked_again_before_every_file_that_is_attached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, at_creation: bool
+) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        keys = KeyStore(tmp_path / FILE)
+        key = keys.create("writer")
+        headers = {"Authorization": f"Bearer {key.text}"}
+        with TestClient(create_app(workspace), base_url="http://localhost", headers=headers) as service:
+            forms = [{"file": (f"{number}.md", GUIDE)} for number in range(2)]
+            ids = [service.post("/v1/files", files=form).json()["id"] for form in forms]
+
+            def revoking(*arguments: Any) -> list[str]:
+                reasons = attach(*arguments)
+                keys.revoke(key.key.id)
+                return reasons
+
+            attach = vector_stores.attach
+            monkeypatch.setattr(vector_stores, "attach", revoking)
+            if not at_creation:
+                workspace.dataset("guides").make()
+            path = "/v1/vector_stores" + ("" if at_creation else "/guides/file_batches")
+            body = {"file_ids": ids, **({"name": "guides"} if at_creation else {})}
+            assert service.post(path, json=body).status_code == 401
+        assert {id_.partition("/")[0] for id_ in workspace.dataset("guides").ids()} == {ids[0]}
 
 
 _SCOPES = {"mine": ("read", "write"), "other": ("read", "write"), "reader": ("read",)}

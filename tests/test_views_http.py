@@ -300,6 +300,12 @@ class TestTokens:
         with pytest.raises(CorruptStoreError, match="store it again"):
             TokenTrust(workspace.backend).check(token_of().encode())
 
+    @pytest.mark.parametrize(("key", "kind"), [(RSA, "RSA"), (CURVE, "EC"), (EDWARDS, "OKP")])
+    def test_keys_in_pem_are_read(self, key: Any, kind: str) -> None:
+        form = serialization.PublicFormat.SubjectPublicKeyInfo
+        pem = key.public_key().public_bytes(serialization.Encoding.PEM, form).decode()
+        assert [public_key["kty"] for public_key in read_keys(pem)] == [kind]
+
     @pytest.mark.parametrize("text", [
         "", "{}", "[]", '{"keys": [5]}', "-----BEGIN PUBLIC KEY-----\nxx\n-----END PUBLIC KEY-----",
         json.dumps({"kty": "oct", "k": "c2VjcmV0"}),

@@ -116,7 +116,7 @@ def read_keys(text: str) -> list[Mapping[str, Any]]:
         for name in ("RS256", "ES256", "EdDSA"):
             try:
                 return [json.loads(jwt.get_algorithm_by_name(name).to_jwk(key))]
-            except (TypeError, ValueError, jwt.InvalidKeyError):
+            except (TypeError, ValueError, AttributeError, jwt.InvalidKeyError):  # of another kind
                 continue
         raise InputError("a public key is of RSA, an elliptic curve or Ed25519")
     try:

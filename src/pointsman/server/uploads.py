@@ -32,6 +32,7 @@ _BATCH: Final = "upload_batch"
 _ID: Final = re.compile(r"file-[0-9a-f]{24}")
 _BATCH_ID: Final = re.compile(r"vsfb_[0-9a-f]{24}")
 _LONGEST_NAME: Final = 255  # bytes
+_LONGEST_SUFFIX: Final = 20  # characters; a longer one says nothing of the format
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,8 @@ class Uploads:
     def passages(self, upload: Upload, max_tokens: int, overlap: int) -> tuple[list[Document], list[str]]:
         """Cut a file into passages; also return what of it could not be read, and why."""
         with tempfile.TemporaryDirectory(prefix="pointsman-upload-") as folder:
-            path = Path(folder) / f"upload{Path(upload.filename).suffix}"
+            suffix = Path(upload.filename).suffix
+            path = Path(folder) / f"upload{suffix if len(suffix) <= _LONGEST_SUFFIX else ''}"
             path.write_bytes(self.content(upload))
             with FileReader(max_tokens=max_tokens, overlap=overlap) as reader:
                 results = list(reader.read(FoundFile(path, upload.source, upload.size, False)))

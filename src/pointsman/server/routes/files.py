@@ -14,6 +14,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from pointsman.errors import InputError
+from pointsman.server.access import check_again
 from pointsman.server.answers import Json
 from pointsman.server.problems import HttpProblem
 from pointsman.server.routes.vector_stores import (
@@ -29,6 +30,7 @@ from pointsman.server.routes.vector_stores import (
     StoreObject,
     StorePage,
     attach,
+    attach_to,
     existing_documents,
     existing_upload,
     file_object,
@@ -219,7 +221,9 @@ async def attach_file(state: Shared, access: Caller, name: StoreName, body: Atta
 
 
 @router.post(_BATCHES, response_model=StoreObject, responses=_WRITES, operation_id="attach_uploaded_files")
-async def attach_batch(state: Shared, access: Caller, name: StoreName, body: BatchRequest) -> Response:
+async def attach_batch(
+    state: Shared, access: Caller, name: StoreName, body: BatchRequest, request: Request
+) -> Response:
     """Attach several uploaded files; one that cannot be read does not stop the others."""
     if (body.file_ids is None) == (body.files is None):
         refuse("files", "give either file_ids or files")
@@ -231,19 +235,20 @@ async def attach_batch(state: Shared, access: Caller, name: StoreName, body: Bat
     ]
     uploads, sizes = _uploads(state, access), [sizes_of(file.chunking_strategy) for file in files]
 
-    def add() -> dict[str, Any]:
-        dataset = writable(state, access, name)
-        attached_uploads = [existing_upload(uploads, file.file_id) for file in files]
-        errors, gaps = dict[str, str](), dict[str, str]()
-        for file, upload, size in zip(files, attached_uploads, sizes, strict=True):
-            try:
-                if reasons := attach(state, dataset, uploads, upload, size, file.attributes or {}):
-                    gaps[upload.id] = "; ".join(reasons)[:1000]
-            except InputError as error:
-                errors[upload.id] = str(error)[:1000]
-        return _batch_object(uploads.save_batch(name, [file.file_id for file in files], errors, gaps))
+    def check() -> list[Upload]:
+        writable(state, access, name)
+        return [existing_upload(uploads, file.file_id) for file in files]
 
-    return Json(await in_writer(state, add))
+    errors, gaps = dict[str, str](), dict[str, str]()
+    for file, upload, size in zip(files, await in_writer(state, check), sizes, strict=True):
+        await check_again(request.scope)  # the key may have been revoked: each file may take half a minute
+        try:
+            if reasons := await in_writer(state, attach_to, state, access, name, upload, size, file.attributes or {}):
+                gaps[upload.id] = "; ".join(reasons)[:1000]
+        except InputError as error:
+            errors[upload.id] = str(error)[:1000]
+    batch = await in_writer(state, uploads.save_batch, name, [file.file_id for file in files], errors, gaps)
+    return Json(_batch_object(batch))
 
 
 @router.get(_BATCHES + "/{batch_id}", response_model=StoreObject, responses=_READS, operation_id="get_file_batch")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field, JsonValue
 from starlette.responses import Response
 
@@ -22,6 +22,7 @@ from pointsman.errors import FilterError, InputError, StoreError
 from pointsman.filters import And, Equals, Filter, In, Not, Or, Range, StartsWith
 from pointsman.ingest.chunk import HARD_LIMIT, MAX_TOKENS, OVERLAP
 from pointsman.server import schemas
+from pointsman.server.access import check_again
 from pointsman.server.answers import Json
 from pointsman.server.problems import HttpProblem
 from pointsman.server.routes.protocols import degraded_in, relevance, search_dataset
@@ -157,7 +158,7 @@ _NEVER_EXPIRE: Final = "vector stores do not expire here; leave it out"
     responses=problem_responses("conflict", "too-large", "unsupported-media-type"),
     operation_id="create_vector_store",
 )
-async def create_store(state: Shared, access: Caller, body: NewStoreRequest) -> Response:
+async def create_store(state: Shared, access: Caller, body: NewStoreRequest, request: Request) -> Response:
     """Create a dataset as a vector store; its name is its id, and must be new."""
     if body.expires_after is not None:
         refuse("expires_after", _NEVER_EXPIRE)
@@ -168,7 +169,7 @@ async def create_store(state: Shared, access: Caller, body: NewStoreRequest) -> 
         access.require_read()
     uploads = Uploads(state.workspace.backend, access.key_id)
 
-    def create() -> dict[str, Any]:
+    def create() -> list[Upload]:
         files = [existing_upload(uploads, file_id) for file_id in body.file_ids or ()]
         if name in state.workspace.names():
             if access.read:
@@ -178,11 +179,12 @@ async def create_store(state: Shared, access: Caller, body: NewStoreRequest) -> 
         dataset.make()
         if body.metadata:
             dataset.store.annotate(**{_METADATA: json.dumps(body.metadata)})
-        for file in files:
-            attach(state, dataset, uploads, file, sizes, {})
-        return _store(dataset)
+        return files
 
-    return Json(await in_writer(state, create))
+    for file in await in_writer(state, create):
+        await check_again(request.scope)  # the key may have been revoked: each file may take half a minute
+        await in_writer(state, attach_to, state, access, name, file, sizes, {})
+    return Json(await in_thread(lambda: _store(state.workspace.dataset(name, create=False))))
 
 
 def sizes_of(strategy: ChunkingStrategy | None) -> tuple[int, int]:
@@ -237,6 +239,14 @@ def attach(
     state.metrics.record_write(result)
     state.vectors_due.set()
     return reasons
+
+
+def attach_to(
+    state: State, access: Access, name: str, upload: Upload, sizes: tuple[int, int], attributes: Mapping[str, Any]
+) -> list[str]:
+    """Attach a file to the dataset with this name; see `attach`."""
+    uploads = Uploads(state.workspace.backend, access.key_id)
+    return attach(state, writable(state, access, name), uploads, upload, sizes, attributes)
 
 
 def _check_attributes(attributes: Mapping[str, Any]) -> None:
@@ -494,7 +504,7 @@ def _of_openai(filters: Any, depth: int) -> Filter:
     if not isinstance(filters, dict) or depth > _DEEPEST:
         raise FilterError(f"a filter is an object with type, nested at most {_DEEPEST} deep, not {filters!r:.80}")
     kind = filters.get("type")
-    if kind in {"and", "or"}:
+    if kind in ("and", "or"):  # no set, as it may be of any type
         inner = filters.get("filters")
         if not isinstance(inner, list):
             raise FilterError(f"a filter of type {kind!r} has a list of filters, not {inner!r:.80}")
