@@ -20,10 +20,12 @@ test: $(VENV)/.dev $(VENV)/.browser $(CHROMA)/complete
 	$(BIN)/lint-imports
 	$(BIN)/pytest --numprocesses 3 --dist loadgroup
 
-mcp1: $(VENV)/.dev  ## both versions of the protocol's SDK against each other
+mcp1: $(VENV)/.dev  ## version 2 of the protocol's SDK against the oldest and newest of version 1
 	$(PYTHON) -m venv .venv-mcp1
-	.venv-mcp1/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[server,mcp]' 'mcp<2'
-	POINTSMAN_MCP1=$(CURDIR)/.venv-mcp1/bin/python $(BIN)/pytest tests/test_mcp_versions.py
+	for version in 'mcp==1.24.0' 'mcp<2'; do \
+		.venv-mcp1/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --editable '.[server,mcp]' "$$version" \
+			&& POINTSMAN_MCP1=$(CURDIR)/.venv-mcp1/bin/python $(BIN)/pytest tests/test_mcp_versions.py || exit 1; \
+	done
 
 frameworks:  ## the frameworks' suites at the oldest and newest supported versions, in environments of their own
 	$(PYTHON) benchmarks/frameworks.py

@@ -30,6 +30,7 @@ assert "notes.md" in run("search", "What guides trains?")
 PING = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
 PROGRAMS = {
     "": "",
+    "cluster": "import distributed, pointsman.cluster",
     "docs": "import mkdocs, mkdocstrings",
     "eval": """
         pathlib.Path("questions.csv").write_text("query,source\\nWhat guides trains?,notes.md\\n")

@@ -1,7 +1,8 @@
 """Runs the frameworks' suites over our adapters, at the oldest and newest versions that `pyproject.toml` allows.
 
 `make frameworks` runs all of them; ``python benchmarks/frameworks.py langchain oldest`` runs one. Each has an
-environment of its own, which is deleted at the end. Exit code 1 if a suite fails.
+environment of its own, which is deleted at the end. Prints how many tests passed, failed and were skipped; exit code 1
+if one failed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import tempfile
 import venv
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).parent.parent
 COMMON = ("pytest>=8,<9.2", "pytest-xdist>=3.6,<4", "hypothesis>=6.100,<7", "trio>=0.26,<1", "httpx>=0.27,<1", "numpy")
@@ -48,12 +51,25 @@ FRAMEWORKS = {
         ("tests/test_llama_index.py",),
     ),
     "haystack": Framework("haystack-ai", ("haystack-ai==3.4.0",), (), ("tests/test_haystack.py",)),
-    "mcp": Framework("mcp", ("mcp==1.24.0",), (), ("tests/test_mcp.py", "tests/test_mcp_tools.py")),
 }
 
 
-def run(name: str, end: str) -> tuple[str, bool]:
-    """Run a framework's suites in a new environment; return the version installed, and whether they passed."""
+class Outcome(NamedTuple):
+    """What a run of a framework's suites came to.
+
+    Attributes:
+        version: of the framework.
+        counts: tests in words.
+        is_good: whether none failed.
+    """
+
+    version: str
+    counts: str
+    is_good: bool
+
+
+def run(name: str, end: str) -> Outcome:
+    """Run a framework's suites in a new environment."""
     framework = FRAMEWORKS[name]
     with tempfile.TemporaryDirectory(prefix=f"pointsman-{name}-") as folder:
         venv.create(folder, with_pip=True)
@@ -66,18 +82,30 @@ def run(name: str, end: str) -> tuple[str, bool]:
         show = f"import importlib.metadata as m; print(m.version({framework.package!r}))"
         version = subprocess.run([python, "-c", show], check=True, capture_output=True, text=True).stdout.strip()
         print(f"── {name} {version} ({end})", flush=True)
-        completed = subprocess.run([python, "-m", "pytest", "-n0", *framework.tests], check=False, cwd=ROOT)
-    return version, completed.returncode == 0
+        report = Path(folder) / "report.xml"
+        command = [python, "-m", "pytest", "-n0", "-p", "no:cacheprovider", f"--junitxml={report}", *framework.tests]
+        completed = subprocess.run(command, check=False, cwd=ROOT)
+        counts = counts_in(report) if report.exists() else "no test ran"
+    return Outcome(version, counts, completed.returncode == 0)
+
+
+def counts_in(report: Path) -> str:
+    """Return how many tests of a JUnit report passed, failed and were skipped."""
+    suite = ET.parse(report).getroot().find("testsuite")
+    assert suite is not None
+    number = {name: int(suite.get(name, 0)) for name in ("tests", "skipped", "failures", "errors")}
+    failed = number["failures"] + number["errors"]
+    return f"{number['tests'] - failed - number['skipped']} passed, {number['skipped']} skipped, {failed} failed"
 
 
 def main(names: list[str]) -> int:
     """Run the suites of these frameworks, or all, at these ends, or both; print a table; return the exit code."""
     ends = [end for end in ("oldest", "newest") if end in names] or ["oldest", "newest"]
     chosen = [name for name in FRAMEWORKS if name in names] or list(FRAMEWORKS)
-    results = [(name, end, *run(name, end)) for name in chosen for end in ends]
-    for name, end, version, passed in results:
-        print(f"{name:12} {end:7} {version:10} {'passed' if passed else 'FAILED'}")
-    return 0 if all(passed for *_, passed in results) else 1
+    results = [(name, end, run(name, end)) for name in chosen for end in ends]
+    for name, end, outcome in results:
+        print(f"{name:12} {end:7} {outcome.version:10} {outcome.counts}{'' if outcome.is_good else '  FAILED'}")
+    return 0 if all(outcome.is_good for *_, outcome in results) else 1
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ import pointsman
 from clauses_kit import BEFORE, CLAUSES, QUESTION, REASON
 from pointsman import Dataset, Document, LLMSelector, SimpleHybridRetriever
 from pointsman.errors import FilterError, InputError, ModelError, PointsmanError
+from pointsman.integrations._shared import with_notes
 from pointsman.integrations.langchain import (
     LangChainEmbedder,
     LangChainLLM,
@@ -228,7 +229,7 @@ def test_without_a_relevance_a_threshold_is_refused_with_the_remedy(
 ) -> None:
     store = PointsmanVectorStore(dataset, strategy="hybrid")
     hits_without_relevance = [replace(hit, relevance=None) for hit in dataset.search("signal", refuse=False).hits]
-    monkeypatch.setattr(store, "_search", lambda *_: hits_without_relevance)
+    monkeypatch.setattr(store, "_search", lambda *_: with_notes(hits_without_relevance))
     with pytest.raises(InputError, match="calibrate the dataset"):
         store.similarity_search_with_relevance_scores("signal", k=2)
 

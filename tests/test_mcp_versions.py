@@ -75,6 +75,21 @@ with pointsman.Workspace(sys.argv[1], embedder=HashingEmbedder()) as workspace:
     uvicorn.Server(uvicorn.Config(create_http_app(workspace), port=0, log_level="info")).run()
 """
 
+UNLIMITED_SERVER = """
+import sys
+import pointsman
+from pointsman.integrations.mcp import create_http_app, transports
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.server.keys import keys_of
+from pointsman.server.limits import Limits
+from pointsman.server.run import Options
+
+with pointsman.Workspace(sys.argv[1], embedder=HashingEmbedder()) as workspace:
+    app = create_http_app(workspace, limits=Limits(requests_per_minute=0))
+    transports.listen(lambda _: app, Options(sys.argv[1], port=0), keys_of(workspace.backend), None)
+"""
+"""A server that takes as many requests a minute as come; `pointsman mcp --http` has no option for that."""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -173,8 +188,24 @@ def test_a_version_that_cannot_be_used_is_named_with_those_that_can(number: str)
 def test_a_stdio_server_survives_cancelled_calls_and_ends_with_0(python: str, tmp_path: Path) -> None:
     fill(tmp_path)
     server = [python, "-m", "pointsman", "mcp", "--workspace", str(tmp_path), "--embedder", "hashing"]
-    command = [sys.executable, str(CANCELLER), "29", "400", *server]
+    command = [sys.executable, str(CANCELLER), "stdio", "29", "400", *server]
     process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     outcome = json.loads(process.stdout)
     assert (outcome["exit"], outcome["answered"]) == (0, True), outcome["errors"][-2000:]
     assert "Traceback" not in outcome["errors"]
+
+
+@pytest.mark.parametrize("python", [sys.executable, pytest.param(FIRST, marks=with_first)], ids=["installed", "first"])
+def test_an_http_server_survives_cancelled_calls_keeps_no_connection_and_ends_with_0(
+    python: str, tmp_path: Path
+) -> None:
+    fill(tmp_path).close()
+    command = [sys.executable, str(CANCELLER), "http", "29", "200", python, "-c", UNLIMITED_SERVER, str(tmp_path)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    outcome = json.loads(process.stdout)
+    assert (outcome["exit"], outcome["answered"]) == (0, True), outcome["errors"][-2000:]
+    assert outcome["sockets_after"] <= outcome["sockets_before"]
+    for line in outcome["errors"].splitlines():
+        assert "Traceback" not in line
+        # what the oldest SDK says of a client that has left
+        assert '"level": "error"' not in line or "Stateless session crashed" in line

@@ -17,7 +17,10 @@ import numpy as np
 import pytest
 
 from pointsman.errors import InputError, ModelError
-from pointsman.models import OpenAIEmbedder, load_embedder
+from pointsman.models import OpenAIEmbedder, OpenAILLM, load_embedder
+from pointsman.models.chosen import embedder_for
+from pointsman.models.openai_server import OpenAIServer
+from pointsman.settings import Settings
 
 pytest.importorskip("openai")
 
@@ -89,6 +92,83 @@ def test_a_dead_port_is_a_model_error_without_the_key() -> None:
     assert "sk-secret" not in str(error_info.value)
     assert "sk-secret" not in embedder.name
     assert error_info.value.__cause__ is not None
+
+
+@pytest.fixture
+def keyed_server() -> Iterator[tuple[str, list[str | None]]]:
+    """A server that refuses every key, and what it was sent as one."""
+    keys: list[str | None] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            keys.append(self.headers["Authorization"])
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(401)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=listener.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{listener.server_address[1]}/v1", keys
+    listener.shutdown()
+    listener.server_close()
+
+
+def test_openais_key_goes_to_another_server_only_if_the_environment_or_a_setting_says_so(
+    keyed_server: tuple[str, list[str | None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, keys = keyed_server
+    monkeypatch.setenv("OPENAI_API_KEY", "for-openai")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    settings = Settings(embedder=f"openai:m@{url}")
+
+    def key_sent(embedder: Any) -> str | None:
+        with pytest.raises(ModelError) as error_info:
+            embedder.embed("rails")
+        remedies.append("embedder_api_key_env" in str(error_info.value))
+        return keys[-1]
+
+    remedies: list[bool] = []
+    assert key_sent(OpenAIEmbedder("m", url, max_retries=0)) == "Bearer none"
+    assert key_sent(load_embedder(f"openai:m@{url}")) == "Bearer none"
+    assert key_sent(embedder_for(settings)) == "Bearer none"
+    assert remedies == [True] * 3
+    with pytest.raises(ModelError, match="llm_api_key_env"):
+        OpenAILLM("m", url, max_retries=0).complete("hi")
+    assert keys[-1] == "Bearer none"
+    assert key_sent(load_embedder(f"openai:m@{url}", api_key="given")) == "Bearer given"
+    monkeypatch.setenv("MY_KEY", "mine")
+    assert key_sent(embedder_for(settings.updated(embedder_api_key_env="MY_KEY"))) == "Bearer mine"
+    assert key_sent(embedder_for(settings.updated(embedder_api_key_env="OPENAI_API_KEY"))) == "Bearer for-openai"
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    assert key_sent(load_embedder("openai:m")) == "Bearer for-openai"
+    assert key_sent(OpenAIEmbedder("m", f"{url}/other", max_retries=0)) == "Bearer for-openai"
+    assert remedies == [*[True] * 3, *[False] * 5]
+    monkeypatch.delenv("MY_KEY")
+    with pytest.raises(InputError, match="set the variable MY_KEY"):
+        embedder_for(settings.updated(embedder_api_key_env="MY_KEY"))
+
+
+@pytest.mark.parametrize(
+    ("address", "is_sent"),
+    [
+        (None, True),
+        ("https://api.openai.com/v1", True),
+        ("https://API.openai.com:443/v1/", True),
+        ("http://api.openai.com/v1", False),
+        ("https://api.openai.com.example.org/v1", False),
+        ("https://api.openai.com@example.org/v1", False),
+        ("https://api.openai.com:8443/v1", False),
+        ("https://[broken/v1", False),
+    ],
+)
+def test_openais_key_is_for_openais_origin(address: str | None, is_sent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "for-openai")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert OpenAIServer.of(address, None).key == ("for-openai" if is_sent else "")
 
 
 def test_a_server_that_refuses_is_a_model_error(server: str) -> None:

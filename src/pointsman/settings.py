@@ -286,6 +286,12 @@ class Settings:
         ".pointsman", _location, "folder of datasets, or URL of a server", is_visible=False, reaches=True
     )
     embedder: str = _setting("default", _text, "default, onnx:DIR, openai:MODEL@URL …", reaches=True)
+    embedder_api_key_env: str = _setting(
+        "",
+        _or_empty(_variable),
+        "environment variable with its key; empty: OPENAI_API_KEY for OpenAI alone, or the server in OPENAI_BASE_URL",
+        reaches=True,
+    )
     image_embedder: str = _setting(
         "",
         _or_empty(_image_embedder),

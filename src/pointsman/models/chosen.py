@@ -113,12 +113,12 @@ def embedder_for(settings: Settings, name: str = "default") -> Embedder | None:
     """Return the embedder of this name, or the one in the settings; None for the default one, which loads on demand.
 
     Raises:
-        InputError: it is not available; see `pointsman.models.load_embedder`.
+        InputError: it is not available, or its key is missing; see `pointsman.models.load_embedder` for other errors.
     """
     name = settings.embedder if name == "default" else name
     if name == "default":
         return None
-    return load_embedder(name)
+    return load_embedder(name, api_key=key_in(None, settings.embedder_api_key_env, f"the embedder {name!r}"))
 
 
 def image_embedder_for(settings: Settings, environ: Mapping[str, str] | None = None) -> MultimodalEmbedder | None:
@@ -164,7 +164,7 @@ def load_embedder(spec: str, *, api_key: str | None = None) -> BaseEmbedder:
             ``openai:MODEL@BASE_URL`` (without ``@BASE_URL``: OpenAI's own server, or ``OPENAI_BASE_URL``); for texts
             and pictures, ``clip:DIRECTORY``, ``jina:MODEL@URL``, ``infinity:MODEL@URL``, ``vllm:MODEL@URL``, or, for
             tests, ``colours``.
-        api_key: for a server that embeds pictures.
+        api_key: for a server; see `OpenAIEmbedder` for what one with OpenAI's interface gets without it.
 
     Raises:
         UnknownNameError: The name is unknown.
@@ -192,13 +192,13 @@ def load_embedder(spec: str, *, api_key: str | None = None) -> BaseEmbedder:
             model, _, url = argument.rpartition("@")
             embedder = HTTPMultimodalEmbedder(url, model, kind, api_key=api_key)
         case (("onnx" | "openai" | "sentence-transformers" | "clip"), _):
-            embedder = _load_with_argument(kind, argument)
+            embedder = _load_with_argument(kind, argument, api_key)
         case _:
             raise UnknownNameError("embedder", spec, _SPECS)
     return embedder
 
 
-def _load_with_argument(kind: str, argument: str) -> BaseEmbedder:
+def _load_with_argument(kind: str, argument: str, api_key: str | None) -> BaseEmbedder:
     if not argument:
         raise InputError(f"{kind!r} needs a name after a colon; known: {', '.join(_SPECS)}")
     if kind == "onnx":
@@ -217,4 +217,4 @@ def _load_with_argument(kind: str, argument: str) -> BaseEmbedder:
 
     # From the right, as a model's name may contain an "@"; a server's address without user and password does not.
     model, separator, base_url = argument.rpartition("@")
-    return OpenAIEmbedder(model, base_url) if separator else OpenAIEmbedder(argument)
+    return OpenAIEmbedder(model, base_url, api_key) if separator else OpenAIEmbedder(argument, api_key=api_key)

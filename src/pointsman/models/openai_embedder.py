@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -10,11 +9,10 @@ import numpy as np
 
 from pointsman.errors import InputError, MissingDependencyError, ModelError
 from pointsman.models.base import PrefixedEmbedder, Progress, unit_rows
+from pointsman.models.openai_server import OpenAIServer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_OPENAI = "https://api.openai.com/v1"
 
 
 class OpenAIEmbedder(PrefixedEmbedder):
@@ -41,7 +39,8 @@ class OpenAIEmbedder(PrefixedEmbedder):
         Args:
             model: The server's name for the model.
             base_url: Such as ``http://localhost:8000/v1``; None means ``OPENAI_BASE_URL``, else OpenAI's server.
-            api_key: None means ``OPENAI_API_KEY``, else no key, which local servers accept.
+            api_key: None means ``OPENAI_API_KEY`` for OpenAI's server and that in ``OPENAI_BASE_URL``, and no key for
+                any other, which local servers accept.
             query_prefix: Put before every query.
             document_prefix: Put before every document.
             batch_size: Texts per request.
@@ -58,10 +57,11 @@ class OpenAIEmbedder(PrefixedEmbedder):
             import openai
         except ImportError as error:
             raise MissingDependencyError("openai", "openai", "OpenAIEmbedder") from error
-        self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
+        server = OpenAIServer.of(base_url, api_key)
+        self._base_url, self._remedy_for = server.address, server.remedy_for
         self._client = openai.OpenAI(
             base_url=self._base_url,
-            api_key=api_key or os.environ.get("OPENAI_API_KEY") or "none",
+            api_key=server.key or "none",
             timeout=timeout,
             max_retries=max_retries,
         )
@@ -101,7 +101,8 @@ class OpenAIEmbedder(PrefixedEmbedder):
             answer = self._client.embeddings.create(model=self._model, input=inputs, encoding_format="float")
             by_index = {item.index: item.embedding for item in answer.data}
         except self._error as error:
-            raise ModelError(f"{source} failed: {type(error).__name__}: {error}") from error
+            message = f"{source} failed: {type(error).__name__}: {error}{self._remedy_for(error)}"
+            raise ModelError(message) from error
         except (AttributeError, TypeError, ValueError) as error:  # an HTML page, broken JSON, other JSON
             raise ModelError(f"{source} did not answer with a list of embeddings: {error}") from error
         if set(by_index) != set(range(len(batch))):

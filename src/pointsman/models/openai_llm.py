@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from pointsman.errors import InputError, MissingDependencyError, ModelError
 from pointsman.llm import BaseLLM, Completion, Schema, Usage
+from pointsman.models.openai_server import OpenAIServer
 from pointsman.text import repair
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_OPENAI = "https://api.openai.com/v1"
 _DASHSCOPE = "https://dashscope.aliyuncs.com/compatible-mode/v1"
 
 _MODES = ("json_schema", "tools", "prompt")
@@ -65,7 +65,8 @@ class OpenAILLM(BaseLLM):
         Args:
             model: the server's name for the model.
             base_url: such as ``http://localhost:8000/v1``; None means ``OPENAI_BASE_URL``, else OpenAI's server.
-            api_key: None means ``OPENAI_API_KEY``, else no key, which local servers accept.
+            api_key: None means ``OPENAI_API_KEY`` for OpenAI's server and that in ``OPENAI_BASE_URL``, and no key for
+                any other, which local servers accept.
             temperature: None leaves it to the server, as reasoning models require.
             max_tokens: maximum length of an answer; None leaves it to the server.
             timeout: seconds until one request counts as failed.
@@ -85,8 +86,8 @@ class OpenAILLM(BaseLLM):
             import openai
         except ImportError as error:
             raise MissingDependencyError("openai", "openai", type(self).__name__) from error
-        self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
-        self._key = api_key or os.environ.get("OPENAI_API_KEY") or ""
+        server = OpenAIServer.of(base_url, api_key)
+        self._base_url, self._key, self._remedy_for = server.address, server.key, server.remedy_for
         self._client = openai.OpenAI(
             base_url=self._base_url, api_key=self._key or "none", timeout=timeout, max_retries=max_retries
         )
@@ -166,7 +167,8 @@ class OpenAILLM(BaseLLM):
                 **_parameters(schema, mode),
             )
         except (any_error, ValueError, TypeError) as error:  # the client passes on a body that is not JSON
-            message = self._safe(f"{self._model!r} at {self.base_url} failed: {type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}{self._remedy_for(error)}"
+            message = self._safe(f"{self._model!r} at {self.base_url} failed: {reason}")
             is_unsupported = isinstance(error, status_error) and error.status_code in _NOT_SUPPORTED
             # A server may repeat the key in its message; in that case the original error is not shown either.
             cause = None if self._key and self._key in str(error) else error

@@ -7,9 +7,12 @@ import gc
 import json
 import logging
 import os
+import signal
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
@@ -110,7 +113,8 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
             server = uvicorn.Server(
                 configure(application(options), limits=_limits(options), log_level=options.log_level)
             )
-            server.run(sockets=[listening])
+            with ending_with_zero():
+                server.run(sockets=[listening])
             return
         from uvicorn.supervisors import Multiprocess
 
@@ -122,6 +126,19 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
             f"{__name__}:from_environment", limits=limits, factory=True, workers=workers, log_level=level
         )
         Multiprocess(config, sockets=[listening]).run()
+
+
+@contextmanager
+def ending_with_zero() -> Iterator[None]:
+    """Within the block, SIGTERM ends this process with 0: uvicorn completes all requests, then sends it once more."""
+    if threading.current_thread() is not threading.main_thread():  # only there are signals handled
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 GRACE: Final = 30

@@ -114,6 +114,7 @@ def listen(
         bound,
         check_closed,
         configure,
+        ending_with_zero,
         freeze_loaded_objects,
         warn_if_closed,
     )
@@ -125,4 +126,5 @@ def listen(
         warn_if_closed(options, keys)
         announce(options.workspace, f"{address(listening)}{PATH}", on_listening)
         freeze_loaded_objects()
-        uvicorn.Server(configure(app)).run(sockets=[listening])
+        with ending_with_zero():
+            uvicorn.Server(configure(app)).run(sockets=[listening])
