@@ -127,3 +127,23 @@ def test_a_small_base_has_no_file(tmp_path: Path) -> None:
     assert_nearest_are_exact(store)
     assert not codes(tmp_path).exists()
     store.close()
+
+
+def test_a_long_write_leaves_no_tail_and_short_ones_wait_for_a_new_base(store: Collection) -> None:
+    def rows() -> tuple[int, int]:
+        assert store.vectors is not None
+        state = store.vectors._state
+        assert state is not None
+        return len(state.base.keys), len(state.tail_keys)
+
+    documents = corpus(480)
+    with store.writing():
+        for start in range(400, 460, 5):
+            add(store, documents[start : start + 5])
+        assert rows() == (400, 60)
+    assert rows() == (460, 0)
+    for start in range(460, 480):
+        add(store, documents[start : start + 1])
+    assert rows() == (460, 20)
+    assert_nearest_are_exact(store)
+    sound(store)

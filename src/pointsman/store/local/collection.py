@@ -451,6 +451,7 @@ class Collection:
             with self._writing:  # a thread writing outside any block finishes first
                 self._inside -= 1
                 if not self._inside:
+                    self._settle()
                     self._step_down()
 
     def write(
@@ -770,6 +771,12 @@ class Collection:
         except BaseException:
             self._lock.release()
             raise
+
+    def _settle(self) -> None:
+        """As the writer, leave the vectors as searches read them fastest."""
+        if self._lock.held and self._vectors is not None:
+            with self._deriving:
+                self._vectors.settle()
 
     def _step_down(self) -> None:
         """Let others write; data in memory stays, and searches continue."""
