@@ -386,11 +386,11 @@ def test_a_large_dataset_is_sampled_evenly() -> None:
         large.add(
             Document(str(n), f"word{'abcdefghij'[n // 100]}{'abcdefghij'[n % 100 // 10]} again") for n in range(1000)
         )
-        speller, full_size = speller_of(large), len(speller_of(large, most=10**9))
+        speller, full_size = speller_of(large), len(speller_of(large, limit=10**9))
         assert len(speller) == full_size == 101
     with Dataset("large", indexing_technique="keyword") as large:
         large.add(Document(str(n), "x" * 90 + " again") for n in range(1000))
-        assert speller_of(large, most=10_000).frequencies["again"] <= 110
+        assert speller_of(large, limit=10_000).frequencies["again"] <= 110
 
 
 def test_of_a_large_dataset_only_the_sample_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,7 +404,7 @@ def test_of_a_large_dataset_only_the_sample_is_read(monkeypatch: pytest.MonkeyPa
 
         monkeypatch.setattr(Truth, "fetch", counting_fetch)
         monkeypatch.setattr(Truth, "documents", None)
-        assert len(speller_of(large, most=10_000)) > 0
+        assert len(speller_of(large, limit=10_000)) > 0
         assert 100 < len(fetched_keys) < 200
 
 

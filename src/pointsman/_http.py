@@ -111,12 +111,12 @@ def seconds_of(retry_after: str | None) -> float | None:
         return None
 
 
-def one_line(text: bytes | str, most: int = 100) -> str:
+def one_line(text: bytes | str, limit: int = 100) -> str:
     r"""Return the beginning of an external text on one line, for an error message.
 
     >>> one_line(b"<h1>Bad\r\n gateway</h1>")
     '<h1>Bad gateway</h1>'
     """
-    text = text[: 4 * most].decode("utf-8", "replace") if isinstance(text, bytes) else text
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split())
-    return f"{line[:most]}…" if len(line) > most else line or "nothing"
+    text = text[: 4 * limit].decode("utf-8", "replace") if isinstance(text, bytes) else text
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * limit]).split())
+    return f"{line[:limit]}…" if len(line) > limit else line or "nothing"

@@ -243,18 +243,18 @@ def _numbers(text: str, start: int, end: int, language: str, *, words: bool) -> 
             yield Quantity("number", match.start(), match.end() if second else match.end("first"), value, value)
 
 
-def _magnitude_after(text: str, place: int, end: int) -> tuple[int, str, int]:
+def _magnitude_after(text: str, position: int, end: int) -> tuple[int, str, int]:
     """Return the power of ten and the unit that follow digits, and where they end."""
-    ordinal = _ORDINAL.match(text, place, end)
-    match = _MAGNITUDE.match(text, ordinal.end() if ordinal else place, end)
+    ordinal = _ORDINAL.match(text, position, end)
+    match = _MAGNITUDE.match(text, ordinal.end() if ordinal else position, end)
     magnitude, unit = "", ""
     if match and match["magnitude"]:
-        magnitude, place = match["magnitude"], match.end("magnitude")
+        magnitude, position = match["magnitude"], match.end("magnitude")
     if match and match["unit"]:
-        unit, place = match["unit"], match.end("unit")
-    elif per_cent := _PER_CENT.match(text, place, end):
-        unit, place = "%", per_cent.end()
-    return _MAGNITUDES.get(magnitude, 0), unit, place
+        unit, position = match["unit"], match.end("unit")
+    elif per_cent := _PER_CENT.match(text, position, end):
+        unit, position = "%", per_cent.end()
+    return _MAGNITUDES.get(magnitude, 0), unit, position
 
 
 def _value(number: str, language: str) -> Decimal | None:

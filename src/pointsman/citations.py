@@ -400,10 +400,10 @@ def _quotes(answer: str) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
-def _quantities_of(answer: str, quoted: Sequence[tuple[int, int]]) -> Iterator[Quantity]:
+def _quantities_of(answer: str, quotations: Sequence[tuple[int, int]]) -> Iterator[Quantity]:
     """Yield numbers, dates and names with digits that are outside quotes, list markers and source markers."""
     plain = list(answer)
-    for start, end in [*quoted, *(mark.span() for mark in _SOURCE_MARK.finditer(answer))]:
+    for start, end in [*quotations, *(mark.span() for mark in _SOURCE_MARK.finditer(answer))]:
         plain[start:end] = "\n" * (end - start)
     text = "".join(plain)
     for mark in _LIST_MARK.finditer(text):

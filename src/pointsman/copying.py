@@ -119,16 +119,16 @@ def _check_access(source: Backend, target: Backend) -> None:
 def _copy_calibrations(source: Backend, target: Backend, names: Sequence[str]) -> None:
     """Give these datasets the calibrations that they have at the source; those without one there lose theirs."""
     source_calibrations, target_calibrations = (
-        {name: fitted.get(name) for name in names} for fitted in map(stored_calibrations, (source, target))
+        {name: calibrations.get(name) for name in names} for calibrations in map(stored_calibrations, (source, target))
     )
     if source_calibrations == target_calibrations:
         return
 
-    def replace_calibrations(fitted: dict[str, Calibration]) -> None:
+    def replace_calibrations(calibrations: dict[str, Calibration]) -> None:
         for name, calibration in source_calibrations.items():
-            fitted.pop(name, None)
+            calibrations.pop(name, None)
             if calibration is not None:
-                fitted[name] = calibration
+                calibrations[name] = calibration
 
     change_calibrations(target, replace_calibrations)
 

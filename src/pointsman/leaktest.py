@@ -260,9 +260,9 @@ def _random_change(chance: random.Random, dataset: str, ids: Sequence[str]) -> I
 
 
 def _random_permissions(chance: random.Random) -> Permissions:
-    allowed = chance.sample(_GROUPS, chance.choice([0, 1, 1, 1, 2]))
-    denied = chance.sample(_GROUPS[1:], 1) if chance.random() < 0.2 else []
-    return Permissions(frozenset(allowed), frozenset(denied))
+    allowed_groups = chance.sample(_GROUPS, chance.choice([0, 1, 1, 1, 2]))
+    denied_groups = chance.sample(_GROUPS[1:], 1) if chance.random() < 0.2 else []
+    return Permissions(frozenset(allowed_groups), frozenset(denied_groups))
 
 
 def _random_text(chance: random.Random) -> str:
@@ -297,8 +297,8 @@ def _random_query(chance: random.Random, documents: Sequence[Document]) -> str:
     if chance.random() < 0.4:  # a slip
         index = chance.randrange(len(selection))
         word = selection[index]
-        place = chance.randrange(max(1, len(word)))
-        selection[index] = word[:place] + chance.choice("aeiouкот") + word[place + 1 :]
+        position = chance.randrange(max(1, len(word)))
+        selection[index] = word[:position] + chance.choice("aeiouкот") + word[position + 1 :]
     return " ".join(selection)
 
 
@@ -440,8 +440,8 @@ class TwinPair:
                 report.differing += 1
                 if len(report.leaks) < _SHOWN:
                     path, first, second = next(_differences(*answers))
-                    shown = json.dumps(question, ensure_ascii=False)
-                    report.leaks.append(Leak(door, shown, path, f"{first!r:.200}", f"{second!r:.200}"))
+                    question_text = json.dumps(question, ensure_ascii=False)
+                    report.leaks.append(Leak(door, question_text, path, f"{first!r:.200}", f"{second!r:.200}"))
         finally:
             for copy in doors:
                 copy.close()

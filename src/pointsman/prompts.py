@@ -199,14 +199,16 @@ $query
 }
 
 
-def templates(given: T | Mapping[str, T] | None, defaults: Mapping[str, T]) -> Mapping[str, T]:
+def templates(overrides: T | Mapping[str, T] | None, defaults: Mapping[str, T]) -> Mapping[str, T]:
     """Return templates by language.
 
     Args:
-        given: templates for all languages, or by language; other languages keep the default ones.
+        overrides: templates for all languages, or by language; other languages keep the default ones.
         defaults: the built-in ones.
     """
-    return {**defaults, **(given or {})} if given is None or isinstance(given, Mapping) else {"en": given}
+    return (
+        {**defaults, **(overrides or {})} if overrides is None or isinstance(overrides, Mapping) else {"en": overrides}
+    )
 
 
 def for_language_of(text: str, by_language: Mapping[str, T]) -> T:

@@ -21,12 +21,12 @@ _PEER: Final = re.compile(r"(?:connection to )?server (?:at|on) \"[^\"]*\"(?: \(
 """The address of a database, as a URL and as in messages of its client library."""
 
 
-def answer_to_dict(context: RetrievalContext, place: str, *, trace: TraceDetail = "none") -> dict[str, Any]:
+def answer_to_dict(context: RetrievalContext, workspace_path: str, *, trace: TraceDetail = "none") -> dict[str, Any]:
     """Return an answer to send to a client: `RetrievalContext.to_dict` without file system paths.
 
     Args:
         context: the answer.
-        place: the location of the workspace: the path of a folder, or a URL.
+        workspace_path: the location of the workspace: the path of a folder, or a URL.
         trace: see `RetrievalContext.to_dict`.
     """
     answer = context.to_dict(trace=trace)
@@ -34,9 +34,9 @@ def answer_to_dict(context: RetrievalContext, place: str, *, trace: TraceDetail 
     nearest = refused["nearest"]
     for hit in (*answer["hits"], *refused["near_misses"], *([nearest] if nearest else [])):
         hit["metadata"] = public_metadata(hit["metadata"])
-    answer["degraded"] = [without_paths(note, place) for note in answer["degraded"]]
+    answer["degraded"] = [without_paths(note, workspace_path) for note in answer["degraded"]]
     for span in answer["trace"]["spans"] if answer["trace"] else ():
-        span["error"] = span["error"] and without_paths(span["error"], place)
+        span["error"] = span["error"] and without_paths(span["error"], workspace_path)
     return answer
 
 
@@ -73,12 +73,12 @@ def label_of(metadata: Mapping[str, Any], text: str) -> str:
     return f"{beginning.rpartition(' ')[0] or beginning} …"
 
 
-def without_paths(text: str, place: str) -> str:
+def without_paths(text: str, workspace_path: str) -> str:
     """Reduce absolute paths in a text to their last part, and remove the addresses of databases.
 
     Args:
         text: for example a note about a failure.
-        place: the location of the workspace: a URL, or a path, possibly with spaces.
+        workspace_path: the location of the workspace: a URL, or a path, possibly with spaces.
 
     Example:
         >>> without_paths("/srv/a b/datasets/x/documents.sqlite is missing", "/srv/a b")
@@ -86,7 +86,7 @@ def without_paths(text: str, place: str) -> str:
         >>> without_paths("postgresql://rail@10.0.0.7:5432/rails does not answer", "/srv/a b")
         'the store does not answer'
     """
-    for path in (str(Path(place).resolve()), place):
+    for path in (str(Path(workspace_path).resolve()), workspace_path):
         text = text.replace(path, "/workspace") if PurePath(path).is_absolute() else text
     text = _PEER.sub("the store", _SERVER.sub("the store", text))
     return _PATH.sub(r"…/\1", text)

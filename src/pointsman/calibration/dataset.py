@@ -109,9 +109,9 @@ class Fit:
     adopted: bool
 
     def __str__(self) -> str:
-        before = "nothing before" if self.before is None else f"{self.before:.3f} before"
-        kept = "adopted" if self.adopted else "not adopted: the improvement is not significant"
-        return f"{self.form}: calibration error {self.error:.3f}, {before}; {kept}"
+        former_loss = "nothing before" if self.before is None else f"{self.before:.3f} before"
+        verdict = "adopted" if self.adopted else "not adopted: the improvement is not significant"
+        return f"{self.form}: calibration error {self.error:.3f}, {former_loss}; {verdict}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +162,14 @@ def calibrate(
     if queries is not None or qrels is not None:
         check_labels(queries, qrels)
     study = _Study(dataset, on_progress or (lambda *_: None), MADE_UNASKED if unasked else MADE)
-    labelled = queries is not None
+    has_labels = queries is not None
     reranking = None if unasked else study.measured_reranking(queries, qrels or {})
     study.reranking = reranking
     previous = _previous(dataset, reranking)
-    said = [] if reranking is None else [reranking.reason]
-    if not labelled and _is_calibrated(dataset):
+    notes = [] if reranking is None else [reranking.reason]
+    if not has_labels and _is_calibrated(dataset):
         reason = "the built-in calibration was fitted to people's questions, which count for more than generated ones"
-        reason = "; ".join([f"nothing was fitted: {reason}; give labels", *said])
+        reason = "; ".join([f"nothing was fitted: {reason}; give labels", *notes])
         return Calibrating(None if reranking is None else previous, 0, (), reason, reranking)
     if queries is None:
         rows = study.made()
@@ -181,23 +181,23 @@ def calibrate(
     if count < FEWEST:
         raise InputError(f"{origin} can be used in {dataset.name!r}; at least {FEWEST} are needed to calibrate")
     rows += study.unanswered()
-    fits, kept, halves = _fits(rows, labelled=labelled)
-    parts = [str(fit) for fit in fits]
+    fits, relevances, halves = _fits(rows, labelled=has_labels)
+    figures = [str(fit) for fit in fits]
     coverage, minimums = None, dict[Form, float]()
     if queries is not None and count >= 2 * FEWEST:
         minimums = _minimums(rows, halves)
         coverage = study.coverage(queries, qrels or {}, halves, minimums)
     if coverage is not None:
-        parts.append(f"coverage of up to {coverage.most:.2f} can be promised")
+        figures.append(f"coverage of up to {coverage.most:.2f} can be promised")
     if minimums:
-        least = ", ".join(f"{minimum:.2f} ({form})" for form, minimum in minimums.items())
-        parts.append(f"refused below {least}, which at most {REFUSED:.0%} of such questions are")
-    reason = f"{origin}; {'; '.join(parts + said)}"
-    origin = f"fitted to {origin} by pointsman calibrate" if kept else f"unchanged after {origin}"
+        minimums_text = ", ".join(f"{minimum:.2f} ({form})" for form, minimum in minimums.items())
+        figures.append(f"refused below {minimums_text}, which at most {REFUSED:.0%} of such questions are")
+    reason = f"{origin}; {'; '.join(figures + notes)}"
+    origin = f"fitted to {origin} by pointsman calibrate" if relevances else f"unchanged after {origin}"
     calibration = None if reranking is None else previous
-    if kept or coverage or minimums:
-        documents = 0 if labelled else len(dataset)
-        calibration = Calibration(origin, tuple(kept), coverage, previous.reranking, minimums, documents)
+    if relevances or coverage or minimums:
+        documents = 0 if has_labels else len(dataset)
+        calibration = Calibration(origin, tuple(relevances), coverage, previous.reranking, minimums, documents)
     return Calibrating(calibration, count, tuple(fits), reason, reranking)
 
 
@@ -246,9 +246,9 @@ class _Asked:
             scores = Candidates(evidence, form).scores
             order = tuple(np.argsort(-scores, kind="stable")[:FIRST].tolist())
         if form == "words" and evidence.bm25 is not None:
-            order = tuple(place for place in order if evidence.bm25[place] > 0)
+            order = tuple(position for position in order if evidence.bm25[position] > 0)
         order = order[:FIRST]
-        relevant = [place in self.relevant for place in order]
+        relevant = [position in self.relevant for position in order]
         return Labelled(evidence, order, relevant, self.answered, complete=True)
 
 
@@ -265,10 +265,10 @@ class _Study:
     def labelled(self, queries: Mapping[str, str], qrels: Grades) -> list[_Asked]:
         """Return the labelled questions, with the hits in the order of the answers."""
         rows: list[_Asked] = []
-        for half, good, answer in self._answers(queries, qrels, ((), ()), {}):
+        for fold, good, answer in self._answers(queries, qrels, ((), ()), {}):
             row = self.asked(answer.query.text, [hit.id for hit in _hits(answer)], good, answered=bool(good))
             if row is not None:
-                rows.append(replace(row, half=half))
+                rows.append(replace(row, half=fold))
         return rows
 
     def measured_reranking(self, queries: Mapping[str, str] | None, qrels: Grades) -> Reranking | None:
@@ -281,38 +281,41 @@ class _Study:
 
     def _made_rankings(self, engine: Engine) -> Iterator[Judged]:
         """Yield questions made from documents, with hits; the source document ranks without the question's text."""
-        for document, text, rest in _taken_out(self.dataset, self.most):
+        for document, text, remaining_document in _taken_out(self.dataset, self.most):
             query, hits = first_hits(engine, self.dataset, text)
             if any(hit.id == document.id for hit in hits):
-                less = [self._hit_without(hit, text, document, rest) if hit.id == document.id else hit for hit in hits]
-                yield Judged(query, tuple(sorted(less, key=lambda hit: -hit.score)), {document.id: 1})
+                hits_without = [
+                    self._hit_without(hit, text, document, remaining_document) if hit.id == document.id else hit
+                    for hit in hits
+                ]
+                yield Judged(query, tuple(sorted(hits_without, key=lambda hit: -hit.score)), {document.id: 1})
 
-    def _hit_without(self, hit: Hit, question: str, document: Document, rest: Document) -> Hit:
+    def _hit_without(self, hit: Hit, question: str, document: Document, remaining_document: Document) -> Hit:
         """Return the hit of the document without the question, with its new score."""
         lists = {step.source: step for step in hit.provenance}
-        words, near = lists.get("bm25"), lists.get("vector")
-        share = self._share_of_words(question, document, rest)
-        cosine = self._cosine(question, rest) if near is not None else 0.0
-        if words is None or near is None or words.score is None or near.score is None:
-            score = hit.score * share if near is None else cosine
+        words, cosines = lists.get("bm25"), lists.get("vector")
+        share = self._share_of_words(question, document, remaining_document)
+        cosine = self._cosine(question, remaining_document) if cosines is not None else 0.0
+        if words is None or cosines is None or words.score is None or cosines.score is None:
+            score = hit.score * share if cosines is None else cosine
         else:
             spread = self.dataset.cosine_spread
             assert spread is not None, "there are vectors"
-            chance = near.score - spread.mean
-            slope = (near.normalised or 0.0) / chance if chance else KAPPA / spread.sigma
-            score = hit.score - (1 - share) * (words.normalised or 0.0) - slope * (near.score - cosine)
-        return replace(hit, document=rest, score=score)
+            chance = cosines.score - spread.mean
+            slope = (cosines.normalised or 0.0) / chance if chance else KAPPA / spread.sigma
+            score = hit.score - (1 - share) * (words.normalised or 0.0) - slope * (cosines.score - cosine)
+        return replace(hit, document=remaining_document, score=score)
 
     def _prepare(self, questions: Sequence[str], texts: Sequence[str]) -> None:
         """Embed questions, and texts for `_cosine`, in batches: an embedder behind an API is asked seldom."""
         if self.dataset.store.info.embedder is None:
             return
         for start in range(0, len(questions), _BATCH):
-            some = slice(start, start + _BATCH)
-            self.dataset.query_vectors.prepare(questions[some])
-            vectors = self.dataset.embedder.embed_documents(texts[some])
-            self._vectors.update(zip(texts[some], vectors, strict=True))
-            self.told(min(some.stop, len(questions)), len(questions), "embedding")
+            batch = slice(start, start + _BATCH)
+            self.dataset.query_vectors.prepare(questions[batch])
+            vectors = self.dataset.embedder.embed_documents(texts[batch])
+            self._vectors.update(zip(texts[batch], vectors, strict=True))
+            self.told(min(batch.stop, len(questions)), len(questions), "embedding")
 
     def _cosine(self, question: str, document: Document) -> float:
         text = document.searchable
@@ -339,9 +342,11 @@ class _Study:
             chances = [hit.relevance for hit in answer.hits if hit.relevance is not None]
             if len(chances) < len(answer.hits):
                 return None
-            pairs.append((chances, next((place for place, hit in enumerate(answer.hits) if hit.id in good), None)))
-        way = self._engine((), minimums).resolve(self._request(""), [self.dataset]).way
-        return Coverage.measured(pairs, way)
+            pairs.append(
+                (chances, next((position for position, hit in enumerate(answer.hits) if hit.id in good), None))
+            )
+        method = self._engine((), minimums).resolve(self._request(""), [self.dataset]).way
+        return Coverage.measured(pairs, method)
 
     def _answers(
         self, queries: Mapping[str, str], qrels: Grades, halves: Halves, minimums: Mapping[Form, float]
@@ -350,28 +355,28 @@ class _Study:
 
         Questions whose relevant documents are all outside the dataset are skipped.
         """
-        engines = [self._engine(kept, minimums) for kept in halves]
-        asked = {query: grades for query, grades in qrels.items() if query in queries}
-        present = self.dataset.store.keys(sorted({name for grades in asked.values() for name in grades}))
-        for number, (query, grades) in enumerate(asked.items(), 1):
+        engines = [self._engine(relevances, minimums) for relevances in halves]
+        grades_by_query = {query: grades for query, grades in qrels.items() if query in queries}
+        present = self.dataset.store.keys(sorted({name for grades in grades_by_query.values() for name in grades}))
+        for number, (query, grades) in enumerate(grades_by_query.items(), 1):
             good = frozenset(name for name, grade in grades.items() if grade > 0)
             if not good or any(name in present for name in good):
-                half = number % 2
-                yield half, good, engines[half].search(self._request(queries[query]), [self.dataset])
-            self.told(number, len(asked), "searching")
+                fold = number % 2
+                yield fold, good, engines[fold].search(self._request(queries[query]), [self.dataset])
+            self.told(number, len(grades_by_query), "searching")
 
-    def _engine(self, kept: Sequence[Relevance], minimums: Mapping[Form, float]) -> Engine:
+    def _engine(self, relevances: Sequence[Relevance], minimums: Mapping[Form, float]) -> Engine:
         """Return the dataset's engine with only these fitted calibrations and minimums."""
         engine = self.dataset.engine
-        fitted = {self.dataset.name: Calibration("", tuple(kept), None, self.reranking, minimums)}
-        return replace(engine, stages=replace(engine.stages, fitted=fitted))
+        calibrations = {self.dataset.name: Calibration("", tuple(relevances), None, self.reranking, minimums)}
+        return replace(engine, stages=replace(engine.stages, fitted=calibrations))
 
     def _request(self, text: str) -> SearchRequest:
         return SearchRequest.of(text, MOST_HITS)
 
     def unanswered(self) -> list[_Asked]:
         """Return the questions on any subject, which count as unanswered."""
-        texts = [text for some in unrelated_questions().values() for text in some]
+        texts = [text for questions in unrelated_questions().values() for text in questions]
         if self.dataset.store.info.embedder is not None:
             self.dataset.query_vectors.prepare(texts)
         rows = [row for text in texts if (row := self.asked(text, None, frozenset(), answered=False)) is not None]
@@ -380,13 +385,19 @@ class _Study:
     def made(self) -> list[_Asked]:
         """Return questions made from documents; each is taken out of its document."""
         rows: list[_Asked] = []
-        drawn = list(_taken_out(self.dataset, self.most))
-        self._prepare([question for _, question, _ in drawn], [rest.searchable for _, _, rest in drawn])
-        for number, (document, question, rest) in enumerate(drawn, 1):
+        drawn_passages = list(_taken_out(self.dataset, self.most))
+        self._prepare(
+            [question for _, question, _ in drawn_passages],
+            [remaining_document.searchable for _, _, remaining_document in drawn_passages],
+        )
+        for number, (document, question, remaining_document) in enumerate(drawn_passages, 1):
             row = self.asked(question, None, {document.id}, answered=True)
-            if row is not None and (without := self._without(row, document, question, rest)) is not None:
-                rows.append(without)
-            self.told(number, len(drawn), "asking")
+            if (
+                row is not None
+                and (row_without := self._without(row, document, question, remaining_document)) is not None
+            ):
+                rows.append(row_without)
+            self.told(number, len(drawn_passages), "asking")
         return rows
 
     def asked(
@@ -397,41 +408,45 @@ class _Study:
         reading = Reading(self.dataset)
         reading.measure()
         branch = SourceBranch(reading, reading.source.lists_for("auto"), self.absent_script)
-        part = branch.search([Question(Query(text))], _DEPTH)[0] if terms else None
-        if not isinstance(part, StoreResults):
+        results = branch.search([Question(Query(text))], _DEPTH)[0] if terms else None
+        if not isinstance(results, StoreResults):
             return None
-        keys = [key for ranking in part.pool.lists.values() for key, _ in ranking]
-        evidence, place = evidence_of(part, part, dict.fromkeys(keys), script_of(text), terms)
-        if evidence.form is None or not place:
+        keys = [key for ranking in results.pool.lists.values() for key, _ in ranking]
+        evidence, positions_by_key = evidence_of(results, results, dict.fromkeys(keys), script_of(text), terms)
+        if evidence.form is None or not positions_by_key:
             return None
-        documents = part.fetch_documents(list(place))
-        by_id = {one.id: place[key] for key, one in zip(place, documents, strict=True) if one is not None}
+        documents = results.fetch_documents(list(positions_by_key))
+        by_id = {
+            document.id: positions_by_key[key]
+            for key, document in zip(positions_by_key, documents, strict=True)
+            if document is not None
+        }
         order = None if ids is None else tuple(by_id[name] for name in ids if name in by_id)
         relevant = frozenset(by_id[name] for name in good if name in by_id)
         return _Asked(evidence, by_id, order, relevant, answered)
 
-    def _without(self, row: _Asked, document: Document, question: str, rest: Document) -> _Asked | None:
+    def _without(self, row: _Asked, document: Document, question: str, remaining_document: Document) -> _Asked | None:
         """Return the question scored against the rest of its document; None if even the whole document is not first."""
         import numpy as np
 
-        evidence, mine = row.evidence, row.place.get(document.id)
+        evidence, own_position = row.evidence, row.place.get(document.id)
         form = evidence.form
-        if mine is None or form is None or int(np.argmax(Candidates(evidence, form).scores)) != mine:
+        if own_position is None or form is None or int(np.argmax(Candidates(evidence, form).scores)) != own_position:
             return None
         bm25, cosine = evidence.bm25, evidence.cosine
         if bm25 is not None:
             bm25 = bm25.copy()
-            bm25[mine] *= self._share_of_words(question, document, rest)
+            bm25[own_position] *= self._share_of_words(question, document, remaining_document)
         if cosine is not None:
             cosine = cosine.copy()
-            cosine[mine] = self._cosine(question, rest)
+            cosine[own_position] = self._cosine(question, remaining_document)
         return replace(row, evidence=replace(evidence, bm25=bm25, cosine=cosine))
 
-    def _share_of_words(self, question: str, document: Document, rest: Document) -> float:
+    def _share_of_words(self, question: str, document: Document, remaining_document: Document) -> float:
         """Return the rest's BM25 as a share of the document's; sample estimates of word rarity nearly cancel out."""
         terms = DEFAULT_ANALYZER.query_tokens(question)
-        whole = self._bm25(terms, document)
-        return min(self._bm25(terms, rest) / whole, 1.0) if whole else 1.0
+        full_score = self._bm25(terms, document)
+        return min(self._bm25(terms, remaining_document) / full_score, 1.0) if full_score else 1.0
 
     def _bm25(self, terms: Sequence[str], document: Document) -> float:
         holding, length, count = self._words
@@ -445,8 +460,8 @@ class _Study:
         """By word, the number of sampled documents with it; their mean length in tokens; and the sample's size."""
         if self._kept is None:
             documents = self.dataset.store.sample(_SAMPLE)
-            tokens = [DEFAULT_ANALYZER.tokens(one.searchable) for one in documents]
-            holding = Counter(token for some in tokens for token in set(some))
+            tokens = [DEFAULT_ANALYZER.tokens(document.searchable) for document in documents]
+            holding = Counter(token for document_tokens in tokens for token in set(document_tokens))
             self._kept = holding, max(sum(map(len, tokens)) / max(len(tokens), 1), 1.0), len(tokens)
         return self._kept
 
@@ -458,14 +473,14 @@ def _hits(answer: RetrievalContext) -> Sequence[Hit]:
     return answer.refused.near_misses if answer.refused else answer.hits
 
 
-def _taken_out(dataset: Dataset, most: int) -> Iterator[tuple[Document, str, Document]]:
+def _taken_out(dataset: Dataset, limit: int) -> Iterator[tuple[Document, str, Document]]:
     """Yield documents with a question taken out of each, and the rest: titles, first and other sentences in turn."""
     kinds = cycle(("title", "first", "other"))
-    for document in dataset.store.sample(most):
+    for document in dataset.store.sample(limit):
         kind, text = next(kinds), document.text
         if kind == "title" and document.title:
             bare = {name: value for name, value in document.metadata.items() if name != "title"}
-            start, end, rest = 0, 0, Document(document.id, text, bare)
+            start, end, remaining_document = 0, 0, Document(document.id, text, bare)
             question = document.title
         else:
             bounds = sentences(text)
@@ -473,9 +488,9 @@ def _taken_out(dataset: Dataset, most: int) -> Iterator[tuple[Document, str, Doc
                 continue
             start, end = bounds[0 if kind == "first" else len(bounds) // 2]
             question = text[start:end].strip()[:_LONGEST]
-            rest = Document(document.id, text[:start] + text[end:], document.metadata)
-        if len(rest.text) >= _SHORTEST and len(DEFAULT_ANALYZER.query_tokens(question)) >= _WORDS:
-            yield document, question, rest
+            remaining_document = Document(document.id, text[:start] + text[end:], document.metadata)
+        if len(remaining_document.text) >= _SHORTEST and len(DEFAULT_ANALYZER.query_tokens(question)) >= _WORDS:
+            yield document, question, remaining_document
 
 
 # ── fitting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -484,12 +499,12 @@ def _taken_out(dataset: Dataset, most: int) -> Iterator[tuple[Document, str, Doc
 def _is_calibrated(dataset: Dataset) -> bool:
     """Whether a built-in calibration fits the dataset's scores."""
     embedder = dataset.store.info.embedder
-    return any(one.embedder == embedder for one in shipped())
+    return any(relevance.embedder == embedder for relevance in shipped())
 
 
 def _base(form: Form, rows: Sequence[_Asked]) -> tuple[Relevance, bool]:
     """Return the built-in calibration for these scores, and whether it applies to this embedder."""
-    base = next(one for one in shipped() if one.form == form)
+    base = next(relevance for relevance in shipped() if relevance.form == form)
     background = rows[0].evidence.background
     if form == "words" or background is None or background.embedder == base.embedder:
         return base, True
@@ -501,21 +516,21 @@ def _fits(
 ) -> tuple[list[Fit], list[Relevance], tuple[list[Relevance], list[Relevance]]]:
     """Return a fit for each form of evidence, the adopted ones, and, for each half, these fitted to the other half."""
     fits: list[Fit] = []
-    kept: list[Relevance] = []
+    relevances: list[Relevance] = []
     halves: tuple[list[Relevance], list[Relevance]] = ([], [])
-    enough = labelled and sum(row.answered for row in rows) >= 2 * FEWEST
+    suffices = labelled and sum(row.answered for row in rows) >= 2 * FEWEST
     for form in _FORMS[rows[0].evidence.form or "words"]:
         base = _base(form, rows)
         if not labelled and base[1]:
             continue  # a calibration fitted to people's questions takes precedence
-        fit, fitted = _fitted(rows, form, base, labelled=labelled)
+        fit, relevance = _fitted(rows, form, base, labelled=labelled)
         fits.append(fit)
         if fit.adopted:
-            kept.append(fitted([0, 1]))
-            for half, some in enumerate(halves):
-                if enough:
-                    some.append(fitted([1 - half]))
-    return fits, kept, halves
+            relevances.append(relevance([0, 1]))
+            for fold, relevances_of_half in enumerate(halves):
+                if suffices:
+                    relevances_of_half.append(relevance([1 - fold]))
+    return fits, relevances, halves
 
 
 def _fitted(
@@ -525,36 +540,38 @@ def _fitted(
     import numpy as np
 
     usual, acts = base
-    pairs = [(row.half, one) for row in rows if (one := prepare(row.row(form), form))]
-    every = [one for _, one in pairs]
-    answered = sum(row.answered for row in every)
-    share = {True: 1 / max(answered, 1), False: 1 / max(len(every) - answered, 1)}
-    every = [replace(row, weight=share[row.answered]) for row in every]
+    pairs = [(row.half, question) for row in rows if (question := prepare(row.row(form), form))]
+    questions = [question for _, question in pairs]
+    answered_count = sum(row.answered for row in questions)
+    share = {True: 1 / max(answered_count, 1), False: 1 / max(len(questions) - answered_count, 1)}
+    questions = [replace(row, weight=share[row.answered]) for row in questions]
 
-    def all_coefficients(some: Sequence[PreparedQuestion]) -> Relevance:
-        return fit_prepared(some, form, usual.embedder, usual.minimum)
+    def all_coefficients(training_questions: Sequence[PreparedQuestion]) -> Relevance:
+        return fit_prepared(training_questions, form, usual.embedder, usual.minimum)
 
-    def stretched(some: Sequence[PreparedQuestion]) -> Relevance:
-        return scale(usual, some)
+    def stretched(training_questions: Sequence[PreparedQuestion]) -> Relevance:
+        return scale(usual, training_questions)
 
-    judged = [row for row in every if row.answered and len(row.relevant)]
-    good = np.concatenate([row.relevant[row.known] for row in judged])
-    before = np.concatenate([_shown(usual, row) for row in judged]) if acts else np.full(len(good), good.mean())
+    judged_questions = [row for row in questions if row.answered and len(row.relevant)]
+    good = np.concatenate([row.relevant[row.known] for row in judged_questions])
+    former_chances = (
+        np.concatenate([_shown(usual, row) for row in judged_questions]) if acts else np.full(len(good), good.mean())
+    )
     # People's questions have more evidence in a document than those taken out of it, so those must not fit slopes.
-    tried = (stretched, all_coefficients) if labelled else (stretched,)
-    ways = {way: _held_out(every, way) for way in tried}
-    losses = {way: _losses(chances, good) for way, chances in ways.items()}
-    best = min(ways, key=lambda way: float(losses[way].mean()))
-    gains = _losses(before, good) - losses[best]
-    parts = np.split(gains, np.cumsum([row.known.sum() for row in judged])[:-1])
-    each = np.array([part.mean() for part in parts])
-    lower = float(each.mean() - _Z * each.std(ddof=1) / math.sqrt(len(each)))
-    error, so_far = ece(ways[best], good), ece(before, good)
+    methods = (stretched, all_coefficients) if labelled else (stretched,)
+    chances_by_method = {method: _held_out(questions, method) for method in methods}
+    losses = {method: _losses(chances, good) for method, chances in chances_by_method.items()}
+    best = min(chances_by_method, key=lambda method: float(losses[method].mean()))
+    gains = _losses(former_chances, good) - losses[best]
+    gains_of_questions = np.split(gains, np.cumsum([row.known.sum() for row in judged_questions])[:-1])
+    mean_gains = np.array([question_gains.mean() for question_gains in gains_of_questions])
+    lower = float(mean_gains.mean() - _Z * mean_gains.std(ddof=1) / math.sqrt(len(mean_gains)))
+    error, so_far = ece(chances_by_method[best], good), ece(former_chances, good)
     better = lower > 0 and (not acts or error < so_far)
-    fit = Fit(form, error, so_far if acts else None, float(each.mean()), lower, better)
+    fit = Fit(form, error, so_far if acts else None, float(mean_gains.mean()), lower, better)
 
     def of(halves: Sequence[int]) -> Relevance:
-        return best([row for row, (half, _) in zip(every, pairs, strict=True) if half in halves])
+        return best([row for row, (fold, _) in zip(questions, pairs, strict=True) if fold in halves])
 
     return fit, of
 
@@ -574,8 +591,8 @@ def _minimums(rows: Sequence[_Asked], halves: Halves) -> dict[Form, float]:
         chances: list[float] = []
         for row in rows:
             if row.answered and not row.evidence.across:
-                judged = judge_by((*halves[row.half], *shipped()), row.row(form).evidence, ())
-                chances += [] if judged is None else [judged[0].best]
+                judgement = judge_by((*halves[row.half], *shipped()), row.row(form).evidence, ())
+                chances += [] if judgement is None else [judgement[0].best]
         if (minimum := minimum_for(chances)) is not None:
             minimums[form] = minimum
     return minimums
@@ -589,15 +606,15 @@ def _held_out(
 
     folds = np.empty(len(rows), int)
     for kind in (True, False):
-        places = [place for place, row in enumerate(rows) if row.answered is kind]
-        folds[places] = np.arange(len(places)) % _FOLDS
-    parts: dict[int, NDArray[np.float64]] = {}
+        positions = [position for position, row in enumerate(rows) if row.answered is kind]
+        folds[positions] = np.arange(len(positions)) % _FOLDS
+    chances_by_position: dict[int, NDArray[np.float64]] = {}
     for fold in range(_FOLDS):
-        relevance = fit([row for row, own in zip(rows, folds, strict=True) if own != fold])
-        for place in np.flatnonzero(folds == fold).tolist():
-            if rows[place].answered and len(rows[place].relevant):
-                parts[place] = _shown(relevance, rows[place])
-    return np.concatenate([parts[place] for place in sorted(parts)])
+        relevance = fit([row for row, own_fold in zip(rows, folds, strict=True) if own_fold != fold])
+        for position in np.flatnonzero(folds == fold).tolist():
+            if rows[position].answered and len(rows[position].relevant):
+                chances_by_position[position] = _shown(relevance, rows[position])
+    return np.concatenate([chances_by_position[position] for position in sorted(chances_by_position)])
 
 
 def _shown(relevance: Relevance, row: PreparedQuestion) -> NDArray[np.float64]:
@@ -618,5 +635,7 @@ def ece(chances: NDArray[np.float64], good: NDArray[np.bool_], bins: int = BINS)
     import numpy as np
 
     order: Any = np.argsort(chances, kind="stable")
-    parts = np.array_split(order, bins)
-    return float(sum(abs(chances[part].sum() - good[part].sum()) for part in parts) / max(len(order), 1))
+    order_of_bins = np.array_split(order, bins)
+    return float(
+        sum(abs(chances[bin_order].sum() - good[bin_order].sum()) for bin_order in order_of_bins) / max(len(order), 1)
+    )

@@ -92,9 +92,9 @@ def prepare(row: Labelled, form: Form) -> PreparedQuestion | None:
     features = candidates.hits(np.asarray(row.places, int))
     hits = {name: np.broadcast_to(features[name], count) for name in HIT_FEATURES[form]}
     relevant = np.asarray(row.relevant, bool)
-    known = relevant | row.complete | (np.arange(count) == 0)
+    is_known = relevant | row.complete | (np.arange(count) == 0)
     return PreparedQuestion(
-        candidates.question(), hits, relevant, known, row.answered, row.complete, row.collection, row.weight
+        candidates.question(), hits, relevant, is_known, row.answered, row.complete, row.collection, row.weight
     )
 
 
@@ -138,9 +138,9 @@ def scale(base: Relevance, rows: Sequence[PreparedQuestion]) -> Relevance:
     return Relevance(base.form, base.embedder, question, _stretch(base.hit, line), base.minimum)
 
 
-def _stretch(part: Logistic, line: Logistic) -> Logistic:
+def _stretch(model: Logistic, line: Logistic) -> Logistic:
     by = line.slopes["logit"]
-    return Logistic(line.intercept + by * part.intercept, {name: by * slope for name, slope in part.slopes.items()})
+    return Logistic(line.intercept + by * model.intercept, {name: by * slope for name, slope in model.slopes.items()})
 
 
 def _fit_question(
@@ -149,12 +149,12 @@ def _fit_question(
     """Fit what predicts whether a dataset holds an answer; raises InputError if one kind of question is too rare."""
     import numpy as np
 
-    answered = np.array([row.answered for row in rows], bool)
-    for count, what in ((answered.sum(), "answered"), ((~answered).sum(), "unanswered")):
+    is_answered = np.array([row.answered for row in rows], bool)
+    for count, kind in ((is_answered.sum(), "answered"), ((~is_answered).sum(), "unanswered")):
         if count < _LEAST:
-            raise InputError(f"at least {_LEAST} {what} questions are needed to calibrate; there are {count}")
+            raise InputError(f"at least {_LEAST} {kind} questions are needed to calibrate; there are {count}")
     columns = {name: np.array([row[name] for row in features], float) for name in names}
-    return _fit_logistic(columns, answered.astype(float), np.array([row.weight for row in rows]))
+    return _fit_logistic(columns, is_answered.astype(float), np.array([row.weight for row in rows]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,19 +208,19 @@ class _Hits:
         """Fit what predicts whether a hit is relevant, together with the share of relevant hits that have a label."""
         import numpy as np
 
-        labelled = np.full(len(self.names), 0.5)
-        chances, unknown = self.relevant, ~self.known
-        for _ in range(_ROUNDS if unknown.any() else 1):
-            fitted = _fit_logistic(columns, chances, self.weights)
-            if not unknown.any():
+        label_rates = np.full(len(self.names), 0.5)
+        chances, is_unknown = self.relevant, ~self.known
+        for _ in range(_ROUNDS if is_unknown.any() else 1):
+            coefficients = _fit_logistic(columns, chances, self.weights)
+            if not is_unknown.any():
                 break
-            relevance = sigmoid(np.asarray(fitted.logits(columns)))
-            share = labelled[self.collections]
-            chances = np.where(unknown, relevance * (1 - share) / (1 - share * relevance), self.relevant)
-            with_label = np.bincount(self.collections, self.relevant, len(labelled))
-            without = np.bincount(self.collections, np.where(unknown, chances, 0.0), len(labelled))
-            labelled = np.clip(with_label / np.maximum(with_label + without, 1e-9), 0.01, 0.999)
-        return fitted
+            relevance = sigmoid(np.asarray(coefficients.logits(columns)))
+            share = label_rates[self.collections]
+            chances = np.where(is_unknown, relevance * (1 - share) / (1 - share * relevance), self.relevant)
+            with_label = np.bincount(self.collections, self.relevant, len(label_rates))
+            without_label = np.bincount(self.collections, np.where(is_unknown, chances, 0.0), len(label_rates))
+            label_rates = np.clip(with_label / np.maximum(with_label + without_label, 1e-9), 0.01, 0.999)
+        return coefficients
 
 
 def _fit_logistic(

@@ -94,19 +94,19 @@ def check_labels(queries: object, qrels: object) -> None:
         if not isinstance(grades, Mapping) or not all(
             isinstance(name, str) and isinstance(grade, int | float) for name, grade in grades.items()
         ):
-            wanted = "a mapping of document ids to numbers"
-            raise InputError(f"the grades of query {query!r:.80} are {wanted}, not {grades!r:.80}")
+            expected = "a mapping of document ids to numbers"
+            raise InputError(f"the grades of query {query!r:.80} are {expected}, not {grades!r:.80}")
 
 
 def labelled_questions(
     engine: Engine, dataset: Dataset, queries: Mapping[str, str], qrels: Grades, answers: Answers | None = None
 ) -> Iterator[Judged]:
     """Yield an even sample of the labelled questions, each with its first hits by the engine's ``auto``."""
-    graded = {query: grades for query, grades in qrels.items() if query in queries}
-    present = dataset.store.keys(sorted({name for grades in graded.values() for name in grades}))
+    grades_by_query = {query: grades for query, grades in qrels.items() if query in queries}
+    present = dataset.store.keys(sorted({name for grades in grades_by_query.values() for name in grades}))
     good = {
         query: {name: grade for name, grade in grades.items() if grade > 0 and name in present}
-        for query, grades in graded.items()
+        for query, grades in grades_by_query.items()
     }
     answerable = [query for query, grades in good.items() if grades]
     for query in evenly(answerable, MOST):
@@ -135,37 +135,37 @@ def first_hits(engine: Engine, dataset: Dataset, text: str) -> tuple[Query, tupl
 
 
 def _compared(reranker: BaseReranker, questions: Iterable[Judged], kind: str) -> Reranking:
-    before: list[float] = []
-    after: list[float] = []
+    scores_before: list[float] = []
+    scores_after: list[float] = []
     seconds: list[float] = []
     problems: list[str] = []
     reranker.forget()
     for question in questions:
-        began = perf_counter()
-        refined = reranker.refine(question.query, Ranked(question.hits, "fused"), _CUTOFF)
-        if refined.degraded:
-            problems.append(refined.degraded[0])
+        start = perf_counter()
+        reranked_ranking = reranker.refine(question.query, Ranked(question.hits, "fused"), _CUTOFF)
+        if reranked_ranking.degraded:
+            problems.append(reranked_ranking.degraded[0])
         else:
-            seconds.append(perf_counter() - began)
+            seconds.append(perf_counter() - start)
         answer_of = question.answer_of
-        before.append(ndcg(by_answer([hit.id for hit in question.hits], answer_of), question.grades))
-        after.append(ndcg(by_answer([hit.id for hit in refined.hits], answer_of), question.grades))
+        scores_before.append(ndcg(by_answer([hit.id for hit in question.hits], answer_of), question.grades))
+        scores_after.append(ndcg(by_answer([hit.id for hit in reranked_ranking.hits], answer_of), question.grades))
         if len(problems) == _FAILURES:
             break
-    count = len(before)
+    count = len(scores_before)
     problem = ""
     if len(problems) == _FAILURES:
         problem = f"it failed on {_FAILURES} of {count} questions: {problems[-1]}"
     elif count < FEWEST:
         problem = f"there are {count} {kind}, and at least {FEWEST} are needed to measure a gain"
-    gains = [new - old for old, new in zip(before, after, strict=True)]
+    gains = [new - old for old, new in zip(scores_before, scores_after, strict=True)]
     lower = lower_end(gains) if count > 1 else 0.0
     return Reranking(
         reranker.name,
         not problem and lower > 0,
         f"{count} {kind}",
-        sum(before) / max(count, 1),
-        sum(after) / max(count, 1),
+        sum(scores_before) / max(count, 1),
+        sum(scores_after) / max(count, 1),
         lower,
         1000 * median(seconds) if seconds else 0.0,
         problem,

@@ -54,12 +54,12 @@ class UnaskedCalibrations:
         self.known: set[str] = set()
         self.states: Mapping[str, Calibration] = {}
 
-    def look_at(self, dataset: StoredDataset, stored: Calibration | None, *, is_written: bool = False) -> None:
+    def look_at(self, dataset: StoredDataset, calibration: Calibration | None, *, is_written: bool = False) -> None:
         """Start to calibrate a dataset if its vectors need it; returns at once.
 
         Args:
             dataset: the dataset.
-            stored: its calibration so far.
+            calibration: its calibration so far.
             is_written: documents have just been embedded; otherwise a dataset is looked at once.
 
         Raises:
@@ -74,18 +74,18 @@ class UnaskedCalibrations:
             if is_fake(dataset):  # status says so, the plan of every test need not
                 self.known.add(name)
                 return
-            state = state_of(dataset, stored)
+            state = state_of(dataset, calibration)
             self.known.add(name)
             self._put(name, state)
             if state is BEING_MADE:
                 stop = threading.Event()
                 thread = threading.Thread(
-                    target=self._make, args=(dataset, stored, stop), name="calibrate", daemon=True
+                    target=self._make, args=(dataset, calibration, stop), name="calibrate", daemon=True
                 )
                 self._running[name] = thread, stop
                 thread.start()
 
-    def state(self, dataset: StoredDataset, stored: Calibration | None) -> Calibration | None:
+    def state(self, dataset: StoredDataset, calibration: Calibration | None) -> Calibration | None:
         """Return why a dataset has no calibration, as an empty one, without starting anything; None if it has one.
 
         Raises:
@@ -93,7 +93,7 @@ class UnaskedCalibrations:
         """
         if dataset.name in self._running:
             return BEING_MADE
-        state = state_of(dataset, stored)
+        state = state_of(dataset, calibration)
         return TO_BE_MADE if state is BEING_MADE else state
 
     @property
@@ -119,11 +119,11 @@ class UnaskedCalibrations:
         for thread, _ in running:
             thread.join()
 
-    def _make(self, dataset: StoredDataset, stored: Calibration | None, stop: threading.Event) -> None:
+    def _make(self, dataset: StoredDataset, calibration: Calibration | None, stop: threading.Event) -> None:
         name = dataset.name
         try:
             with self._turn:
-                self._keep(name, _calibrated(dataset, stored or Calibration(""), stop))
+                self._keep(name, _calibrated(dataset, calibration or Calibration(""), stop))
         except _StoppedError:
             self.forget(name)
         except Exception as error:  # noqa: BLE001  (an embedder can raise anything; the plan says it)
@@ -133,8 +133,8 @@ class UnaskedCalibrations:
             self._running.pop(name, None)
 
     def _put(self, name: str, state: Calibration | None) -> None:
-        others = {other: value for other, value in self.states.items() if other != name}
-        self.states = others if state is None else {**others, name: state}
+        other_states = {other_name: value for other_name, value in self.states.items() if other_name != name}
+        self.states = other_states if state is None else {**other_states, name: state}
 
 
 def _calibrated(dataset: StoredDataset, stored: Calibration, stop: threading.Event) -> Calibration:
@@ -157,27 +157,27 @@ def _calibrated(dataset: StoredDataset, stored: Calibration, stop: threading.Eve
     return replace(calibration, reranking=stored.reranking)
 
 
-def state_of(dataset: StoredDataset, stored: Calibration | None) -> Calibration | None:
+def state_of(dataset: StoredDataset, calibration: Calibration | None) -> Calibration | None:
     """Return `BEING_MADE` if a calibration is to be made, an empty one that says why there is none, or None.
 
     Args:
         dataset: the dataset.
-        stored: its calibration so far.
+        calibration: its calibration so far.
 
     Raises:
         StoreError: the dataset cannot be read.
     """
     embedder = dataset.store.info.embedder
-    if embedder is None or is_by_hand(stored) or any(one.embedder == embedder for one in shipped()):
+    if embedder is None or is_by_hand(calibration) or any(relevance.embedder == embedder for relevance in shipped()):
         return None
     if obstacle := _obstacle(dataset):
         return Calibration(obstacle)
-    return None if stored is not None and _is_recent(stored, embedder, dataset.store.count()) else BEING_MADE
+    return None if calibration is not None and _is_recent(calibration, embedder, dataset.store.count()) else BEING_MADE
 
 
-def is_by_hand(stored: Calibration | None) -> bool:
+def is_by_hand(calibration: Calibration | None) -> bool:
     """Whether somebody calibrated a dataset with labels."""
-    return stored is not None and bool(stored.origin) and not stored.documents
+    return calibration is not None and bool(calibration.origin) and not calibration.documents
 
 
 def is_fake(dataset: StoredDataset) -> bool:
@@ -208,9 +208,13 @@ def _obstacle(dataset: StoredDataset) -> str:
     return "" if count >= FEWEST else f"a calibration is made from {FEWEST} documents on; there are {count}"
 
 
-def _is_recent(stored: Calibration, embedder: str, count: int) -> bool:
+def _is_recent(calibration: Calibration, embedder: str, count: int) -> bool:
     """Whether a calibration that was made from documents still serves."""
     from pointsman.calibration.dataset import MADE_UNASKED
 
-    fits = not stored.relevance or any(one.embedder == embedder for one in stored.relevance)
-    return fits and stored.documents > 0 and (count < 2 * stored.documents or stored.documents >= MADE_UNASKED)
+    fits = not calibration.relevance or any(relevance.embedder == embedder for relevance in calibration.relevance)
+    return (
+        fits
+        and calibration.documents > 0
+        and (count < 2 * calibration.documents or calibration.documents >= MADE_UNASKED)
+    )

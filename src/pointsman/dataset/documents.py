@@ -151,13 +151,13 @@ class EditableDataset(EmbeddedDataset):
         has_vector = np.array([vector is not None for vector in vectors])
         if not has_vector.any():
             return store.write(documents)
-        given = _matrix([vector for vector in vectors if vector is not None])
+        given_vectors = _matrix([vector for vector in vectors if vector is not None])
         if has_vector.all():
-            return store.write(documents, given, self.embedder.name)
-        if given.ndim != 2:
-            raise InputError(f"vectors are lists of numbers, all of one length, not of shape {given.shape}")
-        matrix = np.zeros((len(documents), given.shape[1]), np.float32)
-        matrix[has_vector] = given
+            return store.write(documents, given_vectors, self.embedder.name)
+        if given_vectors.ndim != 2:
+            raise InputError(f"vectors are lists of numbers, all of one length, not of shape {given_vectors.shape}")
+        matrix = np.zeros((len(documents), given_vectors.shape[1]), np.float32)
+        matrix[has_vector] = given_vectors
         return store.write(documents, matrix, self.embedder.name, has_vector=has_vector)
 
     def _add_batch(
@@ -269,8 +269,8 @@ class EditableDataset(EmbeddedDataset):
 
     def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
         """Return all ids, or those of documents whose metadata has this ``source``, that match, or both."""
-        wanted = None if source is None else check_id(source, "a source")
-        return self.store.ids(source=wanted, filters=parse_optional(filters))
+        wanted_source = None if source is None else check_id(source, "a source")
+        return self.store.ids(source=wanted_source, filters=parse_optional(filters))
 
     aids = async_twin(ids)
 

@@ -80,9 +80,9 @@ class EmbeddedDataset(StoredDataset):
         store, total, stuck = self.store, 0, set[str]()
         if self.indexing_technique == "keyword" or self.holds_images or not store.info.can(Capability.LATER):
             return 0  # pictures are stored only with their vectors
-        together = BATCH if embedding is None else _ELSEWHERE
+        batch_size = BATCH if embedding is None else _ELSEWHERE
         embed = embedding or partial(map, self._document_embedder.embed_documents)
-        while (limit is None or total < limit) and (documents := store.bare(together)):
+        while (limit is None or total < limit) and (documents := store.bare(batch_size)):
             self._check_embedder(store)
             if embedding is None:
                 random.shuffle(documents)
@@ -115,8 +115,8 @@ class EmbeddedDataset(StoredDataset):
     def _embed_and_write(
         self, store: Store, documents: list[Document], count: int, report: Callable[[int], None]
     ) -> AddResult:
-        unchanged = store.unchanged(documents)
-        fresh = [document for document, same in zip(documents, unchanged, strict=True) if not same]
+        is_unchanged = store.unchanged(documents)
+        fresh = [document for document, same in zip(documents, is_unchanged, strict=True) if not same]
         report(count - len(fresh))
         result = AddResult(unchanged=len(documents) - len(fresh))
         if fresh:
@@ -234,20 +234,20 @@ def _scripts(documents: Sequence[Document]) -> dict[str, float]:
     }
 
 
-def in_batches(documents: Documents, most: int) -> Iterator[list[Document]]:
-    """Yield documents in batches of ``most``, or fewer if they are long.
+def in_batches(documents: Documents, limit: int) -> Iterator[list[Document]]:
+    """Yield documents in batches of ``limit``, or fewer if they are long.
 
     Raises:
-        InputError: ``most`` is not positive, or an item is not a document; its batch is not yielded.
+        InputError: ``limit`` is not positive, or an item is not a document; its batch is not yielded.
     """
-    if most < 1:
-        raise InputError(f"batch_size is at least 1, not {most!r}")
+    if limit < 1:
+        raise InputError(f"batch_size is at least 1, not {limit!r}")
     batch: list[Document] = []
     characters = 0
     for document in Document.each(documents):
         batch.append(document)
         characters += len(document.text)
-        if len(batch) >= most or characters >= _BATCH_CHARACTERS:
+        if len(batch) >= limit or characters >= _BATCH_CHARACTERS:
             yield batch
             batch, characters = [], 0
     if batch:

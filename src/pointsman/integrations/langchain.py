@@ -853,9 +853,9 @@ def _numbered(documents: Sequence[theirs.Document]) -> list[Document]:
     ]
 
 
-def _reranked(documents: Sequence[theirs.Document], ranked: Sequence[Document]) -> list[theirs.Document]:
+def _reranked(documents: Sequence[theirs.Document], reranked_documents: Sequence[Document]) -> list[theirs.Document]:
     copies = []
-    for item in ranked:
+    for item in reranked_documents:
         original = documents[int(item.id)]
         metadata = {**original.metadata, "relevance_score": float(item.metadata["score"])}
         copies.append(theirs.Document(id=original.id, page_content=original.page_content, metadata=metadata))

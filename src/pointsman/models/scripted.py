@@ -114,12 +114,12 @@ class ColourEmbedder(BaseEmbedder):
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors of shape ``(len(texts), 4)``."""
-        lowered = [text.lower() for text in text_list(texts)]
-        named = [
+        lower_texts = [text.lower() for text in text_list(texts)]
+        colour_names = [
             [colour for colour, words in _COLOURS.items() if any(word in text for word in words)] or [(128, 128, 128)]
-            for text in lowered
+            for text in lower_texts
         ]
-        return _of_colours([np.mean(colours, axis=0) for colours in named])
+        return _of_colours([np.mean(colours, axis=0) for colours in colour_names])
 
     def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
         """Like ``embed_queries``."""

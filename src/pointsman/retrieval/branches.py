@@ -365,12 +365,12 @@ def _waves(calls: Sequence[DualCall[Any]], *, one_each: bool) -> Iterator[Sequen
         yield calls[start : start + _AT_ONCE]
 
 
-def nothing_answered(failed: Mapping[str, Exception]) -> Exception:
+def nothing_answered(failures: Mapping[str, Exception]) -> Exception:
     """The error of a search whose branches all failed; the InputError of a single branch is returned unchanged."""
-    error = next(iter(failed.values()))
-    if len(failed) == 1 and isinstance(error, InputError):
+    error = next(iter(failures.values()))
+    if len(failures) == 1 and isinstance(error, InputError):
         return error
-    return RetrievalError("every branch of the search failed", failed)
+    return RetrievalError("every branch of the search failed", failures)
 
 
 async def complete(results: Sequence[Results], keys: Sequence[Any], mode: Mode) -> list[Results]:

@@ -266,11 +266,11 @@ class Results:
     def __init__(self, pool: Pool[Any], *, shared: bool = False, degraded: tuple[str, ...] = ()) -> None:
         self.pool, self.shared, self.degraded = pool, shared, degraded
 
-    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:
+    def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:
         """What keys stand for; `build_hits` makes hits of it.
 
-        ``places`` names the list that ranks each key highest, and the rank: where lists hold their own versions of a
-        document, that list's version is returned.
+        ``list_positions`` names the list that ranks each key highest, and the rank: where lists hold their own
+        versions of a document, that list's version is returned.
         """
         raise NotImplementedError
 
@@ -342,7 +342,7 @@ class StoreResults(Results):
         """The distribution of cosines in the source, as of this search; None if its scores are not our cosines."""
         return self.reading.spread if self.reading.has_cosines else None
 
-    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
+    def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
         """See `Results`."""
         name = self.reading.name
         return [None if document is None else (name, document) for document in self.fetch_documents(keys)]
@@ -453,20 +453,20 @@ class RetrieverResults(Results):
         return cls(Pool({name: list(zip(keys, scores, strict=True))}), {name: hits}, degraded)
 
     @classmethod
-    def together(cls, parts: Sequence[Results], degraded: tuple[str, ...]) -> RetrieverResults:
+    def together(cls, results_of_each: Sequence[Results], degraded: tuple[str, ...]) -> RetrieverResults:
         """Combine several results into one, list by list."""
-        lists = {name: ranking for results in parts for name, ranking in results.pool.lists.items()}
+        lists = {name: ranking for results in results_of_each for name, ranking in results.pool.lists.items()}
         hits = {
             name: hits
-            for results in parts
+            for results in results_of_each
             if isinstance(results, RetrieverResults)
             for name, hits in results.hits.items()
         }
         return cls(Pool(lists), hits, degraded)
 
-    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
+    def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
         """See `Results`."""
-        return [self.hits[name][rank - 1] for name, rank in places]
+        return [self.hits[name][rank - 1] for name, rank in list_positions]
 
     def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
         """See `Results`."""
@@ -488,24 +488,24 @@ class MergedResults(Results):
     def __init__(
         self,
         stores: Mapping[int, Results],
-        others: Results | None,
+        other_results: Results | None,
         degraded: tuple[str, ...],
         raised: Mapping[int, float],
         store_keys: Mapping[Any, Any],
     ) -> None:
         merged_pool = merge({number: results.pool for number, results in stores.items()})
         lists = dict(merged_pool.lists)
-        if others is not None:
+        if other_results is not None:
             lists |= {
                 name: [(store_keys.get(key, key), score) for key, score in ranking] if store_keys else ranking
-                for name, ranking in others.pool.lists.items()
+                for name, ranking in other_results.pool.lists.items()
             }
         super().__init__(replace(merged_pool, lists=lists, raised=raised), degraded=degraded)
-        self._stores, self._others = stores, others
+        self._stores, self._others = stores, other_results
 
-    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:
+    def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:
         """See `Results`."""
-        place_of = dict(zip(keys, places, strict=True))
+        place_of = dict(zip(keys, list_positions, strict=True))
         return self._each(
             keys,
             lambda results, store_keys: results.fetch(store_keys, [("", 0)] * len(store_keys)),
@@ -618,34 +618,34 @@ def together(
     return MergedResults(stores, retriever_results, degraded, raised or {}, store_keys or {})
 
 
-def hits_of(results: Results, fused: Fused[Any], count: int) -> list[Hit]:
+def hits_of(results: Results, fusion: Fused[Any], count: int) -> list[Hit]:
     """The first hits of a fused ranking with their provenance: rank, raw and normalised score in every list.
 
     A document that has been deleted meanwhile is left out.
     """
-    top = fused.ranking[:count]
+    top = fusion.ranking[:count]
     keys = [key for key, _ in top]
-    provenance_of = provenance(results.pool, keys, fused.share)
+    provenance_of = provenance(results.pool, keys, fusion.share)
     return build_hits(results, top, fetch(results, keys, provenance_of), provenance_of)
 
 
-def fetch(results: Results, keys: Sequence[Any], ways: Mapping[Any, Sequence[Provenance]]) -> list[Fetched]:
+def fetch(results: Results, keys: Sequence[Any], steps: Mapping[Any, Sequence[Provenance]]) -> list[Fetched]:
     """What keys stand for, in the version of the list that ranks each highest."""
-    return results.fetch(keys, [best_place(ways[key]) for key in keys])
+    return results.fetch(keys, [best_place(steps[key]) for key in keys])
 
 
-def key_of(fetched: Fetched) -> HitKey | None:
+def key_of(version: Fetched) -> HitKey | None:
     """Dataset and id of a fetched document; None if it is gone."""
-    if fetched is None:
+    if version is None:
         return None
-    return fetched.key if isinstance(fetched, Hit) else (fetched[0], fetched[1].id)
+    return version.key if isinstance(version, Hit) else (version[0], version[1].id)
 
 
 def build_hits(
     results: Results,
     top: Sequence[tuple[Any, Any]],
     versions: Sequence[Fetched],
-    ways: Mapping[Any, list[Provenance]],
+    steps_by_key: Mapping[Any, list[Provenance]],
     relevance: Mapping[HitKey, float] | None = None,
 ) -> list[Hit]:
     """Build the hits of a ranking; documents that are gone are left out.
@@ -654,7 +654,7 @@ def build_hits(
         results: the ranking's.
         top: keys and scores, best first.
         versions: of each key, as fetched.
-        ways: of each key, its ranks and scores in the lists.
+        steps_by_key: of each key, its ranks and scores in the lists.
         relevance: the relevance of all hits that have one; None: that of retrievers' hits is kept.
     """
     has_several_lists = len(results.pool.lists) > 1
@@ -662,7 +662,7 @@ def build_hits(
     for rank, ((key, score), version) in enumerate(zip(top, versions, strict=True), 1):
         if version is None:
             continue
-        steps = ways[key]
+        steps = steps_by_key[key]
         if has_several_lists:
             steps.append(Provenance("fuse", rank, score))
         if not isinstance(version, Hit):
@@ -681,10 +681,10 @@ def build_hits(
     return hits
 
 
-def best_place(ways: Sequence[Provenance]) -> Place:
+def best_place(steps: Sequence[Provenance]) -> Place:
     """The list and rank where a document stands highest; the higher score decides between equal ranks."""
     best, best_rank, high = "", 0, 0.0
-    for source, rank, score, _ in ways:
+    for source, rank, score, _ in steps:
         if rank and (not best_rank or rank < best_rank or (rank == best_rank and score is not None and score > high)):
             best, best_rank, high = source, rank, -math.inf if score is None else score
     return best, best_rank

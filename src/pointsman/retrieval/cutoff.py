@@ -45,13 +45,13 @@ def cut_to_cover(
     if isinstance(promise, str):
         decision = Decision("coverage", "none", "calibration", promise)
         journal.degrade(f"coverage: {promise}; the answer has at most {k} hits")
-        hits, promised = hits[:k], None
+        hits, promised_coverage = hits[:k], None
     else:
         detail = f"{promise} of {len(hits)} hits hold an answer with the probability {coverage:g}"
         decision = Decision("coverage", f"{coverage:g}", "request", detail)
-        hits, promised = hits[:promise], coverage
+        hits, promised_coverage = hits[:promise], coverage
     journal.span("coverage", decision.reason, start, len(hits))
-    return hits, promised, decision
+    return hits, promised_coverage, decision
 
 
 def hits_to_cover(
@@ -98,34 +98,34 @@ def hits_to_cover(
 
 
 def relevant_enough(
-    option: str, least: float, hits: tuple[Hit, ...], ranking: Ranked, journal: Journal
+    option: str, minimum: float, hits: tuple[Hit, ...], ranking: Ranked, journal: Journal
 ) -> tuple[tuple[Hit, ...], Refusal | None]:
-    """Return the hits that reach the relevance ``least``, which an option asks for, or a refusal if none does."""
+    """Return the hits that reach the relevance ``minimum``, which an option asks for, or a refusal if none does."""
     start = perf_counter()
-    if unjudged := sum(hit.relevance is None for hit in hits):
-        journal.degrade(f"{option}: {unjudged} hits have no relevance and are kept: no calibration applies")
-    reasons, refusal = too_irrelevant(hits, least)
+    if unjudged_count := sum(hit.relevance is None for hit in hits):
+        journal.degrade(f"{option}: {unjudged_count} hits have no relevance and are kept: no calibration applies")
+    reasons, refusal = too_irrelevant(hits, minimum)
     remaining = tuple(hit for hit in hits if hit.key not in reasons)
     journal.ranked(option, replace(ranking, hits=remaining, dropped=reasons, degraded=()))
-    journal.span(option, f"{len(reasons)} of {len(hits)} are below {least:g}", start, len(remaining))
+    journal.span(option, f"{len(reasons)} of {len(hits)} are below {minimum:g}", start, len(remaining))
     return remaining, refusal
 
 
-def too_irrelevant(hits: Sequence[Hit], least: float) -> tuple[Mapping[HitKey, str], Refusal | None]:
-    """Return the hits with less relevance than ``least``, each with the reason, and a refusal if these are all."""
+def too_irrelevant(hits: Sequence[Hit], minimum: float) -> tuple[Mapping[HitKey, str], Refusal | None]:
+    """Return the hits with less relevance than ``minimum``, each with the reason, and a refusal if these are all."""
     reasons = {
-        hit.key: f"its relevance {hit.relevance:.2f} is below {least:g}"
+        hit.key: f"its relevance {hit.relevance:.2f} is below {minimum:g}"
         for hit in hits
-        if hit.relevance is not None and hit.relevance < least
+        if hit.relevance is not None and hit.relevance < minimum
     }
     if not hits or any(hit.key not in reasons for hit in hits):
         return reasons, None
     nearest = hits[0]
     reason = (
         f"No relevant results: the closest, {nearest.id!r:.80}, has relevance {nearest.relevance:.2f}; at least "
-        f"{least:g} is required"
+        f"{minimum:g} is required"
     )
-    return reasons, Refusal(reason, nearest, nearest.relevance, least, "relevance", tuple(hits))
+    return reasons, Refusal(reason, nearest, nearest.relevance, minimum, "relevance", tuple(hits))
 
 
 def unknown_keys(filters: Filter, results: Iterable[Results]) -> Iterator[str]:

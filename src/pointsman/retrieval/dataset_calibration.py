@@ -246,7 +246,7 @@ def to_json(calibrations: Mapping[str, Calibration]) -> str:
     )
 
 
-def read_calibrations(text: str, where: str) -> dict[str, Calibration]:
+def read_calibrations(text: str, origin: str) -> dict[str, Calibration]:
     """Read the stored calibrations of a workspace, by dataset name.
 
     Raises:
@@ -258,7 +258,7 @@ def read_calibrations(text: str, where: str) -> dict[str, Calibration]:
             raise InputError(f"calibrations are a JSON object, not {type(values).__name__}")
         return {name: Calibration.of(form) for name, form in values.items()}
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
-        raise InputError(f"{where}: {error}; delete it, and fit it again with 'pointsman calibrate'") from None
+        raise InputError(f"{origin}: {error}; delete it, and fit it again with 'pointsman calibrate'") from None
 
 
 def stored_calibrations(backend: Backend) -> dict[str, Calibration]:

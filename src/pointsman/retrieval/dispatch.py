@@ -64,25 +64,25 @@ class Outcome(Generic[T]):
     milliseconds: float
 
 
-def reporting(call: DualCall[T], ended: Callable[[T | None, Exception | None], None]) -> DualCall[T]:
-    """The same call, which reports its end to ``ended``."""
+def reporting(call: DualCall[T], on_end: Callable[[T | None, Exception | None], None]) -> DualCall[T]:
+    """The same call, which reports its end to ``on_end``."""
 
     def sync() -> T:
         try:
             answer = call.sync()
         except Exception as error:
-            ended(None, error)
+            on_end(None, error)
             raise
-        ended(answer, None)
+        on_end(answer, None)
         return answer
 
     async def asynchronous() -> T:
         try:
             answer = await call.asynchronous()
         except Exception as error:
-            ended(None, error)
+            on_end(None, error)
             raise
-        ended(answer, None)
+        on_end(answer, None)
         return answer
 
     return DualCall(sync, asynchronous, call.at_once)
@@ -288,7 +288,7 @@ class _Worker:
         threading.Thread(target=self._work, name="pointsman-branch", daemon=True).start()
 
     @classmethod
-    def start_call(cls, place: int, function: Callable[[], T], outcomes: SimpleQueue[Any], began: float) -> None:
+    def start_call(cls, number: int, function: Callable[[], T], outcomes: SimpleQueue[Any], began: float) -> None:
         try:
             worker = cls.idle.pop()
         except IndexError:
@@ -319,7 +319,7 @@ class _Worker:
             except BaseException as error:  # noqa: BLE001  (raised in the calling thread)
                 outcome = error
             cls.idle.append(worker)  # before the answer is out, so that the next call can use it
-            outcomes.put((place, outcome))
+            outcomes.put((number, outcome))
 
         worker._jobs.put(job)
 

@@ -86,8 +86,8 @@ def near_duplicates(texts: Sequence[str], threshold: float, size: int = SHINGLE)
     return duplicates
 
 
-def over_the_limit(keys: Sequence[Hashable], most: int) -> list[int]:
-    """The places of keys that have already occurred ``most`` times; None as a key has no limit.
+def over_the_limit(keys: Sequence[Hashable], limit: int) -> list[int]:
+    """The places of keys that have already occurred ``limit`` times; None as a key has no limit.
 
     >>> over_the_limit(["a", "b", "a", None, "a", None, None], 1)
     [2, 4]
@@ -97,7 +97,7 @@ def over_the_limit(keys: Sequence[Hashable], most: int) -> list[int]:
     for index, key in enumerate(keys):
         if key is not None:
             counts[key] += 1
-            if counts[key] > most:
+            if counts[key] > limit:
                 excess.append(index)
     return excess
 

@@ -47,7 +47,9 @@ none of the questions in the documents' own language: chosen on six datasets tog
 zh_domainrag, xl_debian_ru, and two of sixty texts in English and Russian), reported on five others."""
 
 
-def raised_cosines(parts: Mapping[int, Results], text: str, calibrations: Sequence[Relevance]) -> Mapping[int, float]:
+def raised_cosines(
+    results_of_each: Mapping[int, Results], text: str, calibrations: Sequence[Relevance]
+) -> Mapping[int, float]:
     """Return what to add to the cosines of datasets in another language than the question, by number.
 
     Across languages cosines are lower, whatever the documents say; beside documents in the question's language, an
@@ -59,22 +61,22 @@ def raised_cosines(parts: Mapping[int, Results], text: str, calibrations: Sequen
     cosines; all of that is made up for.
 
     Args:
-        parts: the results of each branch, by its number.
+        results_of_each: the results of each branch, by its number.
         text: what was searched for.
         calibrations: only the cosines of their embedders are known.
     """
     script, embedders = script_of(text), {calibration.embedder for calibration in calibrations}
     backgrounds = {
         number: background
-        for number, part in parts.items()
-        if isinstance(part, StoreResults)
-        and part.store_query.vector is not None
-        and embedder_of(part) in embedders
-        and (background := part.reading.background) is not None
+        for number, results in results_of_each.items()
+        if isinstance(results, StoreResults)
+        and results.store_query.vector is not None
+        and embedder_of(results) in embedders
+        and (background := results.reading.background) is not None
         and math.isfinite(background.best.get(script, math.nan))
     }
-    raised = {number: background.lowered for number, background in backgrounds.items() if background.languages}
-    raw_backgrounds = {number: background for number, background in backgrounds.items() if number not in raised}
+    raises = {number: background.lowered for number, background in backgrounds.items() if background.languages}
+    raw_backgrounds = {number: background for number, background in backgrounds.items() if number not in raises}
     usual = max(
         (one.best[script] + one.lowered for one in backgrounds.values() if not one.across(script)), default=None
     )
@@ -84,8 +86,8 @@ def raised_cosines(parts: Mapping[int, Results], text: str, calibrations: Sequen
             levels[background.script] = max(levels.get(background.script, -1.0), background.best[script])
         for number, background in raw_backgrounds.items():
             if background.across(script):
-                raised[number] = RAISED * (usual - levels[background.script])
-    return {number: value for number, value in raised.items() if value > 0}
+                raises[number] = RAISED * (usual - levels[background.script])
+    return {number: value for number, value in raises.items() if value > 0}
 
 
 def with_relevance(hit: Hit, relevance: float | None) -> Hit:
@@ -125,7 +127,7 @@ class Verdict:
 
         Datasets are not weighed against each other: a second one refuses nothing that one alone answers.
         """
-        return max(self.datasets.values(), key=lambda one: one.best - one.minimum, default=None)
+        return max(self.datasets.values(), key=lambda evaluation: evaluation.best - evaluation.minimum, default=None)
 
     def of(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return the hits with their relevance; those that a stage made from other hits keep what they came with."""
@@ -149,8 +151,8 @@ NOTHING = Verdict({}, {})
 
 
 def judge(
-    parts: Mapping[int, Results],
-    whole: Results,
+    results_of_each: Mapping[int, Results],
+    all_results: Results,
     query: Query,
     documents: Mapping[Any, Document],
     calibrations: Sequence[Relevance],
@@ -161,13 +163,13 @@ def judge(
     """Judge how relevant hits are.
 
     Args:
-        parts: the results of each branch, by its number.
-        whole: the results of all branches together, with scores for candidates that only a variant of the query found.
+        results_of_each: the results of each branch, by its number.
+        all_results: those of all branches together, with scores for candidates that only a variant of the query found.
         query: the query that was searched for.
-        documents: the documents of the hits, by their keys in ``whole``.
+        documents: the documents of the hits, by their keys in ``all_results``.
         calibrations: the first one that fits a dataset's scores judges the dataset.
         fitted: by dataset name, calibrations that take precedence over these.
-        many: whether keys in ``whole`` name their branch.
+        many: whether keys in ``all_results`` name their branch.
     """
     datasets: dict[str, Evaluation] = {}
     relevance: dict[HitKey, float] = {}
@@ -176,10 +178,10 @@ def judge(
         return NOTHING
     script, is_lookup = script_of(query.text), words_of(query.text) <= LOOKED_UP
     own_words = has_own_words(query.text, script)
-    for number, part in parts.items():
-        if not isinstance(part, StoreResults):
+    for number, results in results_of_each.items():
+        if not isinstance(results, StoreResults):
             continue
-        name = part.reading.name
+        name = results.reading.name
         by_own_key = {
             key[1] if many else key: (key, document)
             for key, document in documents.items()
@@ -187,22 +189,26 @@ def judge(
         }
         fit = fitted.get(name)
         judges = (*fit.relevance, *calibrations) if fit is not None else calibrations
-        if not any(calibration.embedder == embedder_of(part) for calibration in judges):
+        if not any(calibration.embedder == embedder_of(results) for calibration in judges):
             continue  # no calibration could use the evidence
-        evidence, place = evidence_of(part, whole, {own: key for own, (key, _) in by_own_key.items()}, script, terms)
+        evidence, positions_by_key = evidence_of(
+            results, all_results, {own_key: key for own_key, (key, _) in by_own_key.items()}, script, terms
+        )
         by_words = replace(evidence, cosine=None, background=None)  # a word that it holds says the same in any language
         views = [evidence]
         if evidence.form == "both" and is_lookup:
             views.append(by_words)
         if evidence.across and own_words and evidence.bm25 is not None and evidence.bm25.any():
             views.append(replace(evidence, in_own_language=True))  # one of the few documents that are may be the answer
-        pending = part.pool.vectors_due
+        pending = results.pool.vectors_due
         if pending and evidence.cosine is not None:
             # The answer may not have a vector yet, so words are judged on their own too; if they cannot be, nothing is.
             views = [] if by_words.form is None or evidence.across else [evidence, by_words]
-        judged = {own: document for own, (_, document) in by_own_key.items() if own in place}
-        places = [place[own] for own in judged]
-        judgements = [pair for view in views if (pair := judge_by(judges, view, places)) is not None]
+        judged_documents = {
+            own_key: document for own_key, (_, document) in by_own_key.items() if own_key in positions_by_key
+        }
+        positions = [positions_by_key[own_key] for own_key in judged_documents]
+        judgements = [pair for view in views if (pair := judge_by(judges, view, positions)) is not None]
         if not judgements:
             continue
         judgement, calibration = max(judgements, key=lambda pair: pair[0].best)
@@ -210,7 +216,7 @@ def judge(
         if fit is not None and not evidence.across:
             minimum = fit.minimums.get(calibration.form, minimum)
         datasets[name] = Evaluation(judgement.best, minimum)
-        hit_keys = [(name, document.id) for document in judged.values()]
+        hit_keys = [(name, document.id) for document in judged_documents.values()]
         relevance.update(zip(hit_keys, judgement.relevance, strict=True))
     return Verdict(datasets, relevance)
 
@@ -240,13 +246,13 @@ def _is_of(key: Any, number: int) -> bool:
     return type(key) is tuple and type(key[0]) is int and key[0] == number
 
 
-def embedder_of(part: StoreResults) -> str | None:
+def embedder_of(results: StoreResults) -> str | None:
     """Return the name of the embedder behind a dataset's cosines; None if the results have no cosines."""
-    return part.reading.embedder_name if "vector" in part.pool.lists else None
+    return results.reading.embedder_name if "vector" in results.pool.lists else None
 
 
 def evidence_of(
-    part: StoreResults, whole: Results, keys: Mapping[Any, Any], script: Script, terms: int
+    results: StoreResults, all_results: Results, keys: Mapping[Any, Any], script: Script, terms: int
 ) -> tuple[Evidence, Mapping[Any, int]]:
     """Collect the evidence of a dataset's candidates; returns it with the position of each candidate by key.
 
@@ -254,27 +260,27 @@ def evidence_of(
     must not compete with itself.
 
     Args:
-        part: the results of the dataset.
-        whole: the results that have the scores of hits that are not among its candidates.
-        keys: by the store's key of each hit, its key in ``whole``.
+        results: the results of the dataset.
+        all_results: the results that have the scores of hits that are not among its candidates.
+        keys: by the store's key of each hit, its key in ``all_results``.
         script: the script of the question.
         terms: the number of different terms of the question.
     """
     import numpy as np
 
-    scores = {name: part.pool.scores.get(name) or dict(ranking) for name, ranking in part.pool.lists.items()}
+    scores = {name: results.pool.scores.get(name) or dict(ranking) for name, ranking in results.pool.lists.items()}
     words, near = scores.get("bm25"), scores.get("vector")
     background, nearness = None, None
-    if near is not None and part.store_query.vector is not None:
-        background = part.reading.background
-        nearness = None if background is None else background.nearness(part.store_query.vector)
+    if near is not None and results.store_query.vector is not None:
+        background = results.reading.background
+        nearness = None if background is None else background.nearness(results.store_query.vector)
     candidates = {**(words or {}), **(near or {})}
     values: dict[str, NDArray[np.float64]] = {}
-    other_scores = {name: whole.pool.scores.get(name, {}) for name in scores}
+    other_scores = {name: all_results.pool.scores.get(name, {}) for name in scores}
     extra_keys = [
-        own
-        for own in keys
-        if own not in candidates and any(keys[own] in list_scores for list_scores in other_scores.values())
+        own_key
+        for own_key in keys
+        if own_key not in candidates and any(keys[own_key] in list_scores for list_scores in other_scores.values())
     ]
     for name, list_scores in (("bm25", words), ("vector", near)):
         if list_scores is not None:
@@ -283,24 +289,24 @@ def evidence_of(
                 map(list_scores.get, candidates, absent), map(other_scores[name].get, map(keys.get, extra_keys), absent)
             )
             values[name] = np.fromiter(all_scores, float, len(candidates) + len(extra_keys))
-    places: Iterable[int] = count()
+    positions: Iterable[int] = count()
     if "vector" in values:
         # Equal up to the rounding of a dot product. Candidates without a vector (NaN) stay apart.
-        both = np.round(values["vector"] * 1e5) + np.round(values.get("bm25", np.float64(0)) * 1e4) * 1e7
-        _, first, shared = np.unique(both, return_index=True, return_inverse=True, equal_nan=False)
-        if len(first) < len(both):
-            values, places = {name: array[first] for name, array in values.items()}, shared.tolist()
-    if part.pool.vectors_due and "vector" in values:  # pending vectors count as in the ranking
+        rounded_scores = np.round(values["vector"] * 1e5) + np.round(values.get("bm25", np.float64(0)) * 1e4) * 1e7
+        _, first, shared_positions = np.unique(rounded_scores, return_index=True, return_inverse=True, equal_nan=False)
+        if len(first) < len(rounded_scores):
+            values, positions = {name: array[first] for name, array in values.items()}, shared_positions.tolist()
+    if results.pool.vectors_due and "vector" in values:  # pending vectors count as in the ranking
         cosines = values["vector"]
         cosines[np.isnan(cosines)] = np.fmax.reduce(cosines, initial=math.nan)
-    place = dict(zip((*candidates, *extra_keys), places, strict=False))
+    positions_by_key = dict(zip((*candidates, *extra_keys), positions, strict=False))
     evidence = Evidence(
         script,
         terms,
         values.get("bm25"),
-        part.idf,
+        results.idf,
         values.get("vector"),
         nearness,
         background,
     )
-    return evidence, place
+    return evidence, positions_by_key

@@ -160,7 +160,7 @@ def measured() -> Policy:
     return Policy.from_json(resources.files("pointsman.retrieval").joinpath("policy.json").read_text("utf-8"))
 
 
-def read_policy(text: str, where: str) -> Policy:
+def read_policy(text: str, origin: str) -> Policy:
     """Read a stored policy.
 
     Raises:
@@ -169,4 +169,4 @@ def read_policy(text: str, where: str) -> Policy:
     try:
         return Policy.from_json(text)
     except InputError as error:
-        raise InputError(f"{where}: {error}; delete it, or fit it again with 'pointsman tune'") from None
+        raise InputError(f"{origin}: {error}; delete it, or fit it again with 'pointsman tune'") from None

@@ -76,8 +76,8 @@ def newer_first(hits: Sequence[Hit], moment: Moment) -> list[Hit]:
     return reranked_hits
 
 
-def _passes(hit: Hit, other: Hit, moment: Moment) -> bool:
-    first, other_first = Validity.of(hit.metadata).first, Validity.of(other.metadata).first
-    if hit.relevance is None or other.relevance is None or not first or first > moment.day:
+def _passes(hit: Hit, older_hit: Hit, moment: Moment) -> bool:
+    first, other_first = Validity.of(hit.metadata).first, Validity.of(older_hit.metadata).first
+    if hit.relevance is None or older_hit.relevance is None or not first or first > moment.day:
         return False
-    return (other_first < first or other_first > moment.day) and other.relevance - hit.relevance <= BOUND
+    return (other_first < first or other_first > moment.day) and older_hit.relevance - hit.relevance <= BOUND

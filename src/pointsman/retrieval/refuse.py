@@ -129,33 +129,35 @@ class Refuser(BaseRefiner):
                 reasons = dict.fromkeys((hit.key for hit in ranking.hits), str(refusal))
                 return _refused(ranking, refusal, {**ranking.dropped, **reasons}, [note, *notes], top_k)
             notes.insert(0, note)
-        hits, dropped = list(ranking.hits), dict(ranking.dropped)
-        if (ordered := self._improbable_last(query, ranking)) is not None:
-            hits = ordered
+        hits, reasons_by_key = list(ranking.hits), dict(ranking.dropped)
+        if (reordered_hits := self._improbable_last(query, ranking)) is not None:
+            hits = reordered_hits
             notes.append("hits that would be refused by themselves follow those that have no relevance")
         for threshold in acting:
-            remaining, below = _divided(hits, threshold)
-            dropped.update(below)
-            notes.append(f"{len(below)} of {len(hits)} hits are below {threshold.minimum:g} ({threshold.scale})")
+            remaining, reasons_below = _divided(hits, threshold)
+            reasons_by_key.update(reasons_below)
+            notes.append(
+                f"{len(reasons_below)} of {len(hits)} hits are below {threshold.minimum:g} ({threshold.scale})"
+            )
             if not remaining:
                 best = max(hits, key=lambda hit: threshold.score(hit) or 0.0)
                 best_score = threshold.score(best)
                 reason = f"the best hit reaches {best_score:.3g} of {threshold.minimum:g} ({threshold.scale})"
                 refusal = Refusal(reason, best, best_score, threshold.minimum, threshold.scale)
-                return _refused(ranking, refusal, dropped, notes, top_k)
+                return _refused(ranking, refusal, reasons_by_key, notes, top_k)
             hits = remaining
-        marked = tuple([_marked(hit, rank) for rank, hit in enumerate(hits, 1)])
-        return replace(ranking, hits=marked, detail="; ".join(notes), dropped=dropped)
+        marked_hits = tuple([_marked(hit, rank) for rank, hit in enumerate(hits, 1)])
+        return replace(ranking, hits=marked_hits, detail="; ".join(notes), dropped=reasons_by_key)
 
     def _improbable_last(self, query: Query, ranking: Ranked) -> list[Hit] | None:
         """Hits without a relevance, then those with one; None unless the latter would be refused by themselves."""
-        needed = ranking.needed if self.minimum is None else self.minimum
-        judged = [hit for hit in ranking.hits if hit.relevance is not None]
-        if ranking.best is None or ranking.best >= needed or not 0 < len(judged) < len(ranking.hits):
+        minimum = ranking.needed if self.minimum is None else self.minimum
+        judged_hits = [hit for hit in ranking.hits if hit.relevance is not None]
+        if ranking.best is None or ranking.best >= minimum or not 0 < len(judged_hits) < len(ranking.hits):
             return None
-        if holds_words(query.text, judged[:READ]) is not None:
+        if holds_words(query.text, judged_hits[:READ]) is not None:
             return None
-        return [*(hit for hit in ranking.hits if hit.relevance is None), *judged]
+        return [*(hit for hit in ranking.hits if hit.relevance is None), *judged_hits]
 
     def _refusal(self, query: Query, ranking: Ranked) -> tuple[Refusal | None, str]:
         """The refusal of an answer that is too unlikely, or None; and a note that says why."""
@@ -167,16 +169,16 @@ class Refuser(BaseRefiner):
         best = ranking.best
         if best is None:
             return None, "not judged: these results have no relevance"
-        if unjudged := next((hit for hit in ranking.hits[:LOOKED_AT] if hit.relevance is None), None):
-            return None, f"not judged: hit {unjudged.id!r:.80} has no relevance"
-        needed = ranking.needed if self.minimum is None else self.minimum
-        figures = f"the best candidate has relevance {best:.2f}, and {needed:.2f} is needed"
-        if best >= needed:
+        if unjudged_hit := next((hit for hit in ranking.hits[:LOOKED_AT] if hit.relevance is None), None):
+            return None, f"not judged: hit {unjudged_hit.id!r:.80} has no relevance"
+        minimum = ranking.needed if self.minimum is None else self.minimum
+        figures = f"the best candidate has relevance {best:.2f}, and {minimum:.2f} is needed"
+        if best >= minimum:
             return None, figures
         if (holder := holds_words(query.text, ranking.hits[:READ])) is not None:
             return None, f"{figures}, but {holder.id!r:.80} holds the question's words"
         reason = f"No relevant results: {figures}; the closest is {nearest.id!r:.80}"
-        return Refusal(reason, nearest, best, needed, PROBABILITY), f"refused: {best:.2f} < {needed:.2f}"
+        return Refusal(reason, nearest, best, minimum, PROBABILITY), f"refused: {best:.2f} < {minimum:.2f}"
 
 
 def holds_words(question: str, hits: Sequence[Hit]) -> Hit | None:
@@ -187,16 +189,18 @@ def holds_words(question: str, hits: Sequence[Hit]) -> Hit | None:
     """
     tokens = [set(DEFAULT_ANALYZER.tokens(hit.document.searchable)) for hit in hits]
     words = set(query_tokens(question))
-    if words and (holder := next((hit for hit, own in zip(hits, tokens, strict=True) if words <= own), None)):
+    if words and (
+        holder := next((hit for hit, own_tokens in zip(hits, tokens, strict=True) if words <= own_tokens), None)
+    ):
         return holder
     rare = words & set(query_tokens(" ".join(_names_and_codes(question))))
-    holders = [hit for hit, own in zip(hits, tokens, strict=True) if rare and rare <= own]
+    holders = [hit for hit, own_tokens in zip(hits, tokens, strict=True) if rare and rare <= own_tokens]
     return holders[0] if 0 < len(holders) <= FEW else None
 
 
 def _names_and_codes(question: str) -> list[str]:
     words = _WORD.findall(question)
-    return [word for place, word in enumerate(words) if _CODE.match(word) or (place and word[0].isupper())]
+    return [word for number, word in enumerate(words) if _CODE.match(word) or (number and word[0].isupper())]
 
 
 def _marked(hit: Hit, rank: int) -> Hit:
@@ -211,21 +215,21 @@ def _marked(hit: Hit, rank: int) -> Hit:
 
 def _divided(hits: Sequence[Hit], threshold: Threshold) -> tuple[list[Hit], dict[HitKey, str]]:
     """The hits that reach a threshold or cannot be compared with it, and the reasons against the others."""
-    remaining, below = [], {}
+    remaining, reasons_below = [], {}
     for hit in hits:
         score = threshold.score(hit)
         if score is None or score >= threshold.minimum:
             remaining.append(hit)
         else:
-            below[hit.key] = f"{score:.3g} is below {threshold.minimum:g} ({threshold.scale})"
-    return remaining, below
+            reasons_below[hit.key] = f"{score:.3g} is below {threshold.minimum:g} ({threshold.scale})"
+    return remaining, reasons_below
 
 
 def _refused(
-    ranking: Ranked, refusal: Refusal, dropped: Mapping[HitKey, str], notes: Sequence[str], top_k: int
+    ranking: Ranked, refusal: Refusal, reasons_by_key: Mapping[HitKey, str], notes: Sequence[str], top_k: int
 ) -> Ranked:
     refusal = replace(refusal, near_misses=ranking.hits[:top_k])
-    return replace(ranking, hits=(), detail="; ".join(notes), dropped=dropped, refused=refusal)
+    return replace(ranking, hits=(), detail="; ".join(notes), dropped=reasons_by_key, refused=refusal)
 
 
 def _is_number(value: object) -> bool:

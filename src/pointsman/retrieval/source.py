@@ -144,7 +144,7 @@ def check_all_searchable(sources: Iterable[Source]) -> None:
         source.check_searchable()
 
 
-def words_in(text: str, statistics: Statistics, least: float, store: Store) -> str:
+def words_in(text: str, statistics: Statistics, minimum: float, store: Store) -> str:
     """Return a query without stray words: those of a script that fewer than this share of the documents use.
 
     Otherwise the few Chinese passages of an English dataset would win every Chinese question. Words stay if at least
@@ -154,13 +154,13 @@ def words_in(text: str, statistics: Statistics, least: float, store: Store) -> s
     Args:
         text: the query.
         statistics: of the store; its notes have the shares of the scripts.
-        least: the share; 0 leaves nothing out.
+        minimum: the share; 0 leaves nothing out.
         store: is asked how many documents contain a word; without that ability, no word of such a script stays.
 
     Raises:
         StoreError: the store could not be asked.
     """
-    if not least or text.isascii():  # nothing to leave out
+    if not minimum or text.isascii():  # nothing to leave out
         return text
     from pointsman.text import DEFAULT_ANALYZER, without_scripts, words_of_scripts
 
@@ -168,7 +168,7 @@ def words_in(text: str, statistics: Statistics, least: float, store: Store) -> s
     if not note:
         return text
     shares: Mapping[str, float] = json.loads(note)
-    rare = [script for script in ("han", "cyrillic") if shares.get(script, 0.0) < least]
+    rare = [script for script in ("han", "cyrillic") if shares.get(script, 0.0) < minimum]
     words = [word for word in words_of_scripts(text, rare) if DEFAULT_ANALYZER.query_tokens(word)]
     if words and store.info.can(Capability.TERMS):
         counts = store.frequencies(words)

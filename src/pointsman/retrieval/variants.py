@@ -49,14 +49,17 @@ class VariantResults(Results):
 
     __slots__ = ("_everywhere", "_own")
 
-    def __init__(self, own: Results | None, variants: Mapping[str, tuple[Ranking[Any], Results]]) -> None:
-        self._own = own
-        self._everywhere = [*([own] if own is not None else []), *(results for _, results in variants.values())]
-        pool: Pool[Any] = own.pool if own is not None else Pool()
+    def __init__(self, main_results: Results | None, variants: Mapping[str, tuple[Ranking[Any], Results]]) -> None:
+        self._own = main_results
+        self._everywhere = [
+            *([main_results] if main_results is not None else []),
+            *(results for _, results in variants.values()),
+        ]
+        pool: Pool[Any] = main_results.pool if main_results is not None else Pool()
         lists = {**pool.lists, **{label: ranking for label, (ranking, _) in variants.items()}}
         super().__init__(Pool(lists, pool.scores), shared=self._everywhere[0].shared)
 
-    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
+    def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
         """See `Results`."""
         answers: dict[Any, Fetched] = {}
         for results in self._everywhere:
@@ -81,15 +84,20 @@ class VariantResults(Results):
         return self._own is not None and self._own.can_score(source)
 
 
-def keys_beside(own: Results | None, beside: Beside) -> list[Any]:
+def keys_beside(main_results: Results | None, variant_results: Beside) -> list[Any]:
     """All candidates, without repeats."""
-    all_results = [*([own] if own is not None else []), *(results for _, _, results in beside)]
+    all_results = [
+        *([main_results] if main_results is not None else []),
+        *(results for _, _, results in variant_results),
+    ]
     return list(
         dict.fromkeys(key for results in all_results for ranking in results.pool.lists.values() for key, _ in ranking)
     )
 
 
-def is_unrelated(query: str, variant: Variant, own: Mapping[int, Results], results: Mapping[int, Results]) -> bool:
+def is_unrelated(
+    query: str, variant: Variant, main_results: Mapping[int, Results], results: Mapping[int, Results]
+) -> bool:
     """Whether a text that a language model wrote has nothing to do with the query.
 
     It has to do with it if it shares a content word, if one of its first hits is among the query's own first hits, or
@@ -100,15 +108,15 @@ def is_unrelated(query: str, variant: Variant, own: Mapping[int, Results], resul
     Args:
         query: the text of the query.
         variant: what the model wrote.
-        own: the query's results, by branch number.
+        main_results: the query's results, by branch number.
         results: the variant's results, by the same numbers.
     """
     if _content_words(query) & _content_words(variant.text.replace(query, "")):
         return False
-    if _first_hits(results, _FIRST_OF_VARIANT) & _first_hits(own, _FIRST_OF_QUERY):
+    if _first_hits(results, _FIRST_OF_VARIANT) & _first_hits(main_results, _FIRST_OF_QUERY):
         return False
     deviations = [
-        _cosine_in_deviations(own.get(number), variant_results) for number, variant_results in results.items()
+        _cosine_in_deviations(main_results.get(number), variant_results) for number, variant_results in results.items()
     ]
     return all(deviation is None or deviation < LEAST_DEVIATIONS for deviation in deviations)
 
@@ -138,8 +146,8 @@ def _cosine_in_deviations(main_results: Results | None, results: Results) -> flo
 
 
 async def combine(
-    own: Results | None,
-    beside: Beside,
+    main_results: Results | None,
+    variant_results: Beside,
     method: str,
     spread: CosineSpread | None,
     weights: Mapping[str, float],
@@ -150,38 +158,43 @@ async def combine(
     """Return the results of a query and its variants together, and their ranking; takes one round trip to each store.
 
     Args:
-        own: the results of the query itself, if it was answered.
-        beside: the results of at least one variant.
+        main_results: the results of the query itself, if it was answered.
+        variant_results: the results of at least one variant.
         method: how the lists of each are fused.
         spread: the scale of cosines, if there is one.
         weights: by list name.
         mode: how to wait.
         only_ranks: fuse by ranks even if evidence could be added up.
     """
-    if own is None:
-        return by_rank(own, own, beside, method, spread, weights)
-    keys = keys_beside(own, beside)
-    if spread is None or only_ranks or not can_add(own, beside, method, spread):
-        [all_results] = await complete([own], keys, mode)
-        results, fusion = by_rank(own, all_results, beside, method, spread, weights)
+    if main_results is None:
+        return by_rank(main_results, main_results, variant_results, method, spread, weights)
+    keys = keys_beside(main_results, variant_results)
+    if spread is None or only_ranks or not can_add(main_results, variant_results, method, spread):
+        [all_results] = await complete([main_results], keys, mode)
+        results, fusion = by_rank(main_results, all_results, variant_results, method, spread, weights)
     else:
-        all_results, *other_results = await complete([own, *(results for _, _, results in beside)], keys, mode)
-        beside = [(label, variant, results) for (label, variant, _), results in zip(beside, other_results, strict=True)]
-        results, fusion = added_up(all_results, beside, spread, weights)
-    if not any(variant.by_model for _, variant, _ in beside):
+        all_results, *other_results = await complete(
+            [main_results, *(results for _, _, results in variant_results)], keys, mode
+        )
+        variant_results = [
+            (label, variant, results)
+            for (label, variant, _), results in zip(variant_results, other_results, strict=True)
+        ]
+        results, fusion = added_up(all_results, variant_results, spread, weights)
+    if not any(variant.by_model for _, variant, _ in variant_results):
         return results, fusion
-    return results, with_first_kept(fusion, own.pool.fused(method, spread, weights))
+    return results, with_first_kept(fusion, main_results.pool.fused(method, spread, weights))
 
 
-def with_first_kept(fused: Fused[Any], own: Fused[Any]) -> Fused[Any]:
+def with_first_kept(fused: Fused[Any], main_fusion: Fused[Any]) -> Fused[Any]:
     """The fused ranking, in which the first hit of the query by itself has at least the third place.
 
     If variants push it further down, it takes the third place, with the score of the hit that it moves down.
     """
     ranking = list(fused.ranking)
-    if not own.ranking or len(ranking) <= LOWEST_PLACE:
+    if not main_fusion.ranking or len(ranking) <= LOWEST_PLACE:
         return fused
-    first = own.ranking[0][0]
+    first = main_fusion.ranking[0][0]
     if any(key == first for key, _ in ranking[:LOWEST_PLACE]):
         return fused
     other_pairs = [(key, score) for key, score in ranking if key != first]
@@ -189,19 +202,19 @@ def with_first_kept(fused: Fused[Any], own: Fused[Any]) -> Fused[Any]:
     return replace(fused, ranking=other_pairs)
 
 
-def can_add(own: Results | None, beside: Beside, method: str, spread: CosineSpread | None) -> bool:
+def can_add(main_results: Results | None, variant_results: Beside, method: str, spread: CosineSpread | None) -> bool:
     """Whether the evidence for a query and its variants is on one scale, so that it can be added up."""
-    if own is None or spread is None or method != "hybrid":
+    if main_results is None or spread is None or method != "hybrid":
         return False
-    return all(_is_raw(results) for results in (own, *(results for _, _, results in beside))) and (
-        own.pool.lists.keys() >= SCALES.keys()
+    return all(_is_raw(results) for results in (main_results, *(results for _, _, results in variant_results))) and (
+        main_results.pool.lists.keys() >= SCALES.keys()
     )
 
 
 def by_rank(
-    own: Results | None,
-    whole: Results | None,
-    beside: Beside,
+    main_results: Results | None,
+    all_results: Results | None,
+    variant_results: Beside,
     method: str,
     spread: CosineSpread | None,
     weights: Mapping[str, float],
@@ -209,21 +222,23 @@ def by_rank(
     """Reciprocal rank fusion of the query's ranking and those of its variants.
 
     Args:
-        own: the results of the query itself, if it was answered.
-        whole: the same with scores for candidates that only variants have found.
-        beside: the results of at least one variant.
+        main_results: the results of the query itself, if it was answered.
+        all_results: the same with scores for candidates that only variants have found.
+        variant_results: the results of at least one variant.
         method: how the lists of each are fused.
         spread: the scale of cosines, if there is one.
         weights: by list name.
     """
-    main = (own.pool if own is not None else Pool()).fused(method, spread, weights)
+    main = (main_results.pool if main_results is not None else Pool()).fused(method, spread, weights)
     method = method if method in METHODS else "hybrid"  # a variant may have been searched by other lists
-    fused_by_label = {label: results.pool.fused(method, spread, weights) for label, _, results in beside}
-    total = sum(variant.weight for _, variant, _ in beside)
-    shares = {label: variant.weight / max(total, 1.0) for label, variant, _ in beside}
+    fused_by_label = {label: results.pool.fused(method, spread, weights) for label, _, results in variant_results}
+    total = sum(variant.weight for _, variant, _ in variant_results)
+    shares = {label: variant.weight / max(total, 1.0) for label, variant, _ in variant_results}
     rankings = [main.ranking, *(fusion.ranking for fusion in fused_by_label.values())]
     ranking = fuse([[(key, None) for key, _ in keys] for keys in rankings], "rrf", [1.0, *shares.values()])
-    results = VariantResults(whole, {label: (fused_by_label[label].ranking, results) for label, _, results in beside})
+    results = VariantResults(
+        all_results, {label: (fused_by_label[label].ranking, results) for label, _, results in variant_results}
+    )
 
     def share_of_ranks(source: str, _: Sequence[Any], ranks: Sequence[int | None]) -> list[float | None]:
         return [shares[source] / (RRF_K + rank) if rank and source in shares else None for rank in ranks]
@@ -232,7 +247,7 @@ def by_rank(
 
 
 def added_up(
-    own: Results, beside: Beside, spread: CosineSpread, weights: Mapping[str, float]
+    main_results: Results, variant_results: Beside, spread: CosineSpread, weights: Mapping[str, float]
 ) -> tuple[Results, Fused[Any]]:
     """Adds up the calibrated sums for the query and its variants; each must have scored every candidate.
 
@@ -240,15 +255,15 @@ def added_up(
     Measured on multi-hop questions: with RRF the sub-questions outvote the whole (nDCG@10 .707 to .560 on MuSiQue),
     with this sum the result improves.
     """
-    keys = keys_beside(own, beside)
-    evidence = {label: results.pool.evidence(spread, weights) for label, _, results in beside}
-    kinds = {label: variant for label, variant, _ in beside}
+    keys = keys_beside(main_results, variant_results)
+    evidence = {label: results.pool.evidence(spread, weights) for label, _, results in variant_results}
+    kinds = {label: variant for label, variant, _ in variant_results}
     aspects = [label for label, variant in kinds.items() if variant.kind in PARTS]
     other_labels = [label for label in kinds if label not in aspects]
     groups = (bool(aspects) + bool(other_labels)) or 1
     share = max((kinds[label].weight for label in aspects), default=0.0) / groups
     total = groups * max(1.0, sum(kinds[label].weight for label in other_labels))
-    base = own.pool.evidence(spread, weights)
+    base = main_results.pool.evidence(spread, weights)
     scores = {}
     for key in keys:
         score = base.get(key, 0.0)
@@ -258,11 +273,11 @@ def added_up(
         scores[key] = score
     ranking = sorted(scores.items(), key=lambda item: -item[1])
     lists = {}
-    for label, _, results in beside:
+    for label, _, results in variant_results:
         own_keys = {key for ranking in results.pool.lists.values() for key, _ in ranking}
         pairs = [(key, score) for key, score in evidence[label].items() if key in own_keys]
         lists[label] = (sorted(pairs, key=lambda item: -item[1]), results)
-    plain = own.pool.fused("hybrid", spread, weights).share
+    plain = main_results.pool.fused("hybrid", spread, weights).share
 
     def share_of(source: str, keys: Sequence[Any], ranks: Sequence[int | None]) -> Sequence[float | None]:
         if source in other_labels:
@@ -275,7 +290,7 @@ def added_up(
             for key, label in zip(keys, best, strict=True)
         ]
 
-    return VariantResults(own, lists), Fused(ranking, VARIANTS, share_of)
+    return VariantResults(main_results, lists), Fused(ranking, VARIANTS, share_of)
 
 
 def _is_raw(results: Results) -> bool:

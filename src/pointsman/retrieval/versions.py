@@ -98,8 +98,8 @@ class Versions:
 
     def _families(self, document: Document) -> list[str]:
         """Return the names of what there are versions of, if a document is one of them, or what they are of."""
-        own = Version.of(document)
-        names = [*names_of(document), *([] if own is None else [self._first(_name(own.target))])]
+        own_version = Version.of(document)
+        names = [*names_of(document), *([] if own_version is None else [self._first(_name(own_version.target))])]
         return [name for name in dict.fromkeys(names) if name in self._by_target]
 
     def in_force(self, document: Document, day: str) -> list[Version]:
@@ -120,8 +120,10 @@ class Versions:
         """Return the ids of what may be in force on a day in place of a document that is not."""
         if newer := self.in_force(document, day):
             return [version.id for version in newer]
-        own = Version.of(document)
-        return [] if own is None else [own.target]  # not valid on that day, so that the document it changes is
+        own_version = Version.of(document)
+        return (
+            [] if own_version is None else [own_version.target]
+        )  # not valid on that day, so that the document it changes is
 
     def standing(self, document: Document, day: str) -> NotInForce | None:
         """Return why a document is not in force on a day; None if it is."""
@@ -137,8 +139,8 @@ class Versions:
         newer = self.in_force(former.document, day)
         if newer:
             return any(version.id == hit.id for version in newer)
-        own = Version.of(former.document)  # not yet valid, or no longer: what it is a version of is in force
-        return own is not None and self._first(_name(own.target)) in names_of(hit.document)
+        own_version = Version.of(former.document)  # not yet valid, or no longer: what it is a version of is in force
+        return own_version is not None and self._first(_name(own_version.target)) in names_of(hit.document)
 
 
 def mark(hits: Sequence[Hit], versions: Mapping[str | None, Versions], day: str) -> list[Hit]:

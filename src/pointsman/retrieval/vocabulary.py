@@ -61,17 +61,17 @@ _joint: dict[tuple[int, ...], tuple[tuple[Speller, ...], Speller]] = {}  # by th
 _joint_guard = threading.Lock()
 
 
-def speller_of(dataset: Source, *, most: int = MOST_CHARACTERS) -> Speller:
+def speller_of(dataset: Source, *, limit: int = MOST_CHARACTERS) -> Speller:
     """A speller that knows the words of a dataset; built on first use, and rebuilt after the dataset has changed.
 
     Concurrent callers wait for the first build. Building takes about a second for ten million characters of text, so a
     large dataset is reread in the background, and only when a share of `ANEW` has changed; until then, words that are
-    new there are not suggested. A dataset of more than ``most`` characters is sampled evenly: words that occur only in
+    new there are not suggested. A dataset of more than ``limit`` characters is sampled evenly: words that occur only in
     the documents left out may be taken for typos, so search for a correction beside the query, never instead of it.
 
     Args:
         dataset: the dataset whose words it knows.
-        most: the maximum number of characters to read.
+        limit: the maximum number of characters to read.
     """
     with _guard:
         entry = _spellers.setdefault(dataset, _SpellerEntry())
@@ -83,12 +83,12 @@ def speller_of(dataset: Source, *, most: int = MOST_CHARACTERS) -> Speller:
         if speller is not None and entry.sequence == sequence:  # another thread has just built it
             return speller
         if speller is None or entry.seconds < _AT_ONCE:
-            return _built(dataset, entry, most)
+            return _built(dataset, entry, limit)
         threshold = max(1, int(ANEW * entry.documents))
         count_changes = getattr(dataset.store, "changed_since", None)  # without it, enough counts as changed
         if not entry.renewing and (count_changes is None or count_changes(entry.sequence, threshold) >= threshold):
             entry.renewing = True
-            threading.Thread(target=_renew, args=(dataset, entry, most), name="pointsman-words", daemon=True).start()
+            threading.Thread(target=_renew, args=(dataset, entry, limit), name="pointsman-words", daemon=True).start()
         return speller
 
 
@@ -167,8 +167,8 @@ class Vocabulary:
         most: the maximum number of characters to read of each.
     """
 
-    def __init__(self, datasets: Sequence[Source], *, most: int = MOST_CHARACTERS) -> None:
-        self.datasets, self.most = tuple(datasets), most
+    def __init__(self, datasets: Sequence[Source], *, limit: int = MOST_CHARACTERS) -> None:
+        self.datasets, self.most = tuple(datasets), limit
 
     def speller_in_time(self, seconds: float) -> Speller | None:
         """Return `speller`, or None if reading the words takes longer; it goes on, for later callers.
@@ -189,7 +189,7 @@ class Vocabulary:
 
     def speller(self) -> Speller | None:
         """Return a speller that knows the words of all datasets; None if there is no dataset."""
-        spellers = [speller_of(dataset, most=self.most) for dataset in self.datasets]
+        spellers = [speller_of(dataset, limit=self.most) for dataset in self.datasets]
         if len(spellers) < 2:
             return spellers[0] if spellers else None
         return _together(spellers)
@@ -235,8 +235,8 @@ class NearWords:
         count: neighbours per word.
     """
 
-    def __init__(self, vocabulary: Vocabulary, embedder: Embedder, *, most: int = 2000, count: int = 5) -> None:
-        self.vocabulary, self.embedder, self.most, self.count = vocabulary, embedder, most, count
+    def __init__(self, vocabulary: Vocabulary, embedder: Embedder, *, limit: int = 2000, count: int = 5) -> None:
+        self.vocabulary, self.embedder, self.most, self.count = vocabulary, embedder, limit, count
         self._known: tuple[Speller, list[str], NDArray[np.float32]] | None = None
         self._guard = threading.Lock()
 

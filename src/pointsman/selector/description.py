@@ -175,11 +175,11 @@ class DescriptionSelector(BaseSelector):
 
         return cls(embedder, top_k, fitted=Fitted.read(path), **options)
 
-    def choice_set(self, choices: tuple[ToolMetadata, ...], labelled: LabelledExamples | None = None) -> ChoiceSet:
+    def choice_set(self, choices: tuple[ToolMetadata, ...], examples: LabelledExamples | None = None) -> ChoiceSet:
         """Return the features of choices, with the fitted examples or with others."""
-        if labelled is None:
-            labelled = LabelledExamples() if self.fitted is None else self.fitted.labelled
-        return ChoiceSet(choices, self._vectors, self._query_mean, self.options["centroids"], labelled)
+        if examples is None:
+            examples = LabelledExamples() if self.fitted is None else self.fitted.labelled
+        return ChoiceSet(choices, self._vectors, self._query_mean, self.options["centroids"], examples)
 
     def unfitted(self, query_mean: NDArray[np.float32]) -> DescriptionSelector:
         """Return a selector with the same options and another query mean, and nothing learned."""

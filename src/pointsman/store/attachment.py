@@ -270,11 +270,12 @@ def unit_rows(
     return unit
 
 
-def unknown_keys(filters: Filter | None, keys: Collection[str], place: str) -> Iterator[str]:
+def unknown_keys(filters: Filter | None, keys: Collection[str], collection: str) -> Iterator[str]:
     """Yields a note for each key of a filter that the collection cannot be queried by."""
     for key in keys_of(filters):
         if key not in keys:
-            yield f"{place} has no {key!r} to filter by among {', '.join(keys) or 'its metadata'}: it counts as absent"
+            filterable = ", ".join(keys) or "its metadata"
+            yield f"{collection} has no {key!r} to filter by among {filterable}: it counts as absent"
 
 
 def keys_of(filters: Filter | None) -> Iterator[str]:
@@ -299,47 +300,49 @@ Row = tuple[str, float, "Document"]
 """A key with its score, and the document."""
 
 
-def narrowed(filters: Filter | None, leaf: Callable[[Filter], T | None], both: Callable[[str, list[T]], T]) -> T | None:
+def narrowed(
+    filters: Filter | None, leaf: Callable[[Filter], T | None], conjunction: Callable[[str, list[T]], T]
+) -> T | None:
     """Return a database query that lets through at least all matches; None if that means no restriction.
 
     Args:
         filters: the filter.
         leaf: the condition for a part on one key; None if no condition of the database lets through all matches.
-        both: joins conditions by ``"and"`` or ``"or"``.
+        conjunction: joins conditions by ``"and"`` or ``"or"``.
     """
     if isinstance(filters, And | Or):
-        operands = [narrowed(operand, leaf, both) for operand in filters.parts]
+        operands = [narrowed(operand, leaf, conjunction) for operand in filters.parts]
         able = [operand for operand in operands if operand is not None]
         if not able or (isinstance(filters, Or) and len(able) < len(operands)):
             return None
-        return able[0] if len(able) == 1 else both(filters.word, able)
+        return able[0] if len(able) == 1 else conjunction(filters.word, able)
     return None if filters is None or isinstance(filters, Not) else leaf(filters)
 
 
 def matching(
-    filters: Filter | None, depth: int, most: int, ask: Callable[[int], Sequence[Sequence[Row]]]
+    filters: Filter | None, depth: int, limit: int, ask: Callable[[int], Sequence[Sequence[Row]]]
 ) -> tuple[list[list[Row]], bool]:
     """Return the best matches from lists of a database whose filters have other semantics.
 
     Args:
         filters: the filter, evaluated here.
         depth: how many matches to return per list.
-        most: the largest number of rows to request per list.
+        limit: the largest number of rows to request per list.
         ask: returns the given number of first rows of each list.
 
     Returns:
-        The lists, and whether more matches may exist beyond ``most``.
+        The lists, and whether more matches may exist beyond ``limit``.
     """
-    size = min(depth, most)
+    size = min(depth, limit)
     while True:
         lists = ask(size)
         matches = [[row for row in rows if filters is None or filters.matches(row[2].fields)] for rows in lists]
         short = [
             len(rows) >= size and len(matching_rows) < depth for rows, matching_rows in zip(lists, matches, strict=True)
         ]
-        if not any(short) or size >= most:
+        if not any(short) or size >= limit:
             return [matching_rows[:depth] for matching_rows in matches], any(short) and filters is not None
-        size = min(8 * size, most)
+        size = min(8 * size, limit)
 
 
 def page_of(

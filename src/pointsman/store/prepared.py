@@ -242,13 +242,13 @@ def unreadable(id_: object, error: Exception) -> CorruptStoreError:
 
 
 def directions(
-    vectors: NDArray[np.float32], prepared: Sequence[Prepared], has_vector: NDArray[np.bool_] | None = None
+    vectors: NDArray[np.float32], items: Sequence[Prepared], has_vector: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float32]:
     """Check vectors, one row per document, and return them normalised to length 1.
 
     Args:
         vectors: shape ``(documents, dimensions)``.
-        prepared: the documents.
+        items: the documents.
         has_vector: shape ``(documents,)``: whose rows are vectors; by default all. The other rows are returned as they
             are.
 
@@ -259,8 +259,8 @@ def directions(
         rows = np.ascontiguousarray(vectors, np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(f"vectors are a matrix of numbers, one row for each document: {error}") from error
-    if rows.ndim != 2 or len(rows) != len(prepared) or not rows.shape[1]:
-        raise InputError(f"vectors of shape {rows.shape} for {len(prepared)} documents; expected one row for each")
+    if rows.ndim != 2 or len(rows) != len(items) or not rows.shape[1]:
+        raise InputError(f"vectors of shape {rows.shape} for {len(items)} documents; expected one row for each")
     with np.errstate(over="ignore"):
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     if has_vector is not None:
@@ -270,7 +270,7 @@ def directions(
         first = int(np.argmax(wrong))
         complaint = "is all zeros" if lengths[first] == 0 else "has values that are not finite numbers"
         raise InputError(
-            f"the vector of document {prepared[first].document.id!r} {complaint}; "
+            f"the vector of document {items[first].document.id!r} {complaint}; "
             "check the embedder, or leave the document out"
         )
     return rows if np.abs(lengths - 1).max(initial=0) < 1e-6 else rows / lengths[:, None]

@@ -153,7 +153,7 @@ class RerankerConformance(RefinerConformance):
 
     def _sound_ranking(self, answer: Any, ranking: Ranked) -> None:
         super()._sound_ranking(answer, ranking)
-        missing = [hit.id for hit in ranking.hits if hit.key not in {refined.key for refined in answer.hits}]
+        missing = [hit.id for hit in ranking.hits if hit.key not in {refined_hit.key for refined_hit in answer.hits}]
         assert not missing, f"a reranker keeps every hit, these are gone: {missing[:5]}"
         scores = [hit.score for hit in answer.hits]
         assert scores == sorted(scores, reverse=True), f"hits come best first, these scores rise: {scores[:10]}"

@@ -107,8 +107,8 @@ class _Look:
     degraded: dict[str, None] = field(default_factory=dict)
     sources: dict[tuple[str | None, str], _Passages] = field(default_factory=dict)
 
-    def note(self, what: str) -> None:
-        self.notes[what] = self.notes.get(what, 0) + 1
+    def note(self, text: str) -> None:
+        self.notes[text] = self.notes.get(text, 0) + 1
 
     def safely(self, hit: Hit, look_up: Callable[[], T]) -> T | None:
         """Return the result of a look-up; None if it failed."""

@@ -94,18 +94,18 @@ class ExtractiveCompressor(BaseCompressor):
         detail = f"{count} stretches out of {len(sentences.units)} sentences of {len(hits)} hits, by {method}"
         return Compressed(excerpts, detail, degraded)
 
-    def order(self, ordered: Sentences) -> tuple[Iterator[Unit], tuple[str, ...]]:
+    def order(self, sentences_in_order: Sentences) -> tuple[Iterator[Unit], tuple[str, ...]]:
         """Return the sentences from the most relevant down, without repeats; and what did not work."""
-        scores, degraded = ordered.by_words(), tuple[str, ...]()
+        scores, degraded = sentences_in_order.by_words(), tuple[str, ...]()
         if self.embedder is not None:
             try:
-                cosines = ordered.nearness(self.embedder, scores)
+                cosines = sentences_in_order.nearness(self.embedder, scores)
                 scores = [score + _COSINE * cosine for score, cosine in zip(scores, cosines, strict=True)]
             except Exception as error:  # noqa: BLE001  (a user's embedder may raise anything: reported and logged)
                 cause = f"{type(error).__name__}: {error}"[:300]
                 degraded = (f"compress: the embedder failed, sentences are compared by words alone: {cause}",)
                 _log.warning("%s", degraded[0], exc_info=error)
-        return ordered.distinct(scores), degraded
+        return sentences_in_order.distinct(scores), degraded
 
 
 class Sentences:

@@ -163,10 +163,10 @@ class _Attempts:
         else:
             self.left, self.why = 0, ""
 
-    def unusable(self, problem: str, why: str) -> None:
+    def unusable(self, problem: str, reason: str) -> None:
         self.left -= 1
-        self.why = why
-        _log.info("a model's answer cannot be used for compression (%s); %d more attempts", why, self.left)
+        self.why = reason
+        _log.info("a model's answer cannot be used for compression (%s); %d more attempts", reason, self.left)
         # The problem is named in our own words: no part of an answer is sent back as if it were ours.
         values = dict.fromkeys(("text", "query", "count", "most", "nothing"), "")
         correction = fill(self.prompts.retry, problem=self.prompts.problems.get(problem, problem), **values)
@@ -194,12 +194,12 @@ class _Task:
         """The hits without a usable answer."""
         return [number for number, attempts in self.conversations.items() if attempts.why]
 
-    def converse(self, place: int, prompt: str, read: Callable[[str], Any], schema: Schema | None = None) -> None:
-        self.conversations[place] = _Attempts(self.prompts, prompt, read, 1 + self.compressor.retries, schema)
+    def converse(self, number: int, prompt: str, read: Callable[[str], Any], schema: Schema | None = None) -> None:
+        self.conversations[number] = _Attempts(self.prompts, prompt, read, 1 + self.compressor.retries, schema)
 
-    def shown(self, place: int) -> list[int]:
+    def shown(self, number: int) -> list[int]:
         """The sentences of a hit shown to the model, in source order: all, or the best by words."""
-        indices = self.by_hit[place]
+        indices = self.by_hit[number]
         if sum(len(self.sentences.texts[position]) for position in indices) <= LONGEST_INPUT:
             return indices
         scores, chosen_indices, room = self.sentences.by_words(), list[int](), LONGEST_INPUT
@@ -223,10 +223,10 @@ class _Task:
         _log.warning("%s", message)
         return (message,)
 
-    def without_model(self, why: str) -> Compressed:
+    def without_model(self, reason: str) -> Compressed:
         """Compress the whole answer with the fallback."""
         result = self.compressor.fallback.within(self.compressor.budget, self.query, self.hits)
-        message = f"compress: {why}, sentences are chosen without it"
+        message = f"compress: {reason}, sentences are chosen without it"
         _log.warning("%s", message)
         return replace(result, degraded=(message, *result.degraded))
 
@@ -339,13 +339,13 @@ class _Summary(_Task):
         return Compressed(tuple(excerpts), f"{count} of {len(self.hits)} texts summarised", degraded, reasons)
 
 
-def shares(most: int, costs: Sequence[int]) -> list[int]:
+def shares(limit: int, costs: Sequence[int]) -> list[int]:
     """A fair share of a budget for each: none gets more than its cost, and what one leaves goes to the others.
 
     >>> shares(100, [10, 200, 300]), shares(2, [5, 5, 5])
     ([10, 45, 45], [1, 1, 0])
     """
-    result, remaining = [0] * len(costs), most
+    result, remaining = [0] * len(costs), limit
     waiting = sorted(range(len(costs)), key=lambda number: costs[number])
     for index, number in enumerate(waiting):
         result[number] = min(costs[number], -(-remaining // (len(waiting) - index)))

@@ -46,13 +46,13 @@ class _Switch(Generic[T]):
     """Described choices, a selector, and an action for a chosen one; shared by the classes below."""
 
     def __init__(
-        self, what: str, names: Sequence[str], descriptions: Sequence[str], count: int, selector: BaseSelector
+        self, kind: str, names: Sequence[str], descriptions: Sequence[str], count: int, selector: BaseSelector
     ) -> None:
         if not count:
-            raise InputError(f"give at least one {what}")
+            raise InputError(f"give at least one {kind}")
         for option, values in (("descriptions", descriptions), ("names", names)):
             if isinstance(values, str) or len(values) != count:
-                raise InputError(f"{count} {what}s need {count} {option}, one each, not {values!r:.80}")
+                raise InputError(f"{count} {kind}s need {count} {option}, one each, not {values!r:.80}")
         if len(set(names)) < count:
             raise InputError(f"names differ from one another; {list(names)!r:.200} don't")
         self.selector = selector

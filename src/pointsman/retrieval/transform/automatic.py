@@ -40,14 +40,14 @@ def additions(effort: EffortName | EffortLimits) -> tuple[str, ...]:
     return tuple(names)
 
 
-def transformer(added: Collection[str]) -> BaseTransformer | None:
+def transformer(additions: Collection[str]) -> BaseTransformer | None:
     """The transformer that makes these additions to a query; None if there are none."""
     steps: list[BaseTransformer] = []
-    if "spelling" in added:
+    if "spelling" in additions:
         steps.append(Corrector())
-    if "parts" in added:
+    if "parts" in additions:
         steps.append(RuleDecomposer(weight=PART_WEIGHT))
-    if "bridges" in added:
+    if "bridges" in additions:
         steps.append(BridgeFinder(weight=PART_WEIGHT))
     if len(steps) == 1:
         return steps[0]

@@ -201,11 +201,11 @@ class _TransformerRun:
         _log.warning("%s failed and was skipped: %s: %s", name, type(error).__name__, error)
         self.degraded.append(f"{name} failed and was skipped: {type(error).__name__}: {error}")
 
-    def result(self, most: int) -> Transformed:
+    def result(self, limit: int) -> Transformed:
         variants = distinct(self.variants, self.query.text)
-        if len(variants) > most:
-            self.details.append(f"the first {most} of {len(variants)} variants kept")
-        return Transformed(self.query, variants[:most], "; ".join(self.details), tuple(self.degraded), self.spelling)
+        if len(variants) > limit:
+            self.details.append(f"the first {limit} of {len(variants)} variants kept")
+        return Transformed(self.query, variants[:limit], "; ".join(self.details), tuple(self.degraded), self.spelling)
 
 
 def bound(steps: Iterable[BaseTransformer], lookup: Lookup) -> list[BaseTransformer]:

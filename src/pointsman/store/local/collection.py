@@ -456,7 +456,7 @@ class Collection:
 
     def write(
         self,
-        prepared: Sequence[Prepared],
+        items: Sequence[Prepared],
         vectors: NDArray[np.float32] | None,
         embedder: str = "",
         has_vector: NDArray[np.bool_] | None = None,
@@ -469,15 +469,15 @@ class Collection:
         blobs: list[bytes | None] | None = None
         if vectors is not None:
             self.check_embedder(embedder)
-            rows = directions(vectors, prepared, has_vector)
+            rows = directions(vectors, items, has_vector)
             self._fix_embedder(embedder, rows.shape[1])
             blobs = [row.tobytes() for row in rows]
             if has_vector is not None:
                 blobs = [blob if is_given else NO_VECTOR for blob, is_given in zip(blobs, has_vector, strict=True)]
-        return self.truth.upsert(prepared, blobs)
+        return self.truth.upsert(items, blobs)
 
     def edit(
-        self, prepared: Sequence[Prepared], vectors: Mapping[str, NDArray[np.float32]], embedder: str = ""
+        self, items: Sequence[Prepared], vectors: Mapping[str, NDArray[np.float32]], embedder: str = ""
     ) -> AddResult:
         """Rewrite stored documents durably, inside ``with writer()``; vectors by id, the others keep theirs.
 
@@ -487,11 +487,11 @@ class Collection:
         blobs: dict[str, bytes] = {}
         if vectors:
             self.check_embedder(embedder)
-            ids = [item for item in prepared if item.document.id in vectors]
+            ids = [item for item in items if item.document.id in vectors]
             rows = directions(np.array([vectors[item.document.id] for item in ids], np.float32), ids)
             self._fix_embedder(embedder, rows.shape[1])
             blobs = {item.document.id: row.tobytes() for item, row in zip(ids, rows, strict=True)}
-        return self.truth.upsert(prepared, [blobs.get(item.document.id) for item in prepared])
+        return self.truth.upsert(items, [blobs.get(item.document.id) for item in items])
 
     def check_embedder(self, name: str) -> None:
         """Check that vectors come from the embedder of the stored vectors.

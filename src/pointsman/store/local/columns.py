@@ -286,9 +286,9 @@ class _Column(ABC):
             self._cells.view,
         ]
 
-    def restore(self, about: Mapping[str, Any], arrays: Iterator[NDArray[Any]]) -> None:
+    def restore(self, description: Mapping[str, Any], arrays: Iterator[NDArray[Any]]) -> None:
         """Take the content from what `to_arrays` returned."""
-        self._planes = [_Growing.of(next(arrays), self.missing) for _ in range(about["planes"])]
+        self._planes = [_Growing.of(next(arrays), self.missing) for _ in range(description["planes"])]
         self._rows, self._cells = _Growing.of(next(arrays)), _Growing.of(next(arrays))
         self._patience = 2 * self._rows.size
 
@@ -312,7 +312,7 @@ class _Column(ABC):
         matches: Bools = result[rows]
         return matches
 
-    def compact(self, alive: Bools, renumbered: NDArray[np.int64], size: int) -> bool:
+    def compact(self, alive: Bools, new_numbers: NDArray[np.int64], size: int) -> bool:
         """Keep the living rows under their new numbers; return False when nothing is left."""
         present = [np.flatnonzero(self.anything()(plane.view)) for plane in self._planes]
         cells = np.concatenate(
@@ -320,7 +320,7 @@ class _Column(ABC):
         )
         rows = np.concatenate([*present, self._rows.view])
         mask = alive[rows]
-        rows, cells = renumbered[rows[mask]], cells[mask]
+        rows, cells = new_numbers[rows[mask]], cells[mask]
         order = np.argsort(rows, kind="stable")
         self._fill([], rows[order].astype(np.int32), self._recode(cells[order]), size)
         return bool(len(rows))
@@ -449,9 +449,9 @@ class _Vocabulary(_Column):
         vocabulary = json.dumps([self._sorted, list(self._fresh)]).encode()
         return header, [*arrays, np.frombuffer(vocabulary, np.uint8)]
 
-    def restore(self, about: Mapping[str, Any], arrays: Iterator[NDArray[Any]]) -> None:
+    def restore(self, description: Mapping[str, Any], arrays: Iterator[NDArray[Any]]) -> None:
         """See `_Column`."""
-        super().restore(about, arrays)
+        super().restore(description, arrays)
         self._sorted, fresh = json.loads(next(arrays).tobytes())
         self._fresh = {content: code for code, content in enumerate(fresh, len(self._sorted))}
 
@@ -508,10 +508,10 @@ class _Strings(_Vocabulary):
         header, arrays = super().to_arrays()
         return {**header, "cut": self.cut}, arrays
 
-    def restore(self, about: Mapping[str, Any], arrays: Iterator[NDArray[Any]]) -> None:
+    def restore(self, description: Mapping[str, Any], arrays: Iterator[NDArray[Any]]) -> None:
         """See `_Column`."""
-        super().restore(about, arrays)
-        self.cut = about["cut"]
+        super().restore(description, arrays)
+        self.cut = description["cut"]
 
     def _encode(self, content: Any) -> int:
         self.cut = self.cut or (not self._whole and len(content) > _LONGEST)
@@ -600,14 +600,14 @@ class Table:
         return descriptions, arrays
 
     @classmethod
-    def from_arrays(cls, described: Sequence[Any], arrays: Iterable[NDArray[Any]], scan: Scan | None) -> Table:
+    def from_arrays(cls, descriptions: Sequence[Any], arrays: Iterable[NDArray[Any]], scan: Scan | None) -> Table:
         """Return a table over these arrays, which it may change."""
         table, remaining = cls(scan), iter(arrays)
         table.keys, table.alive = _Growing.of(next(remaining)), _Growing.of(next(remaining))
         rows = np.flatnonzero(table.alive.view)
         table.living = len(rows)
         table._row_of.set(table.keys.view[rows], rows, table.living)
-        for name, kind, header in described:
+        for name, kind, header in descriptions:
             column = table._columns.setdefault(name, {})[kind] = table._column(kind)
             column.restore(header, remaining)
         return table

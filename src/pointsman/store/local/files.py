@@ -40,32 +40,32 @@ POLL_SECONDS: Final = 0.005
 # ── errors ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def store_error(place: Path, error: OSError, note: str = "") -> StoreError:
+def store_error(path: Path, error: OSError, note: str = "") -> StoreError:
     """Convert an error of the operating system to one of ours: which file, what is wrong, what to do.
 
     Args:
-        place: the file or directory.
+        path: the file or directory.
         error: the system's error.
         note: what is safe nevertheless, if that is not obvious.
     """
     if error.errno in _FULL:
-        return full(place, note)
+        return full(path, note)
     reason = error.strerror or str(error)
     if error.errno == errno.EROFS:
-        return StoreError(f"{place} cannot be written to: {reason}")
+        return StoreError(f"{path} cannot be written to: {reason}")
     if error.errno in _NOT_FOR_US:
-        return StoreError(f"{place} cannot be read or written to: {reason}; check its owner and permissions")
+        return StoreError(f"{path} cannot be read or written to: {reason}; check its owner and permissions")
     if error.errno in _NO_HANDLES:
-        return StoreError(f"{place}: {reason}; close some files, or raise the limit ('ulimit -n'), and try again")
+        return StoreError(f"{path}: {reason}; close some files, or raise the limit ('ulimit -n'), and try again")
     note = note or "acknowledged writes are kept"
-    return StoreError(f"{place}: {reason}; {note}; check the disk and try again")
+    return StoreError(f"{path}: {reason}; {note}; check the disk and try again")
 
 
-def full(place: Path, note: str = "") -> StorageFullError:
+def full(path: Path, note: str = "") -> StorageFullError:
     """Return the error for a full disk."""
     note = note or "earlier acknowledged writes are kept"
     return StorageFullError(
-        f"{place}: the disk (or the quota) is full; {note}; searching continues; free some space and try again",
+        f"{path}: the disk (or the quota) is full; {note}; searching continues; free some space and try again",
         note,
     )
 
@@ -80,12 +80,12 @@ def room(directory: Path) -> bool:
 
 
 @contextmanager
-def translated(place: Path, note: str = "") -> Iterator[None]:
+def translated(path: Path, note: str = "") -> Iterator[None]:
     """Convert errors of the operating system to ours; see `store_error`."""
     try:
         yield
     except OSError as error:
-        raise store_error(place, error, note) from error
+        raise store_error(path, error, note) from error
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────

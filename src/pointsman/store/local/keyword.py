@@ -90,8 +90,8 @@ class DocumentSource(Protocol):
         """Return the number of the last change."""
         ...
 
-    def changes(self, since: int) -> Iterator[Sequence[DocumentChange]]:
-        """Yield the last change of every key after ``since``, in batches."""
+    def changes(self, sequence: int) -> Iterator[Sequence[DocumentChange]]:
+        """Yield the last change of every key after ``sequence``, in batches."""
         ...
 
     def fetch(self, keys: Sequence[int]) -> list[Document | None]:

@@ -55,9 +55,9 @@ class VisibleDocuments:
         digest.update(stamps.tobytes())
         return cls(keys, stamps, permissions, digest.hexdigest())
 
-    def among(self, others: VisibleDocuments) -> VisibleDocuments:
+    def among(self, visible_documents: VisibleDocuments) -> VisibleDocuments:
         """Return the documents that are also among others."""
-        mask = np.isin(self.keys, others.keys)
+        mask = np.isin(self.keys, visible_documents.keys)
         return self if mask.all() else VisibleDocuments.of(self.keys[mask], self.stamps[mask], self.permissions)
 
 

@@ -67,7 +67,7 @@ class VectorSource(Protocol):
         """Return the number of the last change."""
         ...
 
-    def vector_changes(self, since: int) -> Iterator[VectorChanges]:
+    def vector_changes(self, sequence: int) -> Iterator[VectorChanges]:
         """Yield the last change of every key's vector since then, in batches."""
         ...
 

@@ -155,13 +155,13 @@ class Cluster:
             name, lambda indexes: all(field in index["mappings"].get("properties", {}) for index in indexes.values())
         )
 
-    def _wait_for_nodes(self, name: str, known: Callable[[Mapping[str, Any]], bool]) -> None:
+    def _wait_for_nodes(self, name: str, is_known: Callable[[Mapping[str, Any]], bool]) -> None:
         """Wait until each node knows an index in this way, or until patience ends."""
         deadline, count = time.monotonic() + PATIENCE, 0
         nodes = len(getattr(self.client.transport, "hosts", None) or ()) or 1
         while count < nodes and time.monotonic() < deadline:  # requests go to the nodes in turn
             description = self.ask("GET", f"/{name}", accepted=(404,), local=True)
-            if description is None or not known(description):
+            if description is None or not is_known(description):
                 count = 0
                 time.sleep(_PAUSE)
             else:
@@ -241,8 +241,8 @@ class Cluster:
 _encode: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
-def _host(place: str) -> dict[str, Any]:
-    url_parts = urlsplit(f"//{place}")
+def _host(address: str) -> dict[str, Any]:
+    url_parts = urlsplit(f"//{address}")
     if not url_parts.hostname:
         raise ValueError("no host")
     return {"host": url_parts.hostname, "port": url_parts.port or 9200}

@@ -286,11 +286,11 @@ def _types(properties: Mapping[str, Any], prefix: str = "") -> dict[str, Mapping
     return types
 
 
-def _exact(name: str, about: Mapping[str, Any]) -> tuple[str, str] | None:
+def _exact(name: str, mapping: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the field with unanalysed values, and their kind: for a text, its keyword field."""
-    if about.get("type") in _KINDS:
-        return name, _KINDS[about["type"]]
-    for subfield_name, subfield in about.get("fields", {}).items():
+    if mapping.get("type") in _KINDS:
+        return name, _KINDS[mapping["type"]]
+    for subfield_name, subfield in mapping.get("fields", {}).items():
         if subfield.get("type") == "keyword":
             return f"{name}.{subfield_name}", "string"
     return None

@@ -319,17 +319,17 @@ def _regular(character: str) -> str:
     return character if character.isalnum() or ord(character) > 127 else f"\\{character}"
 
 
-def _bound(kind: str, value: Any, included: bool, *, above: bool) -> tuple[str, bool]:
+def _bound(kind: str, value: Any, inclusive: bool, *, above: bool) -> tuple[str, bool]:
     if kind == "number":
-        return _sortable(value), included
+        return _sortable(value), inclusive
     if match := _SURROGATE.search(value):
         # Stored values contain no surrogates, so the bound is moved to the first text after all of them.
-        value, included = f"{value[: match.start()]}\ue000", above
+        value, inclusive = f"{value[: match.start()]}\ue000", above
     if len(value) > LONGEST:
         raise UnmetNeedError(
             f"OpenSearch stores compare at most {LONGEST:,} characters; shorten the bound of the range"
         )
-    return value, included
+    return value, inclusive
 
 
 # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────────────

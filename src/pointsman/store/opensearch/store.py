@@ -811,11 +811,11 @@ def _body(
     return body
 
 
-def _parts(prepared: Sequence[Prepared]) -> Iterator[list[int]]:
+def _parts(items: Sequence[Prepared]) -> Iterator[list[int]]:
     """Yield the indices of documents to send in one request."""
     batch: list[int] = []
     size = 0
-    for index, item in enumerate(prepared):
+    for index, item in enumerate(items):
         weight = 12 * len(item.document.text) + 12 * len(item.metadata) + 10_000
         if batch and (len(batch) >= _TOGETHER or size + weight > _TOGETHER_BYTES):
             yield batch

@@ -53,7 +53,7 @@ class PostgresBackend(BaseBackend):
     def __init__(self, url: str, *, pool: PostgresPool | None = None) -> None:
         address, self.schema, max_connections = split(url)
         self._address, self._pool = address, pool
-        self._connections = Connections(address, most=max_connections, pool=pool)
+        self._connections = Connections(address, limit=max_connections, pool=pool)
         self._vectors: str | None = None
 
     def __repr__(self) -> str:

@@ -94,7 +94,7 @@ class Connections:
         self,
         url: str,
         *,
-        most: int = 8,
+        limit: int = 8,
         patience: float = PATIENCE,
         read_only: bool = False,
         pool: PostgresPool | None = None,
@@ -111,7 +111,7 @@ class Connections:
             ) from None
         self.label = _label(parameters)
         self._password = str(parameters.get("password") or "")
-        self._most, self._patience, self._read_only = most, patience, read_only
+        self._most, self._patience, self._read_only = limit, patience, read_only
         server_settings = {**_SETTINGS, **({"default_transaction_read_only": "on"} if read_only else {})}
         settings = " ".join(f"-c {name}={value}" for name, value in server_settings.items())
         options = f"{settings} {parameters.pop('options', '')}".strip()
@@ -313,10 +313,10 @@ _VERIFIED: Final = {"sslmode": "verify-full", "sslrootcert": "system"}
 class _Lane:
     """The idle connections of a process (appending to a list and popping are atomic)."""
 
-    def __init__(self, process: int, most: int) -> None:
+    def __init__(self, process: int, limit: int) -> None:
         self.process = process
         self.idle: list[psycopg.Connection[Any]] = []
-        self.places = threading.BoundedSemaphore(most)
+        self.places = threading.BoundedSemaphore(limit)
 
     def clear(self) -> None:
         while self.idle:
@@ -326,10 +326,10 @@ class _Lane:
 class _LoopLane:
     """The idle connections of an event loop, to which they are bound."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
         self.loop = weakref.ref(loop)
         self.idle: list[psycopg.AsyncConnection[Any]] = []
-        self.places = asyncio.Semaphore(most)
+        self.places = asyncio.Semaphore(limit)
 
     @property
     def gone(self) -> bool:

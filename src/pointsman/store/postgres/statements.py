@@ -326,40 +326,42 @@ scored as materialized (
     select p.doc, q.idf * p.tf::float8 / (p.tf::float8 + q.base + q.slope * p.length::float8) as s
     from {self.posting} p where p.term = q.id) h group by h.doc)"""
 
-    def search(self, condition: Condition | None, *, words: bool, near: bool, few: int, k1: float, b: float) -> str:
+    def search(self, condition: Condition | None, *, words: bool, near: bool, limit: int, k1: float, b: float) -> str:
         """Return the search: a row per candidate with id, score and cosine in its list, both scores, and the document.
 
         The last column is the sum of the idf of the query's words, the same in every row; null without words.
 
-        With a condition, the allowed documents are counted up to ``few``. If there are fewer, both lists are exact
+        With a condition, the allowed documents are counted up to ``limit``. If there are fewer, both lists are exact
         over them; otherwise both are read in order until enough documents are allowed.
         """
         tables, pool = [], []
         if condition is not None:
-            tables.append(f"few as materialized (select d.id from {self.doc} d where {condition.sql} limit {few + 1})")
+            tables.append(
+                f"few as materialized (select d.id from {self.doc} d where {condition.sql} limit {limit + 1})"
+            )
             tables.append("n as materialized (select count(*) as n from few)")
         if words:
-            tables += [self._scored(k1, b), self._words(condition, few)]
+            tables += [self._scored(k1, b), self._words(condition, limit)]
             pool.append("select id from words")
         if near:
-            tables.append(self._near(condition, few))
+            tables.append(self._near(condition, limit))
             pool.append("select id from near")
         return _candidates(self, tables, pool, "sum(idf)", words=words, near=near)
 
-    def _words(self, condition: Condition | None, few: int) -> str:
+    def _words(self, condition: Condition | None, limit: int) -> str:
         if condition is None:
             return "words as materialized (select doc as id, score from scored order by score desc, doc limit %(k)s)"
         return f"""
 words as materialized (
-  (select s.doc as id, s.score from scored s join few on few.id = s.doc where (select n from n) <= {few}
+  (select s.doc as id, s.score from scored s join few on few.id = s.doc where (select n from n) <= {limit}
     order by s.score desc, s.doc limit %(k)s)
   union all
   (select r.doc, r.score from (
-      select doc, score from scored where (select n from n) > {few} order by score desc, doc offset 0) r
+      select doc, score from scored where (select n from n) > {limit} order by score desc, doc offset 0) r
     cross join lateral (select from {self.doc} d where d.id = r.doc and {condition.sql} offset 0) ok
     order by r.score desc, r.doc limit %(k)s))"""
 
-    def _near(self, condition: Condition | None, few: int) -> str:
+    def _near(self, condition: Condition | None, limit: int) -> str:
         # The index returns rows only nearly in order, but the planner trusts it: adding 0 makes it sort, and read all
         # that the inner limit requests.
         operator = self.near()
@@ -370,11 +372,11 @@ near as materialized (select id, -d as cosine from (
         return f"""
 near as materialized (select id, -d as cosine from (
   (select id, d from (select e.id, e.v {operator} as d from few join {self.vec} e using (id)
-      where (select n from n) <= {few} offset 0) y order by d, id limit %(k)s)
+      where (select n from n) <= {limit} offset 0) y order by d, id limit %(k)s)
   union all
   (select e.id, e.v {operator} as d from {self.vec} e
     cross join lateral (select from {self.doc} d where d.id = e.id and {condition.sql} offset 0) ok
-    where (select n from n) > {few} order by e.v {operator} limit 3 * %(k)s)) z order by d + 0, id limit %(k)s)"""
+    where (select n from n) > {limit} order by e.v {operator} limit 3 * %(k)s)) z order by d + 0, id limit %(k)s)"""
 
     def score(self, *, words: bool, near: bool, k1: float, b: float) -> str:
         """Return SQL for both scores of given documents."""

@@ -124,7 +124,7 @@ class PostgresStore(PostgresReader):
     def _search_statement(self, condition: Condition | None, *, words: bool, near: bool) -> str:
         row_limit = FEW if self._documents >= EXACT_ROWS else LARGEST_ID - 1
         return self._tables.search(
-            condition, words=words, near=near, few=row_limit, k1=self._record.k1, b=self._record.b
+            condition, words=words, near=near, limit=row_limit, k1=self._record.k1, b=self._record.b
         )
 
     def _score_statement(self, *, words: bool, near: bool) -> str:
@@ -193,7 +193,9 @@ class PostgresStore(PostgresReader):
         tables = self._tables
         digests = [b""] * len(prepared) if vectors is None else [_vector_digest(row) for row in vectors]
         if has_vector is not None:
-            digests = [digest if given else b"" for digest, given in zip(digests, has_vector, strict=True)]
+            digests = [
+                digest if has_own_vector else b"" for digest, has_own_vector in zip(digests, has_vector, strict=True)
+            ]
         with connection.transaction(), connection.cursor(binary=True) as cursor:
             state = self._locked(cursor)
             if vectors is not None:
@@ -257,18 +259,18 @@ class PostgresStore(PostgresReader):
             )
             rows = cursor.fetchall()
             stored_documents = {document.id: document for document in (document_of(*row[1:]) for row in rows)}
-            edited = edits(changes, list(map(stored_documents.get, changes)), replace=replace)
+            edits_of_documents = edits(changes, list(map(stored_documents.get, changes)), replace=replace)
             existing = self._existing(
-                cursor, [edit.prepared for edit in edited], with_vectors=state.dimensions is not None
+                cursor, [edit.prepared for edit in edits_of_documents], with_vectors=state.dimensions is not None
             )
-            fresh = [edit for edit in edited if existing[edit.id].digest != edit.prepared.digest]
+            fresh = [edit for edit in edits_of_documents if existing[edit.id].digest != edit.prepared.digest]
             title_edits_with_vector = [edit for edit in fresh if edit.retitled and existing[edit.id].vector is not None]
             texts = tuple(
                 dict.fromkeys(edit.searchable for edit in title_edits_with_vector if edit.searchable not in vectors)
             )
             if texts:
                 return MetadataResult(AddResult(), texts, tuple(changes))
-            counts = AddResult(0, len(fresh), len(edited) - len(fresh))
+            counts = AddResult(0, len(fresh), len(edits_of_documents) - len(fresh))
             if not fresh:
                 return MetadataResult(counts)
             title_edits = [edit for edit in fresh if edit.retitled]
@@ -322,28 +324,28 @@ class PostgresStore(PostgresReader):
         )
 
     def _write_texts(
-        self, cursor: Cursor[Any], items: Sequence[Prepared], ids: Sequence[int], seq: int, replaced: Sequence[int]
+        self, cursor: Cursor[Any], items: Sequence[Prepared], ids: Sequence[int], seq: int, replaced_keys: Sequence[int]
     ) -> int:
         """Write documents and their postings, without vectors; return how many tokens there are more than before."""
         tokens = [Counter(DEFAULT_ANALYZER.tokens(item.document.searchable)) for item in items]
         lengths = [counter.total() for counter in tokens]
-        old_tokens = self._tokens_of(cursor, replaced)
-        self._write_documents(cursor, items, ids, lengths, seq, replaced)
+        old_tokens = self._tokens_of(cursor, replaced_keys)
+        self._write_documents(cursor, items, ids, lengths, seq, replaced_keys)
         self._write_postings(cursor, old_tokens, list(zip(ids, tokens, lengths, strict=True)))
         return sum(lengths) - sum(counter.total() for _, counter in old_tokens)
 
     def _embed(
-        self, connection: Connection[Any], prepared: Sequence[Prepared], vectors: NDArray[np.float32], name: str
+        self, connection: Connection[Any], items: Sequence[Prepared], vectors: NDArray[np.float32], name: str
     ) -> AddResult:
         """Write only vectors, and only of documents that are stored unchanged."""
         digests = [_vector_digest(row) for row in vectors]
         with connection.transaction(), connection.cursor(binary=True) as cursor:
             state = self._locked(cursor)
             self._fix_embedder(cursor, state, name, vectors.shape[1])
-            existing = self._existing(cursor, prepared, with_vectors=True)
+            existing = self._existing(cursor, items, with_vectors=True)
             stored_rows = [
                 (index, old)
-                for index, item in enumerate(prepared)
+                for index, item in enumerate(items)
                 if (old := existing.get(item.document.id)) is not None and old.digest == item.digest
             ]
             fresh = [(index, old.id) for index, old in stored_rows if old.vector != digests[index]]
@@ -446,13 +448,13 @@ class PostgresStore(PostgresReader):
                 "open it with the embedder that made them, or index the documents into a new dataset"
             )
 
-    def _existing(self, cursor: Cursor[Any], prepared: Sequence[Prepared], *, with_vectors: bool) -> dict[str, _Row]:
+    def _existing(self, cursor: Cursor[Any], items: Sequence[Prepared], *, with_vectors: bool) -> dict[str, _Row]:
         """Return the stored rows of these documents, by id."""
         tables = self._tables
         vector = f"(select e.digest from {tables.vec} e where e.id = d.id)" if with_vectors else "null::bytea"
         cursor.execute(
             as_sql(f"select d.key, d.id, d.digest, {vector} from {tables.doc} d where d.key = any(%s::text[])"),
-            ([escaped(item.document.id) for item in prepared],),
+            ([escaped(item.document.id) for item in items],),
         )
         return {unescaped(key): _Row(*row) for key, *row in cursor.fetchall()}
 
@@ -471,7 +473,7 @@ class PostgresStore(PostgresReader):
         ids: Sequence[int],
         lengths: Sequence[int],
         seq: int,
-        replaced: Sequence[int],
+        replaced_keys: Sequence[int],
     ) -> None:
         tables = self._tables
         cursor.execute(
@@ -493,10 +495,10 @@ class PostgresStore(PostgresReader):
                 self._signature_numbers(cursor, [item.document for item in items]),
             ),
         )
-        if replaced:
+        if replaced_keys:
             other_tables = [tables.body] if self._known_dimensions(cursor) is None else [tables.body, tables.vec]
             for table in other_tables:
-                cursor.execute(as_sql(f"delete from {table} where id = any(%s::bigint[])"), (list(replaced),))
+                cursor.execute(as_sql(f"delete from {table} where id = any(%s::bigint[])"), (list(replaced_keys),))
         with cursor.copy(as_sql(f"copy {tables.body} (id, text, metadata) from stdin")) as copy:
             for id_, item in zip(ids, items, strict=True):
                 copy.write_row((id_, escaped(item.document.text), item.metadata))
@@ -595,13 +597,13 @@ class PostgresStore(PostgresReader):
             total += self._delete(sql, {**condition.parameters, "ids": list(batch)})
         return total
 
-    def _delete(self, where: str, parameters: Mapping[str, Any]) -> int:
+    def _delete(self, condition: str, parameters: Mapping[str, Any]) -> int:
         tables = self._tables
 
         def delete(connection: Connection[Any]) -> int:
             with connection.transaction(), connection.cursor(binary=True) as cursor:
                 state = self._locked(cursor)
-                cursor.execute(as_sql(f"select d.id from {tables.doc} d where {where}"), parameters)
+                cursor.execute(as_sql(f"select d.id from {tables.doc} d where {condition}"), parameters)
                 numbers = [row[0] for row in cursor.fetchall()]
                 if numbers:
                     old_tokens = self._tokens_of(cursor, numbers)
@@ -846,7 +848,7 @@ _COPY_BEGIN: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_END: Final = b"\xff\xff"
 
 
-def _copy_integers(cursor: Cursor[Any], into: str, rows: NDArray[np.int32]) -> None:
+def _copy_integers(cursor: Cursor[Any], table: str, rows: NDArray[np.int32]) -> None:
     """Copy rows of four-byte integers, in PostgreSQL's binary format."""
     fields = [("count", ">i2")]
     for column in range(rows.shape[1]):
@@ -855,7 +857,7 @@ def _copy_integers(cursor: Cursor[Any], into: str, rows: NDArray[np.int32]) -> N
     block["count"] = rows.shape[1]
     for column in range(rows.shape[1]):
         block[f"size{column}"], block[f"value{column}"] = 4, rows[:, column]
-    with cursor.copy(as_sql(f"copy {into} from stdin (format binary)")) as copy:
+    with cursor.copy(as_sql(f"copy {table} from stdin (format binary)")) as copy:
         copy.write(_COPY_BEGIN + block.tobytes() + _COPY_END)
 
 

@@ -94,7 +94,7 @@ class TableStore(AttachedStore):
     def __init__(self, attachment: Attachment) -> None:
         super().__init__(attachment)
         address, _, max_connections = split(attachment.url)
-        self._connections = Connections(address, most=max_connections, read_only=True)
+        self._connections = Connections(address, limit=max_connections, read_only=True)
         self._opening = threading.Lock()
         self._known: _Columns | None = None
 

@@ -104,8 +104,8 @@ class _VectorRetriever(_Retriever):
         return default_to_dict(self, **self._init_parameters())
 
 
-def _from_score(hits: Sequence[Hit], least: float | None) -> list[Hit]:
-    return [hit for hit in hits if least is None or hit.score >= least]
+def _from_score(hits: Sequence[Hit], minimum: float | None) -> list[Hit]:
+    return [hit for hit in hits if minimum is None or hit.score >= minimum]
 
 
 def _check_options(options: dict[str, Any] | None, own_names: Collection[str]) -> dict[str, Any]:
