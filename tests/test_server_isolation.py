@@ -198,6 +198,14 @@ def document(id_: str) -> dict[str, Any]:
     return {"id": id_, "text": "A new railway.", "metadata": {"year": 1}}
 
 
+def receipt_of(dataset: str) -> str:
+    """A well-formed receipt of an answer from a dataset, sealed by someone who guesses."""
+    from pointsman.receipts import Receipt, SourceState
+
+    source = SourceState(dataset, "0" * 32, 1, "0" * 16)
+    return Receipt("0.1.0", 0, "2026-01-01", {"text": QUERY}, {}, (), {}, "", "", "", (source,), "").seal(b"guess")
+
+
 def requests() -> dict[tuple[str, str], list[Request]]:
     """What is asked of each route. A route that is missing here fails the test: add it, with what might leak."""
     search, many_path = "/api/search", "/api/search_many"
@@ -245,6 +253,9 @@ def requests() -> dict[tuple[str, str], list[Request]]:
                 {"datasets": [OTHER_DATASET]},
                 {"datasets": [OWN_DATASET], "filters": {"ledger": "zanzibar"}},
             )
+        ],
+        ("POST", "/api/replay"): [
+            Request("POST", "/api/replay", {"receipt": receipt}) for receipt in (receipt_of(OTHER_DATASET), "r1.x.y")
         ],
         ("GET", "/api/strategies"): [Request("GET", "/api/strategies")],
         ("GET", "/api/datasets"): [Request("GET", "/api/datasets")],
@@ -595,7 +606,7 @@ def test_scopes(worlds: tuple[World, World]) -> None:
     reads = {
         ("POST", "/api/search"), ("POST", "/api/stream"), ("POST", "/api/search_many"),
         ("POST", "/api/retrieval/search"),
-        ("POST", "/api/route"), ("POST", "/api/explain"), ("GET", "/api/datasets"),
+        ("POST", "/api/route"), ("POST", "/api/explain"), ("POST", "/api/replay"), ("GET", "/api/datasets"),
         ("GET", "/api/retrieval/recommend_strategy"), ("GET", "/api/strategies"),
         ("GET", "/api/datasets/{name}"), ("GET", "/api/datasets/{name}/documents"),
         ("GET", "/api/datasets/{name}/document"), ("GET", "/api/datasets/{name}/ids"),
@@ -641,7 +652,8 @@ def test_scopes(worlds: tuple[World, World]) -> None:
         assert {worlds[0].ask(key, ROUTES[route][0]).status_code for key in ("reader", "writer")} == {403}, route
     for route in reads:
         assert worlds[0].ask("writer", ROUTES[route][0]).status_code == 403, route
-        assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 200, route
+        status = 404 if route == ("POST", "/api/replay") else 200  # the receipt is of what the reader does not see
+        assert worlds[0].ask("reader", ROUTES[route][0]).status_code == status, route
     for route in writes:
         assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 403, route
     assert worlds[0].ask("reader", Request("POST", "/api/datasets", {"name": OWN_DATASET})).status_code == 403

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pointsman.protocols import LLM
     from pointsman.retrieval.dataset_calibration import Calibration
     from pointsman.retrieval.policy import EffortLimits, EffortName
+    from pointsman.retrieval.reading import Reading
     from pointsman.retrieval.routing.recommend import Recommendation
     from pointsman.retrieval.routing.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer
@@ -128,8 +129,13 @@ class Engine:
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def search(self, request: SearchRequest, sources: Sequence[Any]) -> RetrievalContext:
+    def search(self, request: SearchRequest, sources: Sequence[Any], *, today: str = "") -> RetrievalContext:
         """Answer the only question of a request.
+
+        Args:
+            request: the question and options.
+            sources: datasets, and retrievers of any kind.
+            today: the day on which documents have to be valid, for a replay; empty: the day of this machine.
 
         Raises:
             InputError: the request cannot be carried out.
@@ -137,6 +143,8 @@ class Engine:
         """
         sources = _on_day(request, sources)
         recipe = self.resolve(request, sources)
+        if today:
+            recipe = replace(recipe, today=today)
         return run(self._search_batch(request, sources, [recipe], [request.query], Threads()))[0]
 
     async def asearch(self, request: SearchRequest, sources: Sequence[Any]) -> RetrievalContext:
@@ -304,6 +312,7 @@ class Engine:
             min_relevance=request.min_relevance,
             coverage=request.coverage,
             budget=_with_call_limit(None, self.settings.llm_timeout),
+            receipt=partial(self._receipt, request),
         )
         if strategy == "auto":
             recipe = replace(self._automatic(recipe, request), strategy=_only_list(sources) or "")
@@ -326,6 +335,24 @@ class Engine:
             )
             recipe = recipe.deciding("relevance", value, "calibration", "; ".join(origins))
         return recipe
+
+    def _receipt(self, request: SearchRequest, context: RetrievalContext, readings: Mapping[str, Reading]) -> str:
+        """The receipt of an answer."""
+        from pointsman.receipts import issue
+
+        stages = self.stages
+        objects = [name for name in ("router", "reranker", "transformer") if getattr(stages, name) is not None]
+        objects += ["refiners"] if stages.refiners else []
+        objects += [f"strategy {stages.strategy}"] if stages.strategy != "auto" else []
+        return issue(
+            context,
+            request,
+            readings,
+            settings=self.settings,
+            policy=stages.policy,
+            fitted=stages.fitted,
+            objects=objects,
+        )
 
     def _strategy(self, request: SearchRequest, sources: Sequence[Any]) -> tuple[str, Decision, Recommendation | None]:
         """The strategy, the decision behind it, and the recommendation if the question's wording decided."""

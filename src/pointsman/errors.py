@@ -9,6 +9,7 @@
     │   └── UnknownNameError            a dataset, strategy, fusion … that does not exist
     ├── MissingDependencyError (ImportError)   an optional package is missing; has the install command
     ├── ModelError                      an embedder, LLM or reranker failed or gave an unusable answer
+    ├── NotHeldError                    an answer cannot be given again: something that it was made of is no longer held
     ├── RetrievalError (ExceptionGroup) every branch of a search failed; has the error of each
     ├── ServiceError                    a Pointsman service cannot be reached, refuses, or gives an unusable answer
     └── StoreError                      a problem with data on disk or in a database
@@ -83,6 +84,22 @@ class MissingDependencyError(PointsmanError, ImportError):
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how pickle makes a copy; its own way passes the message to the constructor."""
         return type(self), self._details, self.__dict__
+
+
+class NotHeldError(PointsmanError):
+    """An answer cannot be given again, because something that it was made of is no longer held.
+
+    Attributes:
+        missing: what is no longer held, each with the reason.
+    """
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        super().__init__(f"no longer held: {'; '.join(missing)}")
+        self.missing = tuple(missing)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how pickle makes a copy; its own way passes the message to the constructor."""
+        return type(self), (self.missing,), self.__dict__
 
 
 class DependencyVersionError(MissingDependencyError):

@@ -514,6 +514,8 @@ class RetrievalContext:
         spelling: set if words of the question were corrected.
         coverage: the requested probability of an answer among the hits, if it can be guaranteed; else None, and
             ``degraded`` says why.
+        receipt: what `Workspace.replay` gives the same answer for later; None unless a dataset that was searched keeps
+            versions.
     """
 
     query: Query
@@ -526,10 +528,12 @@ class RetrievalContext:
     confidence: float | None = None
     spelling: Spelling | None = None
     coverage: float | None = None
+    receipt: str | None = None
 
     FORM: ClassVar = (
         *("query", "asked", "hits", "refused", "confidence", "coverage", "spelling", "strategy", "strategy_confidence"),
-        *("reranked", "milliseconds", "reason", "datasets", "weights", "decisions", "degraded", "trace"),
+        *("reranked", "milliseconds", "reason", "datasets", "weights", "decisions", "degraded", "receipt"),
+        "trace",
     )
 
     def __repr__(self) -> str:
@@ -654,6 +658,7 @@ class RetrievalContext:
             question = query or Query(value["asked"])
             form = {
                 **value,
+                "receipt": value.get("receipt"),  # services of earlier versions issue none
                 "query": Query(value["query"], question.filters, question.history),
                 "hits": tuple(map(Hit.from_dict, value["hits"])),
                 "plan": of_form(Plan, {**value, "confidence": value["strategy_confidence"]}),

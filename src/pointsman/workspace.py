@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from pointsman.indexing import IndexReport, Progress
     from pointsman.ingest import FileLimits
     from pointsman.protocols import LLM, Embedder
+    from pointsman.replaying import Replays
     from pointsman.retrieval.routing.recommend import Recommendation
     from pointsman.retrieval.routing.router import RouteDecision
     from pointsman.retrieval.source import IndexingTechnique
@@ -143,6 +144,7 @@ class Workspace:
         self._records: tuple[float, dict[str, DatasetRecord]] | None = None
         self._attachments: tuple[float, dict[str, str]] | None = None
         self._foreign: dict[str, tuple[str, Dataset]] = {}
+        self._replays: Replays | None = None
 
     @property
     def place(self) -> str:
@@ -167,6 +169,7 @@ class Workspace:
         description: str | None = None,
         indexing_technique: IndexingTechnique | None = None,
         images: bool | None = None,
+        versions: str | None = None,
         create: bool = True,
     ) -> Dataset:
         """Return the dataset of this name; if it does not exist, its first write creates it.
@@ -177,6 +180,8 @@ class Workspace:
             indexing_technique: of a new dataset, by default ``"hybrid"``; an existing one keeps its own.
             images: whether a new dataset is for pictures, which ``image_embedder`` of the settings embeds by what they
                 show; an existing one keeps its own.
+            versions: keep what is replaced or deleted for a time such as ``"90 days"``, or ``"off"``; set, or changed
+                if it differs. See `replay`.
             create: with False, an unknown name is an error.
 
         Raises:
@@ -188,10 +193,7 @@ class Workspace:
         with self._opening:
             attachment = self._attachment(name)
             if attachment is not None:
-                collection = self._attached_dataset(name, attachment)
-                if description is not None and description != collection.description:
-                    collection.describe(description)
-                return collection
+                return self._with_changes(self._attached_dataset(name, attachment), description, versions)
             record = self._record(name)
             if record is None and not create:
                 raise UnknownNameError("dataset", name, tuple(self.names()))
@@ -214,12 +216,18 @@ class Workspace:
             elif indexing_technique is not None:
                 dataset.indexing_technique = indexing_technique  # nothing has been written yet
         dataset.used = monotonic()
+        return self._with_changes(dataset, description, versions)
+
+    adataset = async_twin(dataset)
+
+    def _with_changes(self, dataset: Dataset, description: str | None, versions: str | None) -> Dataset:
+        """Return a dataset after changing what is given and differs."""
         if description is not None and description != dataset.description:
             dataset.describe(description)
             self._forget_records()
+        if versions is not None:
+            dataset.keep_versions(versions)
         return dataset
-
-    adataset = async_twin(dataset)
 
     def _holds_images(self, name: str, record: DatasetRecord | None, images: bool | None) -> bool:
         """Return whether a dataset is for pictures; a new one is if ``images`` says so.
@@ -514,6 +522,7 @@ class Workspace:
             "embedder": info.embedder,
             "relevance": self._relevance_of(dataset),
             "vectors_due": statistics.vectors_due,
+            "kept_days": statistics.recorded_state.days if statistics.recorded_state else 0,
             "sequence": statistics.sequence,
             "keyword_index_sequence": getattr(dataset.store, "indexed", statistics.sequence),
             "bytes": size,
@@ -541,6 +550,7 @@ class Workspace:
         dataset: str = "files",
         *,
         description: str | None = None,
+        versions: str | None = None,
         hidden: bool = False,
         max_tokens: int | None = None,
         overlap: int | None = None,
@@ -556,6 +566,7 @@ class Workspace:
             paths: one file or folder, or several.
             dataset: name of the dataset; created if missing.
             description: of the dataset; set, or changed if it differs.
+            versions: for how long it keeps what is replaced or deleted; see `dataset`.
             hidden: whether to read files and folders whose name starts with a dot.
             max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480; by default 256.
             overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``; by default 32.
@@ -572,7 +583,7 @@ class Workspace:
         """
         from pointsman.indexing import index_paths
 
-        target = self.dataset(dataset, description=description)
+        target = self.dataset(dataset, description=description, versions=versions)
         rules = None if access is None else list(map(AccessRule.of, access))
         return index_paths(
             target,
@@ -669,6 +680,42 @@ class Workspace:
                 return answer
             self._forget_records()
             await anyio.sleep(attempts.pause)
+
+    def replay(self, receipt: str) -> RetrievalContext:
+        """Return the same answer again that a receipt is of, from what the datasets were then.
+
+        Documents, versions, frequencies, measurements and settings are those of the first answer, to the byte; only
+        times differ. It is for the operator: a receipt says who asked, and is answered as they were, also with what
+        they may no longer see.
+
+        Args:
+            receipt: `RetrievalContext.receipt` of an answer from datasets that keep versions.
+
+        Raises:
+            NotHeldError: something that the answer was made of is no longer held; the message names all of it.
+            InputError: it is not a receipt of this workspace.
+        """
+        with self._opening:
+            if self._replays is None:
+                from pointsman.replaying import Replays
+
+                self._replays = Replays(partial(self.dataset, create=False), self._bm25_under)
+        return self._replays.replay(receipt, self.engine, access=self.access)
+
+    areplay = async_twin(replay)
+
+    def _bm25_under(self, name: str, settings: Settings) -> dict[str, float]:
+        """Return the constants of BM25 that a dataset has under settings."""
+        from pointsman.store.backend import bm25_of
+
+        record, default = self._record(name), Settings()
+        values = {} if record is None else record.settings
+        overrides = {
+            constant: getattr(settings, f"bm25_{constant}")
+            for constant in ("k1", "b")
+            if getattr(settings, f"bm25_{constant}") != getattr(default, f"bm25_{constant}")
+        }
+        return {**bm25_of(values), **overrides}
 
     async def _close_surplus(self) -> None:
         if self._open_datasets.surplus:
@@ -954,6 +1001,8 @@ class Workspace:
     def close(self) -> None:
         """Close all datasets and the connection to the server; calibrations that are being made are broken off."""
         self._calibrations.stop()
+        if self._replays is not None:
+            self._replays.close()
         for dataset in (*self._datasets.values(), *(entry for _, entry in self._foreign.values())):
             dataset.close()
         self.backend.close()

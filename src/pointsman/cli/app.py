@@ -87,6 +87,12 @@ def index(
     images: Annotated[
         bool, typer.Option("--images", help="A dataset of pictures, found by what they show; see image_embedder.")
     ] = False,
+    versions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Keep replaced and deleted versions, such as '90 days', or off.", show_default=False
+        ),
+    ] = None,
     access_rule: Annotated[
         list[str] | None,
         typer.Option("--access", metavar="RULE", help="Who may see files: FOLDER=group:hr,-user:eve; may be repeated."),
@@ -122,7 +128,9 @@ def index(
     with workspace_at(workspace, embedder, create=True, service=service) as target_workspace:
         kind = cast("IndexingTechnique | None", technique)  # checked there
         pictures = {"images": True} if images else {}  # an existing dataset keeps its kind
-        target = target_workspace.dataset(dataset, description=description, indexing_technique=kind, **pictures)
+        target = target_workspace.dataset(
+            dataset, description=description, indexing_technique=kind, versions=versions, **pictures
+        )
         was_interrupted = False
         try:
             with output.indexing_progress() as on_progress, _cluster(cluster, embedder) as workers:
@@ -214,6 +222,26 @@ def search(
             output.say({"prompt": sources}, sources, as_json=as_json)
             return
         output.search_results(context, explain=explain, why=why or (), as_json=as_json)
+
+
+@app.command(rich_help_panel=SEARCHING)
+def replay(
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="The receipt of an answer.")],
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show how each hit was ranked and what each stage took.")
+    ] = False,
+    *,
+    workspace: WorkspaceOption,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Give the same answer again that a receipt is of, or say what of it is no longer held.
+
+    Datasets that keep versions (pointsman index --versions '90 days') give every answer a receipt. It is answered from
+    the documents, measurements and settings of then, as whoever asked, also where access is on.
+    """
+    with workspace_at(workspace, embedder) as open_workspace:
+        output.search_results(open_workspace.replay(receipt), explain=explain, as_json=as_json)
 
 
 @app.command(rich_help_panel=SEARCHING)

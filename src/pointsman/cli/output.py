@@ -251,16 +251,22 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
         print_hit(terminal, rank, hit, context.query.text, explain=explain)
     for cause in context.degraded:
         terminal.print(f"incomplete: {printable(cause)}", style="yellow", markup=False)
+    _print_summary(terminal, context)
+    if explain:
+        _print_trace(terminal, context)
+    for name in why:
+        _print_explanation(terminal, context.explain(name))
+
+
+def _print_summary(terminal: Console, context: RetrievalContext) -> None:
     terminal.print(
         f"{with_noun(len(context.hits), 'hit')} in {context.trace.milliseconds:.1f} ms · {context.plan.strategy} over "
         f"{', '.join(context.plan.datasets) or 'no dataset'}{_confidence(context)}",
         style="dim",
         markup=False,
     )
-    if explain:
-        _print_trace(terminal, context)
-    for name in why:
-        _print_explanation(terminal, context.explain(name))
+    if context.receipt is not None:
+        terminal.print(f"receipt: {context.receipt}", style="dim", markup=False, soft_wrap=True)
 
 
 def _confidence(context: RetrievalContext) -> str:

@@ -205,6 +205,15 @@ class RemoteDataset:
         with self._service.reading("number of missing vectors"):
             return number_of(reply.get("vectors_due", 0))
 
+    @property
+    def kept_days(self) -> int:
+        """For how many days the dataset keeps what is replaced or deleted; 0 if it keeps nothing."""
+        if not self.exists:
+            return 0
+        reply = self._client.status(self.name)
+        with self._service.reading("number of days"):
+            return number_of(reply.get("kept_days", 0))
+
     @contextmanager
     def writing(self, wait: float = 0.0) -> Iterator[None]:  # noqa: ARG002  (as of `Dataset.writing`)
         """Does nothing: the service makes each write wait for the others."""
@@ -495,6 +504,14 @@ class RemoteDataset:
         self.description = self._new["description"] = description
 
     adescribe = async_twin(describe)
+
+    def keep_versions(self, versions: str) -> None:
+        """Keep what is replaced or deleted from now on; see `Dataset.keep_versions`."""
+        if self.exists:
+            self._create({"name": self.name, "versions": versions})
+        self._new["versions"] = versions
+
+    akeep_versions = async_twin(keep_versions)
 
     def make(self) -> None:
         """Create the dataset unless it exists."""

@@ -235,6 +235,8 @@ def _error_of_library(document: Mapping[str, Any], detail: str) -> PointsmanErro
     if name == "UnknownNameError" or (slug == "not-found" and kind == "document"):
         names = tuple(one_line(str(name)) for name in names_known) if isinstance(names_known, list) else None
         return UnknownNameError(kind, str(document.get("name")), names)
+    if name == "NotHeldError" and isinstance(missing := document.get("missing"), list):
+        return errors.NotHeldError([one_line(str(reason)) for reason in missing])
     if isinstance(failures, dict) and failures:
         causes = {
             one_line(str(name)): ServiceError(f"{one_line(str(reason))} there") for name, reason in failures.items()

@@ -108,6 +108,7 @@ class Client:
         *,
         description: str | None = None,
         indexing_technique: IndexingTechnique | None = None,
+        versions: str | None = None,
         create: bool = True,
     ) -> RemoteDataset:
         """Return the dataset of this name; one that does not exist yet is created by the first write.
@@ -118,6 +119,7 @@ class Client:
             name: see `Dataset`.
             description: the description to set.
             indexing_technique: for a new dataset, by default ``"hybrid"``; an existing one keeps its own.
+            versions: keep what is replaced or deleted for a time such as ``"90 days"``, or ``"off"``.
             create: if False, an unknown name is an error.
 
         Raises:
@@ -130,7 +132,7 @@ class Client:
         except (UnknownNameError, ServiceError) as error:
             if not create or (isinstance(error, ServiceError) and error.status != 403):
                 raise
-            new = {"description": description, "indexing_technique": indexing_technique}
+            new = {"description": description, "indexing_technique": indexing_technique, "versions": versions}
             return RemoteDataset(self, self._service, name, description or "", indexing_technique or "hybrid", new=new)
         current = status["indexing_technique"]
         if indexing_technique not in {None, current}:
@@ -140,6 +142,8 @@ class Client:
         dataset = self._dataset(status)
         if description is not None and description != dataset.description:
             dataset.describe(description)
+        if versions is not None:
+            dataset.keep_versions(versions)
         return dataset
 
     adataset = async_twin(dataset)
@@ -185,6 +189,7 @@ class Client:
         dataset: str = "files",
         *,
         description: str | None = None,
+        versions: str | None = None,
         hidden: bool = False,
         max_tokens: int | None = None,
         overlap: int | None = None,
@@ -203,7 +208,7 @@ class Client:
         """
         from pointsman.indexing import index_paths
 
-        target: Any = self.dataset(dataset, description=description)
+        target: Any = self.dataset(dataset, description=description, versions=versions)
         return index_paths(
             target,
             paths,
@@ -284,6 +289,28 @@ class Client:
         """Async version of `search_many`."""
         request = several(queries, k, options)
         return await self._search_many(Tasks(), request.queries, sent_options(request, trace))
+
+    def replay(self, receipt: str, *, trace: TraceDetail = "stages") -> RetrievalContext:
+        """Return the same answer again that a receipt is of; see `Workspace.replay`.
+
+        Args:
+            receipt: `RetrievalContext.receipt` of an answer.
+            trace: what the answer's trace includes.
+
+        Raises:
+            NotHeldError: something that the answer was made of is no longer held.
+            InputError: it is not a receipt of the service's workspace.
+        """
+        return run(self._replay(Threads(), receipt, trace))
+
+    async def areplay(self, receipt: str, *, trace: TraceDetail = "stages") -> RetrievalContext:
+        """Async version of `replay`."""
+        return await self._replay(Tasks(), receipt, trace)
+
+    async def _replay(self, mode: Mode, receipt: str, trace: TraceDetail) -> RetrievalContext:
+        answer = await self._service.ask(mode, endpoints.REPLAY, body={"receipt": receipt, "trace": trace})
+        with self._service.reading(endpoints.REPLAY.answer):
+            return RetrievalContext.from_dict(answer)
 
     def route(
         self, query: str | Query, datasets: str | Sequence[str | RemoteDataset] | None = None, strategy: str = "auto"

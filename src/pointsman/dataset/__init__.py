@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pointsman.protocols import Embedder
     from pointsman.retrieval.candidates import Pool
     from pointsman.retrieval.fusion import CosineSpread
+    from pointsman.store.base import Store
     from pointsman.types import RetrievalContext
 
 ACCESS_IS_OFF: Final = (
@@ -78,6 +79,8 @@ class Dataset(EditableDataset):
         on_make: called when the dataset has been created.
         on_open: called with the dataset when its store has been opened.
         on_embed: called with the dataset when documents may have received vectors.
+        versions: keep what is replaced or deleted for a time such as ``"90 days"``, once the dataset is made; see
+            `keep_versions`.
 
     Raises:
         InputError: name, technique or embedder is invalid.
@@ -123,17 +126,7 @@ class Dataset(EditableDataset):
         with self._opening:
             dataset = self._views.pop(key, None)
             if dataset is None or dataset.description != self.description:
-                dataset = Dataset(
-                    self.name,
-                    self.description,
-                    self.indexing_technique,
-                    store=store_in_view,
-                    embedder=self._embedder,
-                    images=self.holds_images,
-                    load_embedder=self._load_embedder,
-                    query_vectors=self.query_vectors,
-                    engine=self._engine,
-                )
+                dataset = self.with_store(store_in_view)
                 dataset.is_view, dataset.day = True, view.day
             self._views[key] = dataset
             while len(self._views) > _VIEWS:
@@ -142,6 +135,20 @@ class Dataset(EditableDataset):
         return dataset
 
     ain_view = async_twin(in_view)
+
+    def with_store(self, store: Store) -> Dataset:
+        """Return a dataset that is searched as this one is, with the documents of another store."""
+        return Dataset(
+            self.name,
+            self.description,
+            self.indexing_technique,
+            store=store,
+            embedder=self._embedder,
+            images=self.holds_images,
+            load_embedder=self._load_embedder,
+            query_vectors=self.query_vectors,
+            engine=self._engine,
+        )
 
     def on_day(self, day: str) -> Dataset:
         """Return the documents that are valid on a day, as a dataset to read and search; see `in_view`.

@@ -59,6 +59,7 @@ class StoredDataset(Source):
         on_open: Callable[[StoredDataset], None] | None = None,
         has_access: Callable[[], bool | None] = lambda: None,
         on_embed: Callable[[StoredDataset], None] | None = None,
+        versions: str | None = None,
     ) -> None:
         check_name(name)
         _check_description(description)
@@ -83,6 +84,7 @@ class StoredDataset(Source):
         self._on_embed = on_embed
         self.query_vectors = query_vectors or QueryVectors(lambda: self.embedder)
         self._has_access = has_access
+        self._kept_days = None if versions is None else days_in(versions)  # as asked, of a dataset that is not made yet
         self._views: OrderedDict[tuple[int, str], StoredDataset] = OrderedDict()  # by store and state, latest last
 
     def __repr__(self) -> str:
@@ -142,6 +144,8 @@ class StoredDataset(Source):
                     )
                 else:
                     self._store = self._in_folder(about)
+                if self._kept_days:
+                    self._store.keep_versions(self._kept_days)
                 if self._on_make is not None:
                     self._on_make()
                 if self._on_open is not None:
@@ -208,6 +212,34 @@ class StoredDataset(Source):
         self.description = description
 
     adescribe = async_twin(describe)
+
+    def keep_versions(self, versions: str) -> None:
+        """Keep what is replaced or deleted from now on, so that answers have receipts; see `Workspace.replay`.
+
+        Searches do not see it, and cost the same. A dataset that does not exist yet keeps it from its creation on.
+
+        Args:
+            versions: for how long, such as ``"90 days"``; ``"off"`` keeps nothing, and deletes what was kept.
+
+        Raises:
+            InputError: it is neither.
+            UnmetNeedError: the documents are not in a folder.
+        """
+        days = days_in(versions)
+        if not self.exists:
+            self._kept_days = days
+        elif days != self.kept_days:
+            self.make().keep_versions(days)
+
+    akeep_versions = async_twin(keep_versions)
+
+    @property
+    def kept_days(self) -> int:
+        """For how many days the dataset keeps what is replaced or deleted; 0 if it keeps nothing."""
+        if not self.exists:
+            return self._kept_days or 0
+        state = self.store.statistics().recorded_state
+        return 0 if state is None else state.days
 
     def save(self, folder: str | Path) -> None:
         """Copy the dataset into a new or empty folder, which `load` opens. Safe while the dataset is in use.
@@ -352,6 +384,27 @@ def no_image_embedder(name: str) -> UnmetNeedError:
 @cache
 def _default_engine() -> Engine:
     return Engine()
+
+
+def days_in(versions: str) -> int:
+    """Return for how many days versions are kept.
+
+    >>> days_in("90 days"), days_in("off")
+    (90, 0)
+
+    Raises:
+        InputError: it is no number of days from 1 to 36500, and not "off".
+    """
+    match = _DAYS.fullmatch(versions) if isinstance(versions, str) else None
+    if versions == "off":
+        return 0
+    if match is None or not 1 <= int(match[1]) <= _MOST_DAYS:
+        raise InputError(f"versions are kept for a time such as '90 days', or 'off', not {versions!r:.80}")
+    return int(match[1])
+
+
+_DAYS: Final = re.compile(r"(\d{1,6}) days?", re.ASCII)
+_MOST_DAYS: Final = 36_500
 
 
 def check_name(name: str) -> None:

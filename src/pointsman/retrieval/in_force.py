@@ -28,17 +28,19 @@ class InForce:
 
     Args:
         readings: of these datasets, with their versions read.
+        today: the day of a search that names none; empty: that of this machine.
 
     Attributes:
         day: on which versions have to be in force, such as ``2026-03-01``.
     """
 
-    def __init__(self, readings: Sequence[Reading]) -> None:
+    def __init__(self, readings: Sequence[Reading], today: str = "") -> None:
         self._stores: dict[str | None, Store] = {reading.name: reading.store for reading in readings}
         self._versions: dict[str | None, Versions] = {
             reading.name: reading.versions for reading in readings if reading.versions is not None
         }
-        self.day = next((day for reading in readings if (day := reading.source.day)), "") or versions.today()
+        view_day = next((day for reading in readings if (day := reading.source.day)), "")
+        self.day = view_day or today or versions.today()
 
     def mark(self, hits: Sequence[Hit]) -> list[Hit]:
         """Return hits, those that are not in force with the reason why."""

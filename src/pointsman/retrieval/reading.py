@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.relevance import Background
     from pointsman.retrieval.source import Source
     from pointsman.retrieval.versions import Versions
-    from pointsman.store.base import Statistics, Store, StoreInfo
+    from pointsman.store.base import RecordedState, Statistics, Store, StoreInfo
 
 USUAL_SIGMA: Final = 0.05
 """The standard deviation of cosines assumed until it can be measured, if the embedder does not state its own."""
@@ -88,6 +88,11 @@ class Reading:
         if self._store is None:
             self._store = self.source.store.pinned()
         return self._store
+
+    @property
+    def recorded_state(self) -> RecordedState | None:
+        """The state of the dataset, if it keeps versions; None before its statistics are read."""
+        return None if self.statistics is None else self.statistics.recorded_state
 
     @property
     def vectors_due(self) -> int:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.relevance import Relevance
     from pointsman.retrieval.routing.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer, Lookup
+    from pointsman.types import RetrievalContext
 
 _NUMBERED: Final = re.compile(r".* \d+")  # the name of a variant's list
 
@@ -87,6 +88,8 @@ class Recipe:
         min_relevance: the least relevance of a hit in the answer; None: no limit.
         fitted: by dataset, what was fitted to it; it takes precedence over ``calibrations`` there.
         coverage: answer with the fewest hits that hold an answer with this probability; None: with ``k``.
+        today: the day on which documents have to be valid, for a replay; empty: the day of the search.
+        receipt: writes the receipt of an answer from datasets that keep versions; None: it gets none.
     """
 
     sources: Mapping[str, Any]
@@ -110,6 +113,8 @@ class Recipe:
     fitted: Mapping[str, Calibration] = field(default_factory=dict)
     min_relevance: float | None = None
     coverage: float | None = None
+    today: str = ""
+    receipt: Callable[[RetrievalContext, Mapping[str, Reading]], str] | None = None
     _over: dict[tuple[str, ...], Over] = field(default_factory=dict, repr=False, compare=False, init=False)
 
     def over(self, names: Sequence[str], lookup: Callable[[Recipe, Sequence[str]], Lookup]) -> Over:

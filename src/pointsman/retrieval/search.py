@@ -289,7 +289,7 @@ class Pipeline:
         if versioned:
             from pointsman.retrieval.in_force import InForce
 
-            self.in_force = InForce([self.readings[name] for name in versioned])
+            self.in_force = InForce([self.readings[name] for name in versioned], self.recipe.today)
             depth = max(depth, self.recipe.depth)  # what is in force may stand far below what it supersedes
         top = fusion.ranking[:depth]
         keys = [key for key, _ in top]
@@ -415,6 +415,11 @@ class Pipeline:
             self.spelling,
             coverage,
         )
+        if recipe.receipt is not None:
+            for reading in self.readings.values():
+                if reading.statistics is not None and reading.statistics.recorded_state is not None:
+                    context = replace(context, receipt=recipe.receipt(context, self.readings))
+                    break
         if telemetry.API in sys.modules:
             telemetry.export(context, recipe.k)
         return context

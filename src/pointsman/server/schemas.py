@@ -129,6 +129,13 @@ class ExplainRequest(SearchRequest):
     dataset: Annotated[Name | None, Field(description="Its dataset; needed if several have this id.")] = None
 
 
+class ReplayRequest(StrictRequest):
+    """A receipt, whose answer to give again."""
+
+    receipt: Annotated[str, Field(min_length=1, max_length=200_000, description="The `receipt` of an answer.")]
+    trace: _Trace = "none"
+
+
 class RouteRequest(StrictRequest):
     """A question to route, without searching."""
 
@@ -282,6 +289,14 @@ class DatasetRequest(StrictRequest):
     name: Name
     description: Annotated[str | None, Field(max_length=10_000)] = None
     indexing_technique: Literal["hybrid", "keyword", "vector"] | None = None
+    versions: Annotated[
+        str | None,
+        Field(
+            max_length=40,
+            description="Keep what is replaced or deleted for a time such as `90 days`, so that answers have receipts; "
+            "`off`: keep nothing.",
+        ),
+    ] = None
 
 
 class Dataset(Open):
@@ -300,6 +315,9 @@ class Dataset(Open):
     ]
     vectors_due: Annotated[
         int | None, Field(description="Documents that have no vector yet; only keyword search finds them.")
+    ]
+    kept_days: Annotated[
+        int | None, Field(description="For how many days it keeps what is replaced or deleted; 0: it does not.")
     ]
     sequence: int | None
     keyword_index_sequence: int | None

@@ -296,16 +296,16 @@ class LocalBackend(BaseBackend):
 
         self.make()
         settings = {"name": name, "description": "", "indexing_technique": "hybrid", **about}
-        return LocalStore(self.folder(name), settings, **_bm25(settings))
+        return LocalStore(self.folder(name), settings, **bm25_of(settings))
 
     def open(self, name: str, bm25: Mapping[str, float] | None = None) -> LocalStore | None:
         """See `Backend`."""
         from pointsman.store.local.store import LocalStore
 
         record = self.about(name)
-        return (
-            None if record is None else LocalStore(self.folder(name), {}, **{**_bm25(record.settings), **(bm25 or {})})
-        )
+        if record is None:
+            return None
+        return LocalStore(self.folder(name), {}, **{**bm25_of(record.settings), **(bm25 or {})})
 
     def describe(self, name: str, description: str) -> None:
         """See `Backend`."""
@@ -519,7 +519,7 @@ def _changing(path: Path) -> Iterator[None]:
         raise store_error(path, error) from error
 
 
-def _bm25(settings: Mapping[str, Any]) -> dict[str, float]:
+def bm25_of(settings: Mapping[str, Any]) -> dict[str, float]:
     """Return the BM25 settings of a dataset; `Dataset.save` stores them in a nested mapping."""
     bm25 = settings.get("bm25", {})
     return {

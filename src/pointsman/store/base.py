@@ -93,6 +93,8 @@ class Capability(StrEnum):
     """`Store.in_view`: part of the documents, as if there were no others."""
     DAYS = "days"
     """`Store.in_view` of a day: the documents that are valid on it, as if there were no others."""
+    RECORDS = "records"
+    """`Store.keep_versions`: what is replaced or deleted can be kept for some days, for `pointsman replay`."""
     LOCAL = "local"
     """Runs in this process: a further call costs microseconds, so a search may make more than two."""
 
@@ -172,6 +174,23 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedState:
+    """The state of a dataset that keeps versions, as a receipt names it.
+
+    Attributes:
+        sequence: the number of its last write.
+        notes: a digest of its notes.
+        days: for how many days it keeps what is replaced or deleted.
+        key: what its receipts are sealed with.
+    """
+
+    sequence: int
+    notes: str
+    days: int
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
     """Facts about a store's contents as a whole; None for unknown ones.
 
@@ -181,12 +200,14 @@ class Statistics:
         notes: small texts saved with `Store.annotate`, such as the spread of cosines.
         vectors_due: number of documents that still lack their vector; 0 without the note `WORDS_FIRST`. If it is above
             0, ``documents`` is known too.
+        recorded_state: the state, also that of which a view is, if the dataset keeps versions; otherwise None.
     """
 
     sequence: int
     documents: int | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
     vectors_due: int = 0
+    recorded_state: RecordedState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +354,10 @@ class Store(Protocol):
 
     def annotate(self, **notes: str) -> None:
         """Save small texts with the documents; this does not advance ``sequence``."""
+        ...
+
+    def keep_versions(self, days: int) -> None:
+        """Keep what is replaced or deleted from now on for so many days; 0: keep nothing more (``RECORDS``)."""
         ...
 
     def drop(self) -> None:
@@ -500,6 +525,14 @@ class BaseStore(ABC):
     def annotate(self, **notes: str) -> None:  # noqa: B027  (a store without a place for notes is valid)
         """See `Store`; discarded unless a subclass stores them."""
 
+    def keep_versions(self, days: int) -> None:
+        """See `Store`."""
+        if days:
+            raise UnmetNeedError(
+                f"a {self.info.kind} store keeps no versions, so its answers have no receipts; only datasets in a "
+                "folder do: leave versions out, or index the documents into a workspace in a folder"
+            )
+
     def drop(self) -> None:
         """See `Store`."""
         raise self._cannot(Capability.WRITE)
@@ -532,7 +565,7 @@ class EmptyStore(BaseStore):
     """
 
     def __init__(self, scales: Mapping[str, Scale]) -> None:
-        can = frozenset(Capability) - {Capability.WRITE, Capability.LATER, Capability.CHANGES}
+        can = frozenset(Capability) - {Capability.WRITE, Capability.LATER, Capability.CHANGES, Capability.RECORDS}
         self._info = StoreInfo("empty", "", None, None, scales, can)
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pointsman.store.base import Store
     from pointsman.views import View
 
-_UNSUPPORTED: Final = frozenset({Capability.WRITE, Capability.LATER, Capability.CHANGES})
+_UNSUPPORTED: Final = frozenset({Capability.WRITE, Capability.LATER, Capability.CHANGES, Capability.RECORDS})
 
 
 class StoreView(BaseStore):
@@ -79,13 +79,14 @@ class StoreView(BaseStore):
                 self._notes = self._measure(self)
             documents = self._document_count()
         notes, due = dict(self._notes), 0
-        store_notes = self._store.statistics().notes
+        store_statistics = self._store.statistics()
+        store_notes = store_statistics.notes
         if VERSIONS in store_notes:
             notes[VERSIONS] = "1"
         if WORDS_FIRST in store_notes:
             notes[WORDS_FIRST] = "1"
             due = documents - self._vector_count()
-        return Statistics(1, documents, notes, due)
+        return Statistics(1, documents, notes, due, store_statistics.recorded_state)
 
 
 def without_access(document: Document) -> Document:

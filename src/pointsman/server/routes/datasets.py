@@ -64,7 +64,7 @@ When = Literal["now", "later", "never"]
 _READS = problem_responses("not-found", "invalid-input")
 _WRITES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
 
-_NUMBERS = ("documents", "vectors_due", "sequence", "keyword_index_sequence", "bytes")
+_NUMBERS = ("documents", "vectors_due", "kept_days", "sequence", "keyword_index_sequence", "bytes")
 _UNOPENED_FIELDS = {"description": "", "indexing_technique": "hybrid", "embedder": None, "relevance": None}
 
 _CHARACTERS = 1_000_000
@@ -104,7 +104,10 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
         new = body.name not in state.workspace.names()
         try:
             dataset = state.workspace.dataset(
-                body.name, description=body.description, indexing_technique=body.indexing_technique
+                body.name,
+                description=body.description,
+                indexing_technique=body.indexing_technique,
+                versions=body.versions,
             )
         except UnmetNeedError:
             if access.read:

@@ -11,10 +11,18 @@ from starlette.responses import Response, StreamingResponse
 from pointsman import wire
 from pointsman._forms import plain_form
 from pointsman.citations import verify
+from pointsman.receipts import Receipt
 from pointsman.retrieval.journal import listening
 from pointsman.server import problems, schemas
 from pointsman.server.answers import Json, event
-from pointsman.server.schemas import CheckRequest, ExplainRequest, RouteRequest, SearchManyRequest, SearchRequest
+from pointsman.server.schemas import (
+    CheckRequest,
+    ExplainRequest,
+    ReplayRequest,
+    RouteRequest,
+    SearchManyRequest,
+    SearchRequest,
+)
 from pointsman.server.searching import describe, prepare
 from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
 from pointsman.server.strict import StrictRoute
@@ -148,6 +156,32 @@ async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Respon
     async with state.gate:
         context, explanation = await in_thread(run)
     return Json({**plain_form(explanation), "answer": answer_of(state, context, body.trace)})
+
+
+@router.post(
+    "/replay",
+    response_model=schemas.Answer,
+    responses={**_SEARCHES, **problem_responses("gone")},
+    operation_id="replay",
+)
+async def replay(state: Shared, access: Reader, body: ReplayRequest) -> Response:
+    """Give the same answer again that a receipt is of, from what the datasets were then.
+
+    Where access is on, only the operator can, with `pointsman replay`: the answer may show what its asker may no longer
+    see.
+    """
+
+    def run() -> RetrievalContext:
+        if state.workspace.access:
+            detail = "access is on, and an old answer may show what is hidden now; the operator runs pointsman replay"
+            raise problems.HttpProblem("forbidden", detail)
+        if access.datasets is not None:
+            access.choose([source.name for source in Receipt.read(body.receipt).sources], state.workspace.names())
+        return state.workspace.replay(body.receipt)
+
+    async with state.gate:
+        context = await in_thread(run)
+    return Json(answer_of(state, context, body.trace))
 
 
 @router.post("/verify", response_model=schemas.AnswerCheck, responses=_SEARCHES, operation_id="verify_answer")

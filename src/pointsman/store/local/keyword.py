@@ -263,11 +263,20 @@ class WordQuery:
         terms: the words, and how often each occurs in the query.
     """
 
-    __slots__ = ("_columns", "_constants", "_keys", "_query", "_snapshot", "_weights", "terms")
+    __slots__ = ("_columns", "_constants", "_keys", "_query", "_repeatable", "_snapshot", "_weights", "terms")
 
-    def __init__(self, snapshot: _IndexSnapshot, text: str, columns: Columns | None, k1: float, b: float) -> None:
+    def __init__(
+        self,
+        snapshot: _IndexSnapshot,
+        text: str,
+        columns: Columns | None,
+        k1: float,
+        b: float,
+        *,
+        repeatable: bool = False,
+    ) -> None:
         self._snapshot, self._columns, self.terms = snapshot, columns, query_terms(text)
-        self._constants = k1, b
+        self._constants, self._repeatable = (k1, b), repeatable
         self._keys = snapshot.keys if isinstance(snapshot, IndexSubset) else None
         self._query = _any_of(snapshot, self.terms) if any(map(snapshot.learn, self.terms)) else None
         self._weights = [count * snapshot.idf(term) for term, count in self.terms.items()]
@@ -285,8 +294,8 @@ class WordQuery:
             if self._columns is None:
                 raise InputError("this keyword index was opened without metadata; it cannot filter")
             matching_keys = self._columns.allowed(filters)
-        if self._keys is not None:
-            return self._search_subset(self._query, k, matching_keys)
+        if self._keys is not None or self._repeatable:
+            return self._search_exactly(self._query, k, matching_keys)
         # Read deeper, within limits, until no further document can be among the best.
         depth = k + max(_TIES, k // 4) if self._constants == (K1, B) else max(_DEEPEST, 10 * k)
         while True:
@@ -297,21 +306,23 @@ class WordQuery:
                 return best
             depth *= 4
 
-    def _search_subset(
+    def _search_exactly(
         self, query: tantivy.Query, k: int, matching_keys: NDArray[np.int64] | None
     ) -> list[tuple[int, float]]:
-        """Return the best hits among some documents, as if there were no others: without a limit to the depth."""
+        """Return the best hits without a limit to the depth: neither hidden documents nor the order of writes count."""
         import numpy as np
 
         keys = self._keys
-        assert keys is not None
-        if matching_keys is not None:
+        if keys is None:
+            keys = matching_keys
+        elif matching_keys is not None:
             keys = np.intersect1d(keys, matching_keys, assume_unique=True)
-        depth = k + max(_TIES, k // 4) if self._constants == (K1, B) else len(keys)
+        size = self._snapshot.documents if keys is None else len(keys)
+        depth = k + max(_TIES, k // 4) if self._constants == (K1, B) else max(size, 1)
         while True:
             hits = self._top(query, depth, keys)
             best = self._best(hits, k)
-            if len(hits) < depth or depth >= len(keys):
+            if len(hits) < depth or depth >= size:
                 return best
             highest_unread = hits[-1].score * self._snapshot.greatest_ratio * (1 + _WEIGHTS_APART)
             if highest_unread < best[-1][1]:
@@ -447,9 +458,13 @@ class KeywordIndex:
         """Return how many documents contain the rarest word of each text, without looking for changes by others."""
         return list(map(self._current().frequency, texts))
 
-    def query(self, text: str, subset: IndexSubset | None = None) -> WordQuery:
-        """Return a query of the index as it is, or of a part of it, without looking for changes by others."""
-        return WordQuery(self._current() if subset is None else subset, text, self._columns, self._k1, self._b)
+    def query(self, text: str, subset: IndexSubset | None = None, *, repeatable: bool = False) -> WordQuery:
+        """Return a query of the index as it is, or of a part of it, without looking for changes by others.
+
+        One that is ``repeatable`` finds the same in any index of the same documents, however it came about.
+        """
+        snapshot = self._current() if subset is None else subset
+        return WordQuery(snapshot, text, self._columns, self._k1, self._b, repeatable=repeatable)
 
     def subset(self, keys: NDArray[np.int64], former: IndexSubset | None = None) -> IndexSubset:
         """Return the index as it is, as if only some documents existed.

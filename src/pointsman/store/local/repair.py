@@ -24,6 +24,7 @@ from pointsman.store.local.files import (
     sync_directory,
     translated,
 )
+from pointsman.store.local.history import KEPT_DAYS, UNNOTED
 from pointsman.store.local.truth import ROW, Truth, document_in, schema_rows, value_of, vector_of
 from pointsman.store.prepared import Prepared
 
@@ -173,7 +174,10 @@ def _save(path: Path, truth: Truth, work: Path) -> _Salvage:
             items_without_vector = [item for item, vector in latest.values() if vector is None]
             truth.upsert([item for item, _ in with_vector], [vector for _, vector in with_vector])
             truth.upsert(items_without_vector)
-        truth.set_meta(**{name: value for name, value in notes.items() if name not in {"seq", "tally", "identity"}})
+        truth.set_meta(**{name: value for name, value in notes.items() if name not in UNNOTED})
+        if days := notes.get(KEPT_DAYS, ""):
+            salvage.complaints.append("lost: the versions that were kept; receipts of before cannot be replayed")
+            truth.keep_versions(int(days))
     return salvage
 
 

@@ -7,6 +7,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import xxhash
 
 from pointsman._batched import batched
 from pointsman.errors import InputError
@@ -20,12 +21,14 @@ from pointsman.store.base import (
     Lists,
     MetadataResult,
     Page,
+    RecordedState,
     Scores,
     Statistics,
     StoreInfo,
     StoreQuery,
 )
 from pointsman.store.local.collection import Collection, Verification
+from pointsman.store.local.history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED
 from pointsman.store.local.view import ViewStore
 from pointsman.store.prepared import edits, position, prepare
 from pointsman.store.sampling import evenly
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
     from pointsman.types import Document, Metadata
     from pointsman.views import View
 
-_INTERNAL: Final = frozenset({"seq", "tally", "identity", "embedder", "dimensions"})
+_INTERNAL: Final = frozenset({"seq", "tally", "identity", "embedder", "dimensions", KEPT_DAYS, KEPT_FROM, RECEIPT_KEY})
 _DELETED_TOGETHER: Final = 10_000
 _READ_TOGETHER: Final = 1000
 
@@ -124,12 +127,19 @@ class LocalStore(BaseStore):
     def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, VectorQuery | None]:
         """Return what a look asks of the two indexes."""
         vectors = self.collection.vectors if store_query.vector is not None else None
+        repeatable = KEPT_DAYS in self._values()  # the answer must not depend on how the indexes came about
         return (
-            self.collection.keyword.query(store_query.text)
+            self.collection.keyword.query(store_query.text, repeatable=repeatable)
             if store_query.text is not None and WORDS in self._scales
             else None,
-            vectors.query(store_query.vector) if store_query.vector is not None and vectors is not None else None,
+            vectors.query(store_query.vector, repeatable=repeatable)
+            if store_query.vector is not None and vectors is not None
+            else None,
         )
+
+    def _values(self) -> Mapping[str, str]:
+        """Return all values that are stored beside the documents."""
+        return self.collection.truth.metas() if self._metas is None else self._metas
 
     def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
@@ -312,11 +322,12 @@ class LocalStore(BaseStore):
 
     def statistics(self) -> Statistics:
         """See `Store`; `count` counts the documents, unless vectors are still due."""
-        values = self.collection.truth.metas() if self._metas is None else self._metas
+        values = self._values()
         notes = {name: value for name, value in values.items() if name not in _INTERNAL}
         sequence = int(values.get("seq", 0))
         due = self._vectors_due(sequence) if WORDS_FIRST in notes else 0
-        return Statistics(sequence, self.count() if due else None, notes, due)
+        recorded_state = None if KEPT_DAYS not in values else _recorded_state(values, sequence)
+        return Statistics(sequence, self.count() if due else None, notes, due, recorded_state)
 
     def _vectors_due(self, sequence: int) -> int:
         """Return the number of documents without a vector; counted once per sequence number."""
@@ -335,6 +346,11 @@ class LocalStore(BaseStore):
         if clashes := _INTERNAL & notes.keys():
             raise InputError(f"{', '.join(sorted(clashes))}: reserved for the store; choose another name")
         self.collection.truth.set_meta(**notes)
+
+    def keep_versions(self, days: int) -> None:
+        """See `Store`."""
+        with self.collection.writer():
+            self.collection.truth.keep_versions(days)
 
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> ViewStore:
         """See `Store`."""
@@ -357,3 +373,13 @@ class LocalStore(BaseStore):
     def close(self) -> None:
         """See `Store`."""
         self.collection.close()
+
+
+def digest_of(notes: Mapping[str, str]) -> str:
+    """Return a digest of notes, which names a state of them."""
+    return xxhash.xxh3_64_hexdigest("\n".join(f"{name}\t{notes[name]}" for name in sorted(notes)))
+
+
+def _recorded_state(values: Mapping[str, str], sequence: int) -> RecordedState:
+    notes = {name: value for name, value in values.items() if name not in UNNOTED}
+    return RecordedState(sequence, digest_of(notes), int(values[KEPT_DAYS]), bytes.fromhex(values[RECEIPT_KEY]))

@@ -16,7 +16,9 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import secrets
 import sqlite3
+import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +33,7 @@ import xxhash
 from pointsman._batched import batched
 from pointsman._sqlite import SQLITE_ERRORS, damage, error_code
 from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
+from pointsman.store.local import history
 from pointsman.store.local.files import full, make_private, room, steady, store_error, sync_directory
 from pointsman.store.local.tally import Tally, TallyName, ids_hash, mix_sum, sum_over
 from pointsman.store.prepared import UNREADABLE, document_of, storable
@@ -40,6 +43,7 @@ from pointsman.views import ACCESS, VALID_FROM, VALID_TO
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pointsman.store.local.history import PastRow
     from pointsman.store.prepared import Prepared
     from pointsman.types import Document
 
@@ -92,6 +96,21 @@ class DocumentChange:
 
     key: int
     document: Document | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptVersions:
+    """What a dataset keeps of its former versions.
+
+    Attributes:
+        days: for how many days.
+        first_sequence: the first sequence number of which everything is kept.
+        key: what receipts are sealed with.
+    """
+
+    days: int
+    first_sequence: int
+    key: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +400,7 @@ class Truth:
             self._sound_indexes.discard(index_name)
             complaints += _complaint(self._trust, index_name)
         last = self.sequence()
+        complaints += self._check_history(last)
         for table in ("documents", "tombstones"):
             if (self._row(f"SELECT max(seq) FROM {table}")[0] or 0) > last:
                 complaints.append(f"{table} have sequence numbers beyond the last")
@@ -388,6 +408,61 @@ class Truth:
         if missing := self._row(_LAST_KEY)[0] - documents - tombstones:  # keys are assigned consecutively
             complaints.append(f"{missing} documents are not there, and were not deleted")
         return complaints[:10]
+
+    # ── what it was before (see `pointsman.store.local.history`) ─────────────────────────────────────────────────
+
+    def kept_versions(self) -> KeptVersions | None:
+        """Return what is kept of former versions; None in a dataset that keeps none."""
+        values = self.metas()
+        if history.KEPT_DAYS not in values:
+            return None
+        return KeptVersions(
+            int(values[history.KEPT_DAYS]), int(values[history.KEPT_FROM]), bytes.fromhex(values[history.RECEIPT_KEY])
+        )
+
+    def moment(self, seq: int) -> float | None:
+        """Return when a transaction was committed, in seconds since 1970; None if that is not known."""
+        with self._connection() as connection:
+            return history.moment_of(connection, seq)
+
+    def states(self, first: int, second: int) -> list[tuple[int, PastRow | None]]:
+        """Return, by key, the documents at the second of two sequence numbers of which the states may differ.
+
+        Their rows and vectors are verified; None for a key without a document at that time.
+        """
+        with self._connection() as connection:
+            connection.execute("BEGIN")  # one state of all tables
+            try:
+                keys = history.changed_keys(connection, first, second)
+                rows = {row.key: row for row in history.state_at(connection, keys, second)}
+            finally:
+                connection.execute("ROLLBACK")
+        for row in rows.values():
+            self._document((row.id, row.text, row.metadata, row.digest, row.seq, row.key))
+        vectors = {key: row.vector and self._vector(key, row.vector) for key, row in rows.items()}
+        return [(key, rows[key]._replace(vector=vectors[key]) if key in rows else None) for key in keys]
+
+    def former_notes(self) -> list[dict[str, str]]:
+        """Return the notes as they are, then as they were before each change of one, latest first."""
+        with self._connection() as connection:
+            return list(history.former_notes(connection, self.metas()))
+
+    def _check_history(self, last: int) -> list[str]:
+        retention = self.kept_versions()
+        if retention is None:
+            return []
+        complaints = []
+        columns = "id, text, metadata, digest, seq, vector, key, rowid"
+        sql = f"SELECT {columns} FROM history WHERE rowid > ? ORDER BY rowid LIMIT {_PAGE}"
+        rowid = 0
+        while rows := self._rows(sql, rowid):
+            for *row, vector, key, _ in rows:
+                complaints += _complaint(self._document, (*row, key))
+                complaints += _complaint(self._vector, key, vector) if vector else []
+            rowid = rows[-1][-1]
+        with self._connection() as connection:
+            complaints += history.complaints(connection, retention.first_sequence, last)
+        return complaints
 
     # ── writing (the caller holds the writer lock) ───────────────────────────────────────────────────────────────
 
@@ -445,6 +520,11 @@ class Truth:
                 for item, key in zip(prepared, keys, strict=True)
             ]
             old = [row for row in rows if row[4] in existing]
+            old_seqs = {existing[row[4]][0]: existing[row[4]][2] for row in old}
+            keys_with_vector = {
+                key for key, number in zip(keys, fresh, strict=True) if vectors is None or vectors[number] is not None
+            }
+            self._keep(connection, list(old_seqs), seq, keys_with_vector)
             connection.executemany("UPDATE documents SET text=?, metadata=?, digest=?, seq=?, id=? WHERE key=?", old)
             insert = "INSERT INTO documents (text, metadata, digest, seq, id, key) VALUES (?,?,?,?,?,?)"
             new = [row for row in rows if row[4] not in existing]
@@ -452,7 +532,6 @@ class Truth:
             blobs = list(
                 zip(keys, (NO_VECTOR if vectors is None else vectors[number] for number in fresh), strict=True)
             )
-            old_seqs = {existing[row[4]][0]: existing[row[4]][2] for row in old}
             vector_keys = [(key,) for key, vector in blobs if vector is not None and key in old_seqs]
             removal_count = (
                 connection.executemany("DELETE FROM vectors WHERE key=?", vector_keys).rowcount if vector_keys else 0
@@ -473,6 +552,7 @@ class Truth:
         if existing:
             keys = [(key,) for key, _, _ in existing.values()]
             with self.transaction() as (connection, seq):
+                self._keep(connection, [key for (key,) in keys], seq, {key for (key,) in keys})
                 connection.executemany("DELETE FROM documents WHERE key=?", keys)
                 removal_count = connection.executemany("DELETE FROM vectors WHERE key=?", keys).rowcount
                 connection.executemany("INSERT INTO tombstones VALUES (?,?)", ((key, seq) for (key,) in keys))
@@ -537,11 +617,102 @@ class Truth:
 
     def set_meta(self, **values: str) -> None:
         """Store values beside the documents, durably."""
-        with self.transaction(advance=False) as (connection, _):
-            names = f"SELECT count(*) FROM meta WHERE name IN ({_marks(list(values))})"
-            self._add_up(connection, notes=len(values) - connection.execute(names, tuple(values)).fetchone()[0])
-            rows = [(name, _with_check(name, value)) for name, value in values.items()]
-            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", rows)
+        with self.transaction(advance=False) as (connection, seq):
+            if self._kept_days(connection):
+                history.note_former(connection, seq, {name: self._meta_in(connection, name) for name in values})
+            self._put_meta(connection, values)
+
+    def _put_meta(self, connection: _Connection, values: Mapping[str, str]) -> None:
+        """Store values beside the documents, inside a transaction."""
+        names = f"SELECT count(*) FROM meta WHERE name IN ({_marks(list(values))})"
+        self._add_up(connection, notes=len(values) - connection.execute(names, tuple(values)).fetchone()[0])
+        rows = [(name, _with_check(name, value)) for name, value in values.items()]
+        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", rows)
+
+    def _remove_meta(self, connection: _Connection, names: Sequence[str]) -> None:
+        """Remove values stored beside the documents, inside a transaction."""
+        for name in names:
+            self._add_up(connection, notes=-connection.execute("DELETE FROM meta WHERE name=?", (name,)).rowcount)
+
+    def _meta_in(self, connection: _Connection, name: str) -> str | None:
+        """Return a value stored beside the documents, inside a transaction."""
+        row = connection.execute(_META, (name,)).fetchone()
+        return None if row is None else self._value(name, row[0])
+
+    def keep_versions(self, days: int) -> None:
+        """Keep what is replaced and deleted from now on for so many days; 0: keep nothing, and delete what was kept."""
+        with self.transaction(advance=False) as (connection, seq):
+            if not days:
+                self._remove_meta(connection, [history.KEPT_DAYS, history.KEPT_FROM, history.RECEIPT_KEY])
+                statements, values = history.NO_TABLES, {}
+            else:
+                statements, values = history.TABLES, {history.KEPT_DAYS: str(days)}
+                if self._kept_days(connection) is None:
+                    values |= {history.KEPT_FROM: str(seq), history.RECEIPT_KEY: secrets.token_hex(16)}
+            for statement in statements.split(";"):
+                connection.execute(statement)
+            if values:
+                self._put_meta(connection, values)
+            if history.KEPT_FROM in values:
+                history.note_moment(connection, seq, time.time())
+
+    def become(self, states: Sequence[tuple[int, PastRow | None]], notes: Mapping[str, str]) -> None:
+        """Make some keys have these documents, or none, and these notes only, in one durable transaction.
+
+        For a copy of a dataset that keeps versions; it forgets what was before.
+        """
+        keys = [key for key, _ in states]
+        rows = [row for _, row in states if row is not None]
+        absent_keys = [key for key, row in states if row is None]
+        with self.transaction() as (connection, seq):
+            old_rows, old_tombstones, old_vectors = [], [], 0
+            for batch in batched(keys, _VARIABLES):
+                condition = f"WHERE key IN ({_marks(batch)})"
+                old_rows += connection.execute(f"SELECT key, id, seq FROM documents {condition}", batch).fetchall()
+                old_tombstones += connection.execute(f"SELECT key, seq FROM tombstones {condition}", batch).fetchall()
+                old_vectors += connection.execute(f"DELETE FROM vectors {condition}", batch).rowcount
+                for table in ("documents", "tombstones"):
+                    connection.execute(f"DELETE FROM {table} {condition}", batch)
+            connection.executemany(
+                "INSERT INTO documents (text, metadata, digest, seq, id, key) VALUES (?,?,?,?,?,?)",
+                [(row.text, row.metadata, _reseal(row, seq), seq, row.id, row.key) for row in rows],
+            )
+            blobs = [(row.key, row.vector + _vector_check(row.key, row.vector)) for row in rows if row.vector]
+            connection.executemany("INSERT INTO vectors VALUES (?,?)", blobs)
+            connection.executemany("INSERT INTO tombstones VALUES (?,?)", [(key, seq) for key in absent_keys])
+            self._add_up(
+                connection,
+                ids=ids_hash((row.key, row.id) for row in rows) - ids_hash((key, id_) for key, id_, _ in old_rows),
+                writes=mix_sum((row.key, seq) for row in rows) - mix_sum((key, old) for key, _, old in old_rows),
+                deletions=mix_sum((key, seq) for key in absent_keys) - mix_sum(old_tombstones),
+                vectors=len(blobs) - old_vectors,
+            )
+            names = [name for (name,) in connection.execute("SELECT name FROM meta")]
+            self._remove_meta(connection, [name for name in names if name not in {*notes, *history.UNNOTED}])
+            self._put_meta(connection, {**notes, history.KEPT_FROM: str(seq)})
+            history.forget(connection)
+
+    def _kept_days(self, connection: _Connection) -> int | None:
+        days = self._meta_in(connection, history.KEPT_DAYS)
+        return None if days is None else int(days)
+
+    def _keep(self, connection: _Connection, keys: Sequence[int], seq: int, with_vector: set[int]) -> None:
+        """Keep rows that a transaction is about to replace or delete, in a dataset that keeps versions."""
+        if keys and self._kept_days(connection) is not None:
+            history.keep(connection, keys, seq, with_vector)
+
+    def _note_moment(self, connection: _Connection, seq: int) -> None:
+        """Note the time of a transaction, and delete what has expired, in a dataset that keeps versions."""
+        days = self._kept_days(connection)
+        if days is None:
+            return
+        now = time.time()
+        history.note_moment(connection, seq, now)
+        since = int(self._meta_in(connection, history.KEPT_FROM) or 0)
+        oldest = history.current_at(connection, now - days * history.DAY_SECONDS)
+        if oldest > since:
+            self._put_meta(connection, {history.KEPT_FROM: str(oldest)})
+        history.purge(connection, max(oldest, since))
 
     @contextmanager
     def transaction(self, *, advance: bool = True) -> Iterator[tuple[_Connection, int]]:
@@ -553,6 +724,7 @@ class Truth:
             if advance:
                 self._add_up(connection, notes=row is None)
                 connection.execute("INSERT OR REPLACE INTO meta VALUES ('seq', ?)", (_with_check("seq", str(seq)),))
+                self._note_moment(connection, seq)
             yield connection, seq
             connection.execute("COMMIT")
         except BaseException as error:
@@ -887,7 +1059,15 @@ def _close(connection: _Connection, directory: Path) -> None:
 
 def _sealed(item: Prepared, key: int, seq: int) -> bytes:
     """Return the digest of the content followed by the checksum of the row."""
-    return item.digest + _row_check(key, seq, item.document.id, item.metadata, item.digest)
+    return _sealed_row(item.digest, item.document.id, item.metadata, key, seq)
+
+
+def _sealed_row(content: bytes, id_: str, metadata: str, key: int, seq: int) -> bytes:
+    return content + _row_check(key, seq, id_, metadata, content)
+
+
+def _reseal(row: PastRow, seq: int) -> bytes:
+    return _sealed_row(row.digest[:_DIGEST], row.id, row.metadata, row.key, seq)
 
 
 def _with_check(name: str, value: str) -> str:

@@ -225,11 +225,13 @@ class VectorQuery:
         state: of the index.
         vector: of length 1, or 0, which finds nothing.
         columns: evaluates filters.
+        repeatable: whether scores must not depend on where the index has its rows; see `SubsetVectorQuery`.
     """
 
     state: _IndexState
     vector: NDArray[np.float32]
     columns: Columns
+    repeatable: bool = False
 
     def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
         """See `VectorIndex.search`."""
@@ -244,14 +246,22 @@ class VectorQuery:
             alive = matching if alive is None else matching & alive
             in_tail = np.flatnonzero(self.columns.mask(filters, tail_keys))
             tail_keys, tail_scores = tail_keys[in_tail], _dots(state.tail, in_tail, vector)
-        keys, scores = _base_top(state.base, vector, k, alive)
-        return _top(np.concatenate([keys, tail_keys]), np.concatenate([scores, tail_scores]), k)
+        margin = _ROUNDING if self.repeatable else 0.0
+        keys, scores = _base_top(state.base, vector, k, alive, margin)
+        keys, scores = np.concatenate([keys, tail_keys]), np.concatenate([scores, tail_scores])
+        if self.repeatable:
+            keys = keys[_best(scores, k, margin)]
+            scores = _scores_by_row(state, vector, keys)
+        return _top(keys, scores, k)
 
     def score(self, keys: Sequence[int]) -> list[float]:
         """See `VectorIndex.score`."""
         if not keys:
             return []
         key_array = np.asarray(keys, np.int64)
+        if self.repeatable:
+            exact: list[float] = _scores_by_row(self.state, self.vector, key_array).tolist()
+            return exact
         scores = np.full(len(key_array), np.nan, np.float32)
         for matrix, indices, rows in _located(self.state, key_array):
             scores[indices] = matrix[rows] @ self.vector
@@ -285,16 +295,20 @@ class SubsetVectorQuery:
         base_keys, scores = _base_top(state.base, vector, k, exists, _ROUNDING)
         keys = np.concatenate([base_keys, state.tail_keys[in_tail]])
         candidates = keys[_best(np.concatenate([scores, state.tail[in_tail] @ vector]), k, _ROUNDING)]
-        exact = np.array(self.score(candidates), np.float32)
-        return _top(candidates, exact, k)
+        return _top(candidates, _scores_by_row(state, vector, candidates), k)
 
-    def score(self, keys: Sequence[int] | NDArray[np.int64]) -> list[float]:
+    def score(self, keys: Sequence[int]) -> list[float]:
         """See `VectorIndex.score`."""
-        key_array = np.asarray(keys, np.int64)
-        scores = np.full(len(key_array), np.nan, np.float32)
-        for matrix, indices, rows in _located(self._subset.state, key_array):
-            scores[indices] = np.einsum("ij,j->i", matrix[rows], self._vector)
-        return scores.tolist()
+        scores: list[float] = _scores_by_row(self._subset.state, self._vector, np.asarray(keys, np.int64)).tolist()
+        return scores
+
+
+def _scores_by_row(state: _IndexState, vector: NDArray[np.float32], keys: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the cosine of each key's vector, each multiplied by itself; NaN if there is no such vector."""
+    scores = np.full(len(keys), np.nan, np.float32)
+    for matrix, indices, rows in _located(state, keys):
+        scores[indices] = np.einsum("ij,j->i", matrix[rows], vector)
+    return scores
 
 
 class VectorSubset:
@@ -380,9 +394,9 @@ class VectorIndex:
         self._refresh()
         return self.query(vector).score(keys)
 
-    def query(self, vector: NDArray[np.float32]) -> VectorQuery:
+    def query(self, vector: NDArray[np.float32], *, repeatable: bool = False) -> VectorQuery:
         """Return a query of the index as it is, without looking for changes by others."""
-        return VectorQuery(self._current(), direction(vector, self._dimensions), self._columns)
+        return VectorQuery(self._current(), direction(vector, self._dimensions), self._columns, repeatable)
 
     def subset(self, keys: NDArray[np.int64], former: VectorSubset | None = None) -> VectorSubset:
         """Return the index as it is, as if only some documents existed.

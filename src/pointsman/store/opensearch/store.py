@@ -71,7 +71,9 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter
     from pointsman.store.opensearch.cluster import Cluster
 
-_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES, Capability.VIEWS, Capability.DAYS}
+_CAPABILITIES: Final = frozenset(Capability) - {
+    *(Capability.LOCAL, Capability.CHANGES, Capability.VIEWS, Capability.DAYS, Capability.RECORDS)
+}
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 _SAME_LENGTH: Final = 0.001  # relative change of the mean length up to which a search is not repeated
 _TOGETHER: Final = 500  # documents in one request

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
+_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES, Capability.RECORDS}
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 _TOGETHER: Final = 5_000  # documents deleted, or given new postings, in one transaction
 _GROWN: Final = 2  # growth of the tables since they were last analysed

@@ -1,0 +1,199 @@
+"""Receipts and replay: the same answer to the byte, or what of it is no longer held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pointsman
+from pointsman.errors import InputError, NotHeldError
+from pointsman.receipts import digest_of_answer
+from pointsman.settings import Settings
+
+if TYPE_CHECKING:
+    from pointsman.types import RetrievalContext
+    from pointsman.workspace import Workspace
+
+CLAUSES = {
+    "notice": "Either party ends the contract with three months of notice.",
+    "invoices": "Invoices fall due in thirty days after they have arrived.",
+    "court": "The court of Riga decides about this contract.",
+    "drivers": "Drivers rest for eleven hours between two shifts.",
+    "wagons": "Wagons are inspected before each journey.",
+    "сроки": "Поставщик отгружает товар в течение пяти дней.",
+}
+QUESTIONS = ("How much notice ends the contract?", "When do invoices fall due?", "сроки отгрузки товара")
+
+
+def answer_bytes(context: RetrievalContext) -> dict[str, Any]:
+    """All of an answer but its times."""
+    return {name: value for name, value in context.to_dict().items() if name not in {"milliseconds", "trace"}}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    opened = pointsman.open(tmp_path / "contracts")
+    opened.dataset("clauses", versions="90 days").add(
+        [{"id": id_, "text": text, "metadata": {"n": n}} for n, (id_, text) in enumerate(CLAUSES.items())]
+    )
+    return opened
+
+
+def rewrite(workspace: Workspace) -> None:
+    """Replace, delete and add documents, so that every question has another answer."""
+    dataset = workspace.dataset("clauses")
+    dataset.add([{"id": id_, "text": f"{text} Amended."} for id_, text in list(CLAUSES.items())[:3]])
+    dataset.delete(["wagons", "сроки"])
+    dataset.add([{"id": f"new-{n}", "text": f"Notice {n} ends the contract at once."} for n in range(20)])
+    dataset.set_metadata({"drivers": {"n": 77}})
+
+
+@pytest.mark.parametrize("strategy", ["auto", "bm25", "vector", "hybrid", "rrf"])
+def test_replay_gives_the_same_answer_after_everything_has_changed(workspace: Workspace, strategy: Any) -> None:
+    answers = [workspace.search(question, strategy=strategy) for question in QUESTIONS]
+    answers.append(workspace.search(QUESTIONS[0], k=3, filters="n < 4", refuse=False, strategy=strategy))
+    rewrite(workspace)
+    assert [hit.id for hit in workspace.search(QUESTIONS[0])] != [hit.id for hit in answers[0]]
+    for answer in answers:
+        assert answer.receipt
+        assert answer_bytes(workspace.replay(answer.receipt)) == answer_bytes(answer)
+
+
+def test_replay_works_in_another_process_s_workspace(workspace: Workspace) -> None:
+    answer = workspace.search(QUESTIONS[1])
+    rewrite(workspace)
+    workspace.close()
+    again = pointsman.open(workspace.path)
+    assert answer_bytes(again.replay(str(answer.receipt))) == answer_bytes(answer)
+
+
+def test_replay_goes_back_and_forth_between_states(workspace: Workspace) -> None:
+    dataset, answers = workspace.dataset("clauses"), []
+    for number in range(8):
+        dataset.add([{"id": "notice", "text": f"The notice is {number} months, and ends the contract."}])
+        if number % 3 == 0:
+            dataset.delete([f"extra-{number - 1}"])
+        dataset.add([{"id": f"extra-{number}", "text": f"Contract {number} is about wagons and notice."}])
+        answers.append(workspace.search(QUESTIONS[0]))
+    for answer in (*answers[::2], *answers[::-1]):
+        assert answer_bytes(workspace.replay(str(answer.receipt))) == answer_bytes(answer)
+
+
+def test_receipts_come_only_from_datasets_that_keep_versions(workspace: Workspace) -> None:
+    workspace.dataset("plain").add([{"id": "a", "text": "A plain note about notice."}])
+    assert workspace.search("notice", datasets=["plain"]).receipt is None
+    both = workspace.search("notice")
+    assert answer_bytes(workspace.replay(str(both.receipt))) == answer_bytes(both)
+    workspace.dataset("plain").add([{"id": "b", "text": "Another."}])
+    with pytest.raises(NotHeldError, match="'plain' kept no versions, and has changed since"):
+        workspace.replay(str(both.receipt))
+
+
+def test_replay_uses_the_settings_of_then(workspace: Workspace) -> None:
+    answer = workspace.search(QUESTIONS[0])
+    rewrite(workspace)
+    workspace.close()
+    changed = pointsman.open(workspace.path, settings=Settings(default_retrieval_strategy="bm25", bm25_k1=2.0))
+    other = changed.search(QUESTIONS[0])
+    assert other.strategy == "bm25"
+    assert answer_bytes(changed.replay(str(answer.receipt))) == answer_bytes(answer)
+    assert answer_bytes(changed.replay(str(other.receipt))) == answer_bytes(other)
+
+
+def test_replay_answers_as_of_the_day_and_for_whom_it_was_asked(tmp_path: Path) -> None:
+    workspace = pointsman.open(tmp_path / "team")
+    dataset = workspace.dataset("notes", versions="7 days")
+    for n, group in enumerate(["hr", "sales", "hr", "sales"]):
+        metadata = {"valid_from": f"202{n}-01-01"}
+        dataset.add([{"id": f"n{n}", "text": f"Salary note {n}.", "metadata": metadata}], access=[f"group:{group}"])
+    workspace.switch_access(on=True)
+    answers = [
+        workspace.search("salary note", principals=["group:hr"]),
+        workspace.search("salary note", principals=["group:sales"], as_of="2022-06-01"),
+    ]
+    dataset.set_access({f"n{n}": ["group:nobody"] for n in range(4)})
+    assert not workspace.search("salary note", principals=["group:hr"]).hits
+    for answer in answers:
+        assert answer.hits
+        assert answer_bytes(workspace.replay(str(answer.receipt))) == answer_bytes(answer)
+    workspace.switch_access(on=False)
+    with pytest.raises(NotHeldError, match="access was on, and is off now"):
+        workspace.replay(str(answers[0].receipt))
+
+
+def test_what_is_no_longer_held_is_named(workspace: Workspace) -> None:
+    answer = workspace.search(QUESTIONS[0])
+    workspace.dataset("clauses", versions="off")
+    with pytest.raises(NotHeldError, match="'clauses' keeps no versions any more"):
+        workspace.replay(str(answer.receipt))
+    workspace.dataset("clauses", versions="90 days")
+    rewrite(workspace)
+    with pytest.raises(InputError, match="not issued here"):  # the key went with what was kept
+        workspace.replay(str(answer.receipt))
+    workspace.drop("clauses")
+    with pytest.raises(NotHeldError, match="'clauses', which was deleted"):
+        workspace.replay(str(answer.receipt))
+    workspace.dataset("clauses").add([{"id": "a", "text": "another dataset of this name"}])
+    with pytest.raises(NotHeldError, match="there is a new one of the same name"):
+        workspace.replay(str(answer.receipt))
+
+
+def test_replaced_policy_is_named(workspace: Workspace) -> None:
+    from dataclasses import replace
+
+    from pointsman.retrieval.policy import measured
+
+    answer = workspace.search(QUESTIONS[0])
+    workspace.keep(replace(measured(), vector_weight=3.0))
+    with pytest.raises(NotHeldError, match="the policy, which was replaced"):
+        workspace.replay(str(answer.receipt))
+    workspace.keep(None)
+    assert answer_bytes(workspace.replay(str(answer.receipt))) == answer_bytes(answer)
+
+
+def test_object_given_in_python_is_named(workspace: Workspace) -> None:
+    from pointsman.retrieval.refuse import Refuser
+
+    answer = workspace.search(QUESTIONS[0], refuse=Refuser())
+    with pytest.raises(NotHeldError, match="refuse, which was an object in Python"):
+        workspace.replay(str(answer.receipt))
+
+
+@pytest.mark.parametrize("text", ["", "r1.x.y", "r2.eJw.x", "…", "r1." + "A" * 300_000 + ".x"])
+def test_text_that_is_no_receipt_is_refused(workspace: Workspace, text: str) -> None:
+    with pytest.raises(InputError, match="not a receipt"):
+        workspace.replay(text)
+
+
+def test_changed_receipt_is_refused(workspace: Workspace) -> None:
+    from dataclasses import replace
+
+    from pointsman.receipts import Receipt
+
+    answer = workspace.search(QUESTIONS[0])
+    forged = replace(Receipt.read(str(answer.receipt)), question={"text": "salaries"}).seal(b"guess")
+    with pytest.raises(InputError, match="not issued here"):
+        workspace.replay(forged)
+
+
+def test_different_answer_is_never_shown_as_the_same(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = workspace.search(QUESTIONS[0])
+    rewrite(workspace)
+    monkeypatch.setattr("pointsman.replaying.digest_of_answer", lambda context: "x" + digest_of_answer(context))
+    monkeypatch.setattr("pointsman.replaying.__version__", "9.9.9")
+    with pytest.raises(NotHeldError, match=r"from version 0\.1\.0 of the program, and this is 9\.9\.9"):
+        workspace.replay(str(answer.receipt))
+
+
+def test_versions_are_a_time_or_off(tmp_path: Path) -> None:
+    workspace = pointsman.open(tmp_path / "w")
+    for wrong in ("90", "0 days", "forever", "1.5 days"):
+        with pytest.raises(InputError, match="such as '90 days'"):
+            workspace.dataset("notes", versions=wrong)
+    dataset = workspace.dataset("notes", versions="1 day")
+    assert dataset.kept_days == 1
+    dataset.add([{"id": "a", "text": "one"}])
+    assert workspace.status("notes")["kept_days"] == 1
+    assert workspace.dataset("notes").kept_days == 1
