@@ -14,10 +14,23 @@ WORKER = Path(__file__).with_name("store_worker.py")
 
 
 class Killing:
-    """One dataset over many kills, and what must be in it."""
+    """One dataset over many kills, and what must be in it.
 
-    def __init__(self, path: Path, seed: int) -> None:
+    Args:
+        path: of the folder.
+        seed: of the moments.
+        days: for which it keeps versions; 0: it keeps none.
+    """
+
+    def __init__(self, path: Path, seed: int, *, days: int = 0) -> None:
         self._path, self._chance = path, random.Random(seed)
+        self.states: dict[int, dict[str, str]] = {}
+        """By sequence number, what was there after a kill."""
+        if days:
+            store = opened(path)
+            with store.writer():
+                store.truth.keep_versions(days)
+            store.close()
         self._expected: dict[str, str] = {}  # id -> the write that it must show
         self.acknowledged = 0
         self.cut_short = 0
@@ -64,6 +77,7 @@ class Killing:
             self.kept += 1
         self.cut_short += bool(started)
         assert found == self._expected
+        self.states[store.truth.sequence()] = found
         sound(store)
         keys = store.truth.keys(list(found))
         assert {key for key, _ in store.keyword.search("rail", 1000)} == set(keys.values())

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +15,7 @@ import pointsman
 from pointsman.errors import InputError, NotHeldError
 from pointsman.receipts import digest_of_answer
 from pointsman.settings import Settings
+from serving import serving
 
 if TYPE_CHECKING:
     from pointsman.types import RetrievalContext
@@ -67,6 +72,82 @@ def test_replay_works_in_another_process_s_workspace(workspace: Workspace) -> No
     workspace.close()
     again = pointsman.open(workspace.path)
     assert answer_bytes(again.replay(str(answer.receipt))) == answer_bytes(answer)
+
+
+def test_replay_over_http_gives_the_same_answer(workspace: Workspace) -> None:
+    import httpx
+
+    from pointsman import Client
+    from pointsman.server import create_app
+
+    answer = workspace.search(QUESTIONS[0])
+    rewrite(workspace)
+    with serving(create_app(workspace)) as address, Client(address) as client:
+        assert answer_bytes(client.replay(str(answer.receipt))) == answer_bytes(answer)
+        over_http = client.search(QUESTIONS[1])
+        workspace.dataset("clauses").delete([hit.id for hit in over_http])
+        assert answer_bytes(client.replay(str(over_http.receipt))) == answer_bytes(over_http)
+        form = httpx.post(f"{address}/api/replay", json={"receipt": answer.receipt}, timeout=60).json()
+        assert [hit["id"] for hit in form["hits"]] == [hit.id for hit in answer]
+        workspace.dataset("clauses", versions="off")
+        with pytest.raises(NotHeldError, match="'clauses' keeps no versions any more"):
+            client.replay(str(answer.receipt))
+        response = httpx.post(f"{address}/api/replay", json={"receipt": answer.receipt}, timeout=60)
+        assert response.status_code == 410
+
+
+def test_replay_on_the_command_line_gives_the_same_answer(workspace: Workspace) -> None:
+    answer = workspace.search(QUESTIONS[0])
+    rewrite(workspace)
+    workspace.close()
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pointsman", *arguments, "--workspace", str(workspace.path)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    shown = run("replay", str(answer.receipt), "--json")
+    assert shown.returncode == 0, shown.stderr
+    form = json.loads(shown.stdout)
+    assert {name: form[name] for name in answer_bytes(answer)} == answer_bytes(answer)
+    refused = run("replay", str(answer.receipt)[:-1] + "!")
+    assert refused.returncode != 0
+    assert "not issued here" in refused.stderr
+
+
+def test_restored_workspace_replays_the_receipts_of_the_first_one(workspace: Workspace, tmp_path: Path) -> None:
+    from pointsman.backup import backup, restore
+
+    answer = workspace.search(QUESTIONS[0])
+    rewrite(workspace)
+    later = workspace.search(QUESTIONS[0])
+    backup(workspace, tmp_path / "backup")
+    workspace.dataset("clauses").add([{"id": "after", "text": "Notice after the backup ends the contract."}])
+    too_late = workspace.search(QUESTIONS[0])
+    restore(tmp_path / "backup", tmp_path / "restored")
+    with pointsman.open(tmp_path / "restored") as restored:
+        for before in (answer, later):
+            assert answer_bytes(restored.replay(str(before.receipt))) == answer_bytes(before)
+        with pytest.raises(NotHeldError, match="probably restored from a backup of before"):
+            restored.replay(str(too_late.receipt))
+
+
+def test_repair_says_that_versions_are_lost_and_keeps_new_ones(workspace: Workspace) -> None:
+    answer = workspace.search(QUESTIONS[0])
+    rewrite(workspace)
+    workspace.close()
+    with sqlite3.connect(workspace.path / "datasets" / "clauses" / "documents.sqlite") as connection:
+        connection.execute("UPDATE documents SET text = 'forged' WHERE id = 'court'")
+    with pointsman.open(workspace.path) as repaired:
+        problems = repaired.repair("clauses").problems
+        assert "lost: the versions that were kept; receipts of before cannot be replayed" in problems
+        dataset = repaired.dataset("clauses")
+        assert dataset.kept_days == 90
+        assert dataset.verify().problems == ()
+        with pytest.raises(NotHeldError, match=r"'clauses'.* or it was repaired"):
+            repaired.replay(str(answer.receipt))
+        later = repaired.search(QUESTIONS[0])
+        dataset.delete([hit.id for hit in later])
+        assert answer_bytes(repaired.replay(str(later.receipt))) == answer_bytes(later)
 
 
 def test_replay_goes_back_and_forth_between_states(workspace: Workspace) -> None:

@@ -33,6 +33,23 @@ def test_twenty_kills(tmp_path: Path) -> None:
     assert killing.cut_short > 0
 
 
+def test_kept_versions_are_whole_after_each_kill(tmp_path: Path) -> None:
+    killing = Killing(tmp_path / "killed", seed=8, days=30)
+    for number in range(4):
+        killing.once(number)
+    assert len(killing.states) > 2
+    store = opened(tmp_path / "killed")
+    store.save(tmp_path / "copy" / "dataset")
+    past, sequence = opened(tmp_path / "copy"), store.truth.sequence()
+    for earlier, writes in sorted(killing.states.items(), reverse=True):
+        with past.writer():
+            past.truth.become(store.truth.states(sequence, earlier), {})
+        sequence = earlier
+        assert {document.id: document.metadata["write"] for document in past.truth.documents()} == writes
+    past.close()
+    store.close()
+
+
 def test_one_writer_any_number_of_readers(tmp_path: Path) -> None:
     with worker("hold", tmp_path) as holder:
         assert holder.stdout is not None

@@ -92,7 +92,8 @@ class Replays:
                 reasons.append(f"dataset {state.name!r}, which was deleted")
                 continue
             if dataset.store.info.identity != state.identity:
-                reasons.append(f"dataset {state.name!r}, which was deleted; there is a new one of the same name")
+                reason = "which was deleted, and there is a new one of the same name; or it was repaired"
+                reasons.append(f"dataset {state.name!r}, {reason}")
             else:
                 datasets[state.name] = dataset
         return datasets, reasons
