@@ -41,7 +41,16 @@ if TYPE_CHECKING:
     from pointsman.workspace import Routing, Workspace
 
 _DATASET_FIELDS = ("name", "description", "indexing_technique", "documents")
-_STATUS = (*_DATASET_FIELDS, "embedder", "relevance", "vectors_due", "sequence", "keyword_index_sequence", "bytes")
+_STATUS = (
+    *_DATASET_FIELDS,
+    "embedder",
+    "relevance",
+    "vectors_due",
+    "kept_days",
+    "sequence",
+    "keyword_index_sequence",
+    "bytes",
+)
 _SNIPPET = 320  # characters of a passage that are printed
 _WORD = re.compile(r"\w+")
 
