@@ -254,6 +254,56 @@ def test_a_search_by_vector_has_scores(dataset: Dataset) -> None:
     assert [document.id for document in store.similarity_search_by_vector(vector, 2)] == [id_ for id_, _ in expected]
 
 
+async def test_a_search_by_vector_takes_an_offset_and_a_score_threshold(dataset: Dataset) -> None:
+    store = PointsmanVectorStore(dataset)
+    vector = dataset.embedder.embed_queries(["signal trains"])[0].tolist()
+    complete = store.similarity_search_with_score_by_vector(vector, 3)
+    scores = [score for _, score in complete]
+    assert len(set(scores)) == 3
+    for offset in range(4):
+        page = store.similarity_search_with_score_by_vector(vector, 2, offset=offset)
+        assert page == complete[offset : offset + 2]
+        documents = await store.asimilarity_search_by_vector(vector, 2, offset=offset)
+        assert documents == [document for document, _ in page]
+    assert store.similarity_search_with_score_by_vector(vector, 3, score_threshold=scores[1]) == complete[:2]
+    assert store.similarity_search_with_score_by_vector(vector, 2, offset=1, score_threshold=scores[1]) == complete[1:2]
+    for options in ({"offset": -1}, {"score_threshold": "0.5"}, {"score_threshold": float("nan")}, {"limit": 1}):
+        with pytest.raises(InputError, match=next(iter(options))):
+            store.similarity_search_by_vector(vector, **options)
+
+
+@pytest.mark.parametrize("strategy", ["vector", "bm25", "hybrid"])
+async def test_a_score_threshold_is_in_the_scores_of_the_strategy(dataset: Dataset, strategy: str) -> None:
+    store = PointsmanVectorStore(dataset, strategy=strategy)
+    complete = store.similarity_search_with_score("signal trains", 3)
+    threshold = complete[0][1]
+    assert complete[-1][1] < threshold
+    best = store.similarity_search_with_score("signal trains", 3, score_threshold=threshold)
+    assert best == [pair for pair in complete if pair[1] >= threshold]
+    assert await store.asimilarity_search_with_score("signal trains", 3, score_threshold=threshold) == best
+    retriever = store.as_retriever(search_kwargs={"k": 3, "score_threshold": threshold})
+    assert retriever.invoke("signal trains") == [document for document, _ in best]
+    assert store.similarity_search("signal trains", 3, score_threshold=threshold + 1) == []
+
+
+def test_mmr_by_vector_has_scores_and_a_threshold(dataset: Dataset) -> None:
+    store = PointsmanVectorStore(dataset)
+    vector = dataset.embedder.embed_queries([TEXTS[0]])[0].tolist()
+    cosines = {document.id: score for document, score in store.similarity_search_with_score_by_vector(vector, 3)}
+    pairs = store.max_marginal_relevance_search_with_score_by_vector(vector, 3, lambda_mult=0.0)
+    assert [document.id for document, _ in pairs] == ["0", "2", "1"]
+    assert {document.id: score for document, score in pairs} == cosines
+    assert store.max_marginal_relevance_search_by_vector(vector, 3, lambda_mult=0.0) == [
+        document for document, _ in pairs
+    ]
+    second_best = sorted(cosines.values())[1]
+    options: Any = {"lambda_mult": 0.0, "score_threshold": second_best}
+    above = store.max_marginal_relevance_search_with_score_by_vector(vector, 3, **options)
+    assert [document.id for document, _ in above] == ["0", "1"]
+    by_text = store.max_marginal_relevance_search(TEXTS[0], 3, **options)
+    assert [document.id for document in by_text] == ["0", "1"]
+
+
 def test_a_loader_reads_files_with_their_headings_and_pages(tmp_path: Path) -> None:
     (tmp_path / "manual.md").write_text("# Signals\n\nA red signal stops trains.\n\n# Ovens\n\nBread is baked here.\n")
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7 no")

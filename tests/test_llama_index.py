@@ -393,6 +393,22 @@ def test_ids_restrict_a_query(store: PointsmanVectorStore) -> None:
     assert [node.node_id for node in store.get_nodes([])] == ["0", "1", "2"]
 
 
+async def test_get_nodes_returns_at_most_the_limit(
+    store: PointsmanVectorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pointsman.integrations.llama_index._PAGE", 2)
+    even = MetadataFilters(filters=[MetadataFilter(key="n", value=1, operator=FilterOperator.NE)])
+    for limit, expected in ((1, ["0"]), (2, ["0", "1"]), (3, ["0", "1", "2"]), (9, ["0", "1", "2"])):
+        assert [node.node_id for node in store.get_nodes(limit=limit)] == expected
+        assert [node.node_id for node in await store.aget_nodes(limit=limit)] == expected
+        assert [node.node_id for node in store.get_nodes(["0", "1", "2"], limit=limit)] == expected
+    for ids_ in (None, ["1", "0", "2"]):
+        assert [node.node_id for node in store.get_nodes(ids_, even, limit=1)] == ["0"]
+        assert [node.node_id for node in store.get_nodes(ids_, even, limit=2)] == ["0", "2"]
+    with pytest.raises(InputError, match="from 1 up, not 0"):
+        store.get_nodes(limit=0)
+
+
 async def test_deleting_by_source_id_and_filter(store: PointsmanVectorStore) -> None:
     store.delete("source-1")
     assert set(ids(store)) == {"0", "2"}

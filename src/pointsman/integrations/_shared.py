@@ -64,9 +64,14 @@ def with_notes(hits: Sequence[Hit], degraded: Sequence[str] = ()) -> list[NotedH
     return list(map(NotedHit, hits, notes))
 
 
-def noted_answer(answer: RetrievalContext, offset: int = 0) -> list[NotedHit]:
-    """Return the hits of an answer from an offset on, with what is said of them."""
-    hits = answer.hits[offset:]
+def hits_from_score(hits: Sequence[Hit], minimum: float | None) -> list[Hit]:
+    """Return the hits whose score is not below a minimum; all if it is None."""
+    return [hit for hit in hits if minimum is None or hit.score >= minimum]
+
+
+def noted_answer(answer: RetrievalContext, offset: int = 0, score_threshold: float | None = None) -> list[NotedHit]:
+    """Return the hits of an answer from an offset on, none below a score, with what is said of them."""
+    hits = hits_from_score(answer.hits, score_threshold)[offset:]
     log_if_empty(answer, hits)
     return with_notes(hits, answer.degraded)
 

@@ -9,11 +9,12 @@ Needs ``pip install 'pointsman[langchain]'``.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
 from pointsman._places import is_service, redacted
@@ -40,6 +41,7 @@ from pointsman.integrations._shared import (
     ahits_of,
     check_source,
     diverse,
+    hits_from_score,
     hits_of,
     model_error,
     noted_answer,
@@ -87,6 +89,7 @@ __all__ = [
 
 Filters = str | Mapping[str, Any] | Filter | None
 
+_MMR_OPTIONS: Final = "k, fetch_k, lambda_mult, filter and score_threshold"
 _PLAIN: dict[str, Any] = {"rerank": False, "refuse": False}  # a vector store returns the nearest documents
 
 
@@ -293,7 +296,9 @@ class PointsmanVectorStore(VectorStore):
             query: the query.
             k: the number of documents.
             filter: eligible documents: a mapping such as ``{"year": {"$gte": 2020}}``, an expression or a filter.
-            options: of `Dataset.search`, and ``offset``: the number of best documents to leave out, for pages.
+            options: of `Dataset.search`, and two that every search of a vector store takes: ``offset``, the number of
+                best documents to leave out, for pages, and ``score_threshold``, the lowest score of a document, in
+                the scores of `similarity_search_with_score`.
 
         Raises:
             InputError: the query, ``k``, the filter or an option is invalid.
@@ -379,8 +384,14 @@ class PointsmanVectorStore(VectorStore):
     ) -> list[theirs.Document]:
         """Return the documents whose vectors are nearest to a vector.
 
+        Args:
+            embedding: the vector.
+            k: the number of documents.
+            filter: which documents are eligible.
+            kwargs: ``offset`` and ``score_threshold``, as in `similarity_search`.
+
         Raises:
-            InputError: the vector, ``k`` or the filter is invalid, or there is no such option.
+            InputError: the vector, ``k``, the filter or an option is invalid, or there is no such option.
         """
         pairs = self.similarity_search_with_score_by_vector(embedding, k, filter=filter, **kwargs)
         return [document for document, _ in pairs]
@@ -396,11 +407,12 @@ class PointsmanVectorStore(VectorStore):
         """`similarity_search_by_vector` with the cosines.
 
         Raises:
-            InputError: the vector, ``k`` or the filter is invalid, or there is no such option.
+            InputError: the vector, ``k``, the filter or an option is invalid, or there is no such option.
         """
-        _no_others("a search by vector takes filter", kwargs)
-        hits = self.dataset.search_vector(embedding, k, filters=filter)
-        return [(_of_hit(*noted_hit), float(noted_hit.hit.score)) for noted_hit in with_notes(hits)]
+        offset, score_threshold = _offset(kwargs), _score_threshold(kwargs)
+        _no_others("a search by vector takes filter, offset and score_threshold", kwargs)
+        hits = self.dataset.search_vector(embedding, check_top_k(k) + offset, filters=filter)
+        return _with_cosines(hits_from_score(hits, score_threshold)[offset:])
 
     def max_marginal_relevance_search(
         self,
@@ -412,8 +424,9 @@ class PointsmanVectorStore(VectorStore):
     ) -> list[theirs.Document]:
         """Return nearest documents, each unlike those before it; see `max_marginal_relevance_search_by_vector`."""
         filters = kwargs.pop("filter", None)
-        _no_others("a search by MMR takes k, fetch_k, lambda_mult and filter", kwargs)
-        hits = self._search(query, max(check_top_k(fetch_k), check_top_k(k)), filters, {"strategy": "vector"})
+        options = {"strategy": "vector", "score_threshold": kwargs.pop("score_threshold", None)}
+        _no_others(f"a search by MMR takes {_MMR_OPTIONS}", kwargs)
+        hits = self._search(query, max(check_top_k(fetch_k), check_top_k(k)), filters, options)
         notes_of = {hit.id: notes for hit, notes in hits}
         chosen_hits = diverse(self.dataset, [hit for hit, _ in hits], k, lambda_mult)
         return [_of_hit(hit, notes_of[hit.id]) for hit in chosen_hits]
@@ -436,14 +449,35 @@ class PointsmanVectorStore(VectorStore):
             fetch_k: the number of nearest documents to choose from.
             lambda_mult: from 0 (only diversity) to 1 (only nearness).
             filter: which documents are eligible.
-            kwargs: there are no other options.
+            kwargs: ``score_threshold``, the lowest cosine of a document to choose from.
 
         Raises:
             InputError: an argument is invalid, or there is no such option.
         """
-        _no_others("a search by MMR takes k, fetch_k, lambda_mult and filter", kwargs)
+        pairs = self.max_marginal_relevance_search_with_score_by_vector(
+            embedding, k, fetch_k, lambda_mult, filter=filter, **kwargs
+        )
+        return [document for document, _ in pairs]
+
+    def max_marginal_relevance_search_with_score_by_vector(
+        self,
+        embedding: list[float],
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        *,
+        filter: Filters = None,  # noqa: A002  (LangChain's name)
+        **kwargs: Any,
+    ) -> list[tuple[theirs.Document, float]]:
+        """`max_marginal_relevance_search_by_vector` with the cosines; the order is that of MMR, not of the cosines.
+
+        Raises:
+            InputError: an argument is invalid, or there is no such option.
+        """
+        score_threshold = _score_threshold(kwargs)
+        _no_others(f"a search by MMR takes {_MMR_OPTIONS}", kwargs)
         hits = self.dataset.search_vector(embedding, max(check_top_k(fetch_k), check_top_k(k)), filters=filter)
-        return [_of_hit(*hit) for hit in with_notes(diverse(self.dataset, hits, k, lambda_mult))]
+        return _with_cosines(diverse(self.dataset, hits_from_score(hits, score_threshold), k, lambda_mult))
 
     @classmethod
     def from_documents(
@@ -492,16 +526,16 @@ class PointsmanVectorStore(VectorStore):
         return store
 
     def _search(self, query: str, k: int, filters: Filters, options: dict[str, Any]) -> list[NotedHit]:
-        offset = _offset(options)
+        offset, score_threshold = _offset(options), _score_threshold(options)
         options = self._options(options)
         answer = self.dataset.search(query, check_top_k(k) + offset, filters=filters, **options)
-        return noted_answer(answer, offset)
+        return noted_answer(answer, offset, score_threshold)
 
     async def _asearch(self, query: str, k: int, filters: Filters, options: dict[str, Any]) -> list[NotedHit]:
-        offset = _offset(options)
+        offset, score_threshold = _offset(options), _score_threshold(options)
         options = self._options(options)
         answer = await self.dataset.asearch(query, check_top_k(k) + offset, filters=filters, **options)
-        return noted_answer(answer, offset)
+        return noted_answer(answer, offset, score_threshold)
 
     def _options(self, options: dict[str, Any]) -> Any:
         if "filters" in options:
@@ -810,6 +844,20 @@ def _offset(options: dict[str, Any]) -> int:
     return offset
 
 
+def _score_threshold(options: dict[str, Any]) -> float | None:
+    """Return the lowest score of a document, and remove it from the options.
+
+    Raises:
+        InputError: it is no finite number.
+    """
+    threshold = options.pop("score_threshold", None)
+    if threshold is None:
+        return None
+    if not isinstance(threshold, int | float) or isinstance(threshold, bool) or not math.isfinite(threshold):
+        raise InputError(f"score_threshold is a finite number, not {threshold!r:.80}")
+    return threshold
+
+
 def _write(
     dataset: Dataset,
     documents: Sequence[theirs.Document],
@@ -837,6 +885,11 @@ def _theirs(document: Document) -> theirs.Document:
 def _of_hit(hit: Hit, notes: Mapping[str, Any]) -> theirs.Document:
     """The hit as a document, with what the answer says of it in the metadata."""
     return theirs.Document(id=hit.id, page_content=hit.document.text, metadata={**hit.metadata, **notes})
+
+
+def _with_cosines(hits: Sequence[Hit]) -> list[tuple[theirs.Document, float]]:
+    """The hits as documents with their scores."""
+    return [(_of_hit(*noted_hit), float(noted_hit.hit.score)) for noted_hit in with_notes(hits)]
 
 
 def _with_score(hit: Hit, notes: Mapping[str, Any]) -> theirs.Document:

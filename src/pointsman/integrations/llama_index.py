@@ -482,26 +482,39 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         """Async version of `clear`."""
         await in_thread(self.clear)
 
-    def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
-        """Return the nodes with these ids that match; without ids, all that match."""
+    def get_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
+    ) -> list[BaseNode]:
+        """Return the nodes with these ids that match; without ids, all that match.
+
+        Args:
+            node_ids: the ids; None or an empty list restricts nothing.
+            filters: which nodes are eligible.
+            limit: the largest number of nodes to return; the first ones are returned.
+
+        Raises:
+            InputError: the limit is not a positive int, or a filter is invalid.
+        """
         condition = None if filters is None else _filter(filters)
+        if limit is not None:
+            check_top_k(limit)
         if node_ids:
             documents = [document for document in self._dataset.get_many(node_ids) if document is not None]
-            return [
-                _node(document) for document in documents if condition is None or condition.matches(document.fields)
-            ]
+            matching = [document for document in documents if condition is None or condition.matches(document.fields)]
+            return [_node(document) for document in matching[:limit]]
         cursor: int | None = 0
         nodes: list[BaseNode] = []
-        while cursor is not None:
-            page, cursor = self._dataset.page(cursor, _PAGE, filters=condition)
+        while cursor is not None and (limit is None or len(nodes) < limit):
+            size = _PAGE if limit is None else min(_PAGE, limit - len(nodes))
+            page, cursor = self._dataset.page(cursor, size, filters=condition)
             nodes += map(_node, page)
         return nodes
 
     async def aget_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
     ) -> list[BaseNode]:
         """Async version of `get_nodes`."""
-        return await in_thread(self.get_nodes, node_ids, filters)
+        return await in_thread(self.get_nodes, node_ids, filters, limit)
 
     def query(self, query: VectorStoreQuery, **options: Any) -> VectorStoreQueryResult:
         """Return the nearest nodes; an empty list of ``doc_ids`` allows none, one of ``node_ids`` all.

@@ -58,6 +58,8 @@ class PointsmanDocumentStore:
         vectors: str = "haystack",
         wait: float = 30.0,
     ) -> None:
+        if location is not None and not isinstance(location, str | Path):
+            raise TypeError(f"location is a folder or the URL of a database, not a {type(location).__name__}")
         if location is not None and is_service(location):
             raise UnmetNeedError(
                 f"{redacted(location)} is a service, which embeds by itself; search it with "

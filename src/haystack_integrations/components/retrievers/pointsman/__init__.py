@@ -14,7 +14,7 @@ from haystack_integrations.document_stores.pointsman import PointsmanDocumentSto
 from haystack_integrations.document_stores.pointsman.document_store import documents_of
 from pointsman import Client, InputError, Query
 from pointsman.filters import Filter
-from pointsman.integrations._shared import hits_by_both, log_if_empty
+from pointsman.integrations._shared import hits_by_both, hits_from_score, log_if_empty
 from pointsman.request import SearchRequest
 from pointsman.types import Hit, RetrievalContext
 
@@ -78,7 +78,7 @@ class _Retriever:
     def _documents(
         self, hits: Sequence[Hit], score_threshold: float | None, degraded: Sequence[str] = ()
     ) -> dict[str, list[Document]]:
-        hits = _from_score(hits, self.score_threshold if score_threshold is None else score_threshold)
+        hits = hits_from_score(hits, self.score_threshold if score_threshold is None else score_threshold)
         documents = self.document_store.hits_to_documents(
             hits, return_embedding=self.return_embedding, degraded=degraded
         )
@@ -102,10 +102,6 @@ class _VectorRetriever(_Retriever):
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings from which `from_dict` rebuilds it."""
         return default_to_dict(self, **self._init_parameters())
-
-
-def _from_score(hits: Sequence[Hit], minimum: float | None) -> list[Hit]:
-    return [hit for hit in hits if minimum is None or hit.score >= minimum]
 
 
 def _check_options(options: dict[str, Any] | None, own_names: Collection[str]) -> dict[str, Any]:
@@ -416,7 +412,7 @@ class PointsmanServiceRetriever:
 
     def _to_documents(self, answer: RetrievalContext, score_threshold: float | None) -> dict[str, list[Document]]:
         log_if_empty(answer, answer.hits)
-        hits = _from_score(answer.hits, self.score_threshold if score_threshold is None else score_threshold)
+        hits = hits_from_score(answer.hits, self.score_threshold if score_threshold is None else score_threshold)
         return {"documents": documents_of(hits, answer.degraded)}
 
     def _options(self, filters: dict[str, Any] | None, options: dict[str, Any] | None) -> Any:
