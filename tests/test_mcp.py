@@ -582,6 +582,16 @@ def test_a_slow_call_does_not_hold_up_others_and_can_be_cancelled(folder: Path) 
         talk(slow.server, ask, "legacy")
 
 
+def test_a_search_of_a_dataset_that_keeps_versions_brings_its_receipt(tmp_path: Path) -> None:
+    with fill(tmp_path / "workspace") as workspace:
+        workspace.dataset("railway", versions="9 days")
+        server = create_server(workspace)
+        receipt = answer(call(server, "search", query="switch tracks", datasets=["railway"]))["receipt"]
+        workspace.dataset("railway").delete(["switch"])
+        assert "switch" in [hit.id for hit in workspace.replay(receipt)]
+        assert answer(call(server, "search", query="midnight", datasets=["secret"]))["receipt"] is None
+
+
 def test_a_search_takes_no_longer_than_the_settings_say(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with slowly(folder) as slow:
         server = create_server(slow.workspace, settings=Settings(timeout=0.3))

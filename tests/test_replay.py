@@ -13,7 +13,9 @@ import pytest
 
 import pointsman
 from pointsman.errors import InputError, NotHeldError
-from pointsman.receipts import digest_of_answer
+from pointsman.receipts import Receipt, digest_of_answer
+from pointsman.retrieval import vocabulary
+from pointsman.retrieval.transform import spelling
 from pointsman.settings import Settings
 from serving import serving
 
@@ -242,6 +244,52 @@ def test_object_given_in_python_is_named(workspace: Workspace) -> None:
         workspace.replay(str(answer.receipt))
 
 
+@pytest.mark.parametrize("as_of", [None, "2026-01-01"])
+def test_replay_corrects_spelling_by_the_words_of_then(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, as_of: str | None
+) -> None:
+    dataset, question = workspace.dataset("clauses"), "What about wagosn and journye?"
+    first = workspace.search(question, as_of=as_of)
+    assert first.spelling is not None
+    assert "wagons" in first.spelling.text
+    monkeypatch.setattr(vocabulary, "_AT_ONCE", 0.0)  # words are read again later, as in a large dataset
+    monkeypatch.setattr(vocabulary, "ANEW", 9.0)
+    dataset.delete(["wagons"])
+    dataset.add([{"id": "walls", "text": "Wagtail walls waggons journeys. Notice of wagoners."}])
+    later = workspace.search(question, as_of=as_of)
+    rewrite(workspace)
+    for answer in (later, first):
+        assert answer_bytes(workspace.replay(str(answer.receipt))) == answer_bytes(answer)
+    assert Receipt.read(str(first.receipt)).sources[0].words is None
+    if as_of is None:  # a view's words are always its own
+        assert Receipt.read(str(later.receipt)).sources[0].words == Receipt.read(str(first.receipt)).sources[0].sequence
+
+
+def test_replay_leaves_spelling_as_it_is_if_words_were_being_read(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(spelling, "FIRST_SECONDS", -9.0)
+        answer = workspace.search("Are wagosn inspected?")
+    assert any("still being read" in note for note in answer.degraded)
+    rewrite(workspace)
+    assert answer_bytes(workspace.replay(str(answer.receipt))) == answer_bytes(answer)
+
+
+def test_words_of_an_earlier_state_without_versions_are_named(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = workspace.dataset("plain")
+    plain.add([{"id": "a", "text": "Locomotives are painted green."}])
+    workspace.search("locomtoives")
+    monkeypatch.setattr(vocabulary, "_AT_ONCE", 0.0)
+    monkeypatch.setattr(vocabulary, "ANEW", 9.0)
+    plain.add([{"id": "b", "text": "Carriages are painted red."}])
+    answer = workspace.search("carriaegs")
+    with pytest.raises(NotHeldError, match="the words for spelling of dataset 'plain', which were of an earlier state"):
+        workspace.replay(str(answer.receipt))
+
+
 @pytest.mark.parametrize("text", ["", "r1.x.y", "r2.eJw.x", "…", "r1." + "A" * 300_000 + ".x"])
 def test_text_that_is_no_receipt_is_refused(workspace: Workspace, text: str) -> None:
     with pytest.raises(InputError, match="not a receipt"):
@@ -250,8 +298,6 @@ def test_text_that_is_no_receipt_is_refused(workspace: Workspace, text: str) -> 
 
 def test_changed_receipt_is_refused(workspace: Workspace) -> None:
     from dataclasses import replace
-
-    from pointsman.receipts import Receipt
 
     answer = workspace.search(QUESTIONS[0])
     forged = replace(Receipt.read(str(answer.receipt)), question={"text": "salaries"}).seal(b"guess")

@@ -21,6 +21,7 @@ from pointsman.errors import InputError
 from pointsman.request import SearchRequest
 from pointsman.retrieval.policy import EffortLimits
 from pointsman.retrieval.refine import BaseRefiner
+from pointsman.retrieval.vocabulary import UNREAD
 from pointsman.settings import REACHING, Settings
 from pointsman.types import Query
 
@@ -49,12 +50,15 @@ class SourceState:
         identity: of the dataset; empty for what is none.
         sequence: the number of its last write; -1 if it is not known.
         notes: a digest of its notes.
+        words: the number of the last write that its words for spelling were of, if that was an earlier one; -1 if they
+            were still being read.
     """
 
     name: str
     identity: str = ""
     sequence: int = -1
     notes: str = ""
+    words: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +242,17 @@ def _state(name: str, reading: Reading) -> SourceState:
     info, statistics = reading.info, reading.statistics
     identity = "" if info is None else info.identity.partition(" ")[0]
     if (state := reading.recorded_state) is not None:
-        return SourceState(name, identity, state.sequence, state.notes)
-    return SourceState(name, identity, -1 if statistics is None else statistics.sequence)
+        return SourceState(name, identity, state.sequence, state.notes, _words(reading, state.sequence))
+    sequence = -1 if statistics is None else statistics.sequence
+    return SourceState(name, identity, sequence, words=_words(reading, sequence))
+
+
+def _words(reading: Reading, sequence: int) -> int | None:
+    """Return `SourceState.words`; those of a view are always of its own state, or still being read."""
+    words_sequence = reading.words_sequence
+    if words_sequence == sequence or (getattr(reading.source, "is_view", False) and words_sequence != UNREAD):
+        return None
+    return words_sequence
 
 
 def _digest(text: str) -> str:

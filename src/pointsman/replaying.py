@@ -18,6 +18,7 @@ from pointsman.receipts import (
     digest_of_policy,
     digest_of_reaching,
 )
+from pointsman.retrieval.vocabulary import UNREAD, with_words, words_of
 from pointsman.settings import REACHING, Settings
 from pointsman.store.local.past_store import PastStore
 from pointsman.store.local.store import LocalStore
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from pointsman.dataset import Dataset
     from pointsman.receipts import SourceState
+    from pointsman.retrieval.vocabulary import DatedWords
     from pointsman.store.base import RecordedState
     from pointsman.types import RetrievalContext
 
@@ -64,9 +66,12 @@ class Replays:
             reasons += _no_longer_held(receipt, engine)
             settings = _settings_of(receipt, engine.settings)
             sources: list[Any] = []
+            words: dict[str, DatedWords | None] = {}
             for state in receipt.sources:
                 if state.name in datasets:
                     try:
+                        if state.words is not None:  # first: there is one copy, of one state at a time
+                            words[state.name] = self._words(datasets[state.name], state, settings)
                         sources.append(self._as_it_was(datasets[state.name], state, settings))
                     except NotHeldError as error:
                         reasons += error.missing
@@ -77,7 +82,8 @@ class Replays:
             if request.principals is not None:
                 sources = [source.in_view(request.principals) for source in sources]
             engine_of_then = Engine(settings, replace(engine.stages), engine.models, engine.registry)
-            context = replace(engine_of_then.search(request, sources, today=receipt.day), receipt=text.strip())
+            with with_words(words):
+                context = replace(engine_of_then.search(request, sources, today=receipt.day), receipt=text.strip())
         if digest_of_answer(context) != receipt.answer:
             raise NotHeldError([_why_it_differs(receipt, context, engine)])
         return context
@@ -125,6 +131,18 @@ class Replays:
         while len(self._past) > _COPIES:
             self._past.popitem(last=False)[1].close()
         return dataset.with_store(past.at(state.sequence, state.notes))
+
+    def _words(self, dataset: Dataset, state: SourceState, settings: Settings) -> DatedWords | None:
+        """Return the words for spelling of an earlier state than that of the answer; None if they were not read yet.
+
+        Raises:
+            NotHeldError: they are no longer held.
+        """
+        if state.words in (None, UNREAD):
+            return None
+        if not state.notes:
+            raise NotHeldError([f"the words for spelling of dataset {state.name!r}, which were of an earlier state"])
+        return words_of(self._as_it_was(dataset, replace(state, sequence=state.words), settings))
 
     def close(self) -> None:
         """Delete the copies."""

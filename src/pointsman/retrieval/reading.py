@@ -64,11 +64,14 @@ class Reading:
             it is known before the search and documents are in several languages, it is that of questions without
             their language, and so are the vectors of `vector_of`.
         versions: which documents are versions of others; None in a dataset whose documents say nothing of time.
+        words_sequence: the number of the write whose words were used for spelling; it may be an earlier one;
+            None if nothing was looked up in them, `UNREAD` if they were still being read.
     """
 
     __slots__ = (
         *("_background_key", "_has_vector", "_store"),
         *("background", "embeds", "info", "is_new", "name", "source", "spread", "statistics", "versions"),
+        "words_sequence",
     )
 
     def __init__(self, source: Source) -> None:
@@ -78,6 +81,7 @@ class Reading:
         self.spread: CosineSpread | None = None
         self.background: Background | None = None
         self.versions: Versions | None = None
+        self.words_sequence: int | None = None
         self.embeds = self.is_new = self._has_vector = False
         self._store: Store | None = None
         self._background_key = ""

@@ -8,11 +8,15 @@ import threading
 import weakref
 from collections import Counter
 from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pointsman.retrieval.reading import reading_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -41,15 +45,26 @@ FIRST_SECONDS: Final = 2.0
 """Seconds that queries wait for the first reading; until it is done, they are left as they are."""
 
 
+UNREAD: Final = -1
+"""Noted as the state of the words if a search did without them, because they were still being read."""
+
+
+class DatedWords(NamedTuple):
+    """A speller, and by dataset the sequence number of the state whose words it knows."""
+
+    speller: Speller
+    sequences: Mapping[str, int]
+
+
 class _SpellerEntry:
-    """The speller of one dataset, and the state of the dataset that it reflects."""
+    """The words of one dataset, and the state of the dataset that they reflect."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.sequence = -1
         self.documents = 0
         self.seconds = 0.0
-        self.speller: Speller | None = None
+        self.words: DatedWords | None = None
         self.renewing = False
 
 
@@ -73,35 +88,43 @@ def speller_of(dataset: Source, *, limit: int = MOST_CHARACTERS) -> Speller:
         dataset: the dataset whose words it knows.
         limit: the maximum number of characters to read.
     """
+    return words_of(dataset, limit=limit).speller
+
+
+def words_of(dataset: Source, *, limit: int = MOST_CHARACTERS) -> DatedWords:
+    """`speller_of`, and the state that it is of."""
     with _guard:
         entry = _spellers.setdefault(dataset, _SpellerEntry())
     sequence = dataset.store.statistics().sequence
-    if entry.speller is not None and entry.sequence == sequence:
-        return entry.speller
+    if entry.words is not None and entry.sequence == sequence:
+        return entry.words
     with entry.lock:
-        speller = entry.speller
-        if speller is not None and entry.sequence == sequence:  # another thread has just built it
-            return speller
-        if speller is None or entry.seconds < _AT_ONCE:
+        words = entry.words
+        if words is not None and entry.sequence == sequence:  # another thread has just built it
+            return words
+        if words is None or entry.seconds < _AT_ONCE:
             return _built(dataset, entry, limit)
         threshold = max(1, int(ANEW * entry.documents))
         count_changes = getattr(dataset.store, "changed_since", None)  # without it, enough counts as changed
         if not entry.renewing and (count_changes is None or count_changes(entry.sequence, threshold) >= threshold):
             entry.renewing = True
             threading.Thread(target=_renew, args=(dataset, entry, limit), name="pointsman-words", daemon=True).start()
-        return speller
+        return words
 
 
-def _built(dataset: Source, entry: _SpellerEntry, limit: int) -> Speller:
+def _built(dataset: Source, entry: _SpellerEntry, limit: int) -> DatedWords:
     from pointsman.text.spelling import Speller
 
     start = perf_counter()
-    sequence = dataset.store.statistics().sequence  # before reading: later writes are then seen the next time
+    statistics = dataset.store.statistics()  # before reading: later writes are then seen the next time
     speller = Speller.from_texts(_texts(dataset, limit), lexicon=LEXICON)
     speller.build()
     entry.documents, entry.seconds = dataset.store.count(), perf_counter() - start
-    entry.speller, entry.sequence = speller, sequence
-    return speller
+    recorded_state = statistics.recorded_state
+    sequence = statistics.sequence if recorded_state is None else recorded_state.sequence
+    words = DatedWords(speller, {dataset.name: sequence})
+    entry.words, entry.sequence = words, statistics.sequence
+    return words
 
 
 def _renew(dataset: Source, entry: _SpellerEntry, limit: int) -> None:
@@ -173,9 +196,18 @@ class Vocabulary:
     def speller_in_time(self, seconds: float) -> Speller | None:
         """Return `speller`, or None if reading the words takes longer; it goes on, for later callers.
 
+        Within `with_words` nothing is limited.
+
         Raises:
             PointsmanError: the words cannot be read.
         """
+        return self._note(self._words_in_time(seconds) if _given.get() is None else self.words())
+
+    def speller(self) -> Speller | None:
+        """Return a speller that knows the words of all datasets; None if there is no dataset."""
+        return self._note(self.words())
+
+    def _words_in_time(self, seconds: float) -> DatedWords | None:
         key = tuple(map(id, self.datasets))
         with _guard:
             reading = _readings.get(key)
@@ -187,31 +219,57 @@ class Vocabulary:
         except TimeoutError:
             return None
 
-    def speller(self) -> Speller | None:
-        """Return a speller that knows the words of all datasets; None if there is no dataset."""
-        spellers = [speller_of(dataset, limit=self.most) for dataset in self.datasets]
-        if len(spellers) < 2:
-            return spellers[0] if spellers else None
-        return _together(spellers)
+    def words(self) -> DatedWords | None:
+        """Return `speller`, and the states that it is of."""
+        given_words = _given.get() or {}
+        words_by_dataset: list[DatedWords] = []
+        for dataset in self.datasets:
+            words = given_words[dataset.name] if dataset.name in given_words else words_of(dataset, limit=self.most)
+            if words is None:
+                return None
+            words_by_dataset.append(words)
+        if len(words_by_dataset) < 2:
+            return words_by_dataset[0] if words_by_dataset else None
+        sequences = {name: sequence for words in words_by_dataset for name, sequence in words.sequences.items()}
+        return DatedWords(_together([words.speller for words in words_by_dataset]), sequences)
+
+    def _note(self, words: DatedWords | None) -> Speller | None:
+        """Return the speller; note in the readings of the search that runs here what it is of."""
+        for dataset in self.datasets:
+            reading_of(dataset).words_sequence = UNREAD if words is None else words.sequences[dataset.name]
+        return None if words is None else words.speller
+
+
+_given: ContextVar[Mapping[str, DatedWords | None] | None] = ContextVar("given_words", default=None)
+
+
+@contextmanager
+def with_words(words: Mapping[str, DatedWords | None]) -> Iterator[None]:
+    """Within the block, searches use these words of datasets, or none for None, and wait for others to be read."""
+    token = _given.set(words)
+    try:
+        yield
+    finally:
+        _given.reset(token)
 
 
 class _FirstReading:
     """A reading of words under way, which several queries may wait for."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self.result: Future[Speller | None] = Future()
+        self.result: Future[DatedWords | None] = Future()
         self.began = monotonic()
         self._vocabulary = vocabulary
 
     def run(self, key: tuple[int, ...]) -> None:
         """Read the words, and let those who wait go on."""
         try:
-            speller = self._vocabulary.speller()
+            words = self._vocabulary.words()
         except Exception as error:  # noqa: BLE001  (whoever waits raises it)
             log.info("the words of the documents could not be read: %s", error)
             self.result.set_exception(error)
         else:
-            self.result.set_result(speller)
+            self.result.set_result(words)
         finally:
             with _guard:
                 del _readings[key]

@@ -50,6 +50,7 @@ def search(library: Library, access: Access, arguments: shapes.SearchArguments) 
         reason=plain.cut(answer["reason"], plain.REASON_CHARS),
         datasets=answer["datasets"][: shapes.MAX_DATASETS],
         degraded=plain.log_failures(context.degraded),
+        receipt=answer["receipt"],
     )
 
 

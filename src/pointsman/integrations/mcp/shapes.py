@@ -300,6 +300,9 @@ class SearchAnswer(Noticed):
         list[str],
         Field(description="Parts of the search that failed, and datasets with vectors still missing; normally empty."),
     ]
+    receipt: Annotated[
+        str | None, Field(description="For auditors: what this answer can be replayed from. Do not quote it.")
+    ]
 
 
 class HeuristicRoute(Answer):
