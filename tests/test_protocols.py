@@ -520,6 +520,15 @@ def test_the_openai_client_embeds(client: openai.OpenAI) -> None:
         rows = [decode_vector(item) if isinstance(item, str) else item for item in raw]
         for row, expected in zip(rows, embedder.embed_documents(texts), strict=True):
             assert list(row) == pytest.approx(expected.tolist(), abs=1e-6)
+    as_ragflow = client.embeddings.create(
+        input=texts, model=embedder.name, encoding_format="float", extra_body={"drop_params": True}
+    )
+    assert [row.embedding for row in as_ragflow.data] == [
+        row.embedding
+        for row in client.embeddings.create(input=texts, model=embedder.name, encoding_format="float").data
+    ]
+    with pytest.raises(openai.BadRequestError, match="there is no field 'drop_parameters'"):
+        client.embeddings.create(input=texts, model=embedder.name, extra_body={"drop_parameters": True})
     (query,) = client.embeddings.create(input="a red signal", model=f"{embedder.name}/query").data
     assert query.embedding == pytest.approx(embedder.embed_queries(["a red signal"])[0].tolist(), abs=1e-6)
     assert answer.usage.total_tokens > 0

@@ -45,6 +45,9 @@ class EmbeddingRequest(StrictRequest):
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int | None, Field(description="Only the model's own.")] = None
     user: str | None = None
+    drop_params: Annotated[
+        bool | None, Field(description="Sent to proxies by RAGFlow; without effect: other unknown fields are errors.")
+    ] = None
 
 
 class RerankRequest(StrictRequest):
