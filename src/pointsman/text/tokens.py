@@ -20,9 +20,9 @@ emoji                        a token each
 
 Documents keep their stop words; queries lose them unless they have no other words (*to be or not to be*, *кто я*). Over
 13 collections this costs .0005 nDCG@10 on average compared with removing them from the index, but queries of only stop
-words find something. Of Chinese queries, words that only ask are left out: BM25 gains .003 nDCG@10 on zh_xquad and loses
-.001 on tool_ultratool_zh_dev (``benchmarks/quality.py``). Characters and pairs beat dictionary words for Chinese; joined
-compounds gain .0005 on average.
+words find something. Of Chinese queries, words that only ask are left out: BM25 gains .003 nDCG@10 on zh_xquad and
+loses .001 on tool_ultratool_zh_dev (``benchmarks/quality.py``). Characters and pairs beat dictionary words for Chinese;
+joined compounds gain .0005 on average.
 
 Snowball: https://snowballstem.org; folding: see :mod:`pointsman.text.unicode`.
 """
