@@ -75,7 +75,7 @@ def mcp(
 
 def _front(
     tools: str,
-    path: str | None,
+    fitted_path: str | None,
     embedder: str,
     workspace: str,
     host: str,
@@ -93,7 +93,7 @@ def _front(
     from pointsman.selector.fitted import Fitted
     from pointsman.settings import Settings
 
-    fitted_selector = None if path is None else Fitted.read(path)
+    fitted_selector = None if fitted_path is None else Fitted.read(fitted_path)
     model = embedder_for(Settings.load(), embedder) or default_embedder()
     selector = DescriptionSelector(CachedEmbedder(model), fitted=fitted_selector)
     if not http:

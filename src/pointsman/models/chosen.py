@@ -80,7 +80,7 @@ class SettingsModels(Mapping[str, "LLM"]):
 
     Args:
         settings: the settings that name them.
-        given: models by task that take precedence; ``"general"`` applies to all tasks that are not named.
+        models: models by task that take precedence; ``"general"`` applies to all tasks that are not named.
     """
 
     def __init__(self, settings: Settings, models: Mapping[str, LLM] | None = None) -> None:

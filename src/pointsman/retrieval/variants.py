@@ -43,7 +43,7 @@ class VariantResults(Results):
     """The results of a query together with the rankings of its variants, each as a separate list.
 
     Args:
-        own: of the query itself, with scores for candidates that only a variant has found.
+        main_results: of the query itself, with scores for candidates that only a variant has found.
         variants: by label, the ranking and the results it is from.
     """
 

@@ -137,7 +137,7 @@ def _renew(dataset: Source, entry: _SpellerEntry, limit: int) -> None:
 
 
 def _texts(dataset: Source, limit: int) -> Iterator[str]:
-    """The texts of the documents; of an even sample if the dataset is estimated to exceed ``most`` characters."""
+    """The texts of the documents; of an even sample if the dataset is estimated to exceed ``limit`` characters."""
     store = dataset.store
     probe, count = [document.searchable for document in store.sample(_PROBE)], store.count()
     size = sum(map(len, probe)) / max(1, len(probe)) * count
@@ -187,11 +187,11 @@ class Vocabulary:
 
     Args:
         datasets: the datasets, of any kind.
-        most: the maximum number of characters to read of each.
+        limit: the maximum number of characters to read of each.
     """
 
     def __init__(self, datasets: Sequence[Source], *, limit: int = MOST_CHARACTERS) -> None:
-        self.datasets, self.most = tuple(datasets), limit
+        self.datasets, self.limit = tuple(datasets), limit
 
     def speller_in_time(self, seconds: float) -> Speller | None:
         """Return `speller`, or None if reading the words takes longer; it goes on, for later callers.
@@ -224,7 +224,7 @@ class Vocabulary:
         given_words = _given.get() or {}
         words_by_dataset: list[DatedWords] = []
         for dataset in self.datasets:
-            words = given_words[dataset.name] if dataset.name in given_words else words_of(dataset, limit=self.most)
+            words = given_words[dataset.name] if dataset.name in given_words else words_of(dataset, limit=self.limit)
             if words is None:
                 return None
             words_by_dataset.append(words)
@@ -283,18 +283,18 @@ _readings: dict[
 class NearWords:
     """The words of a vocabulary that an embedder places next to a word: `Neighbours` for `RuleExpander`.
 
-    Opt in with care: the first question embeds ``most`` words, which takes a small model 10 to 60 seconds for 2000, and
-    again whenever the datasets have changed; near words are not always synonyms.
+    Opt in with care: the first question embeds ``limit`` words, which takes a small model 10 to 60 seconds for 2000,
+    and again whenever the datasets have changed; near words are not always synonyms.
 
     Args:
         vocabulary: the words.
         embedder: compares them.
-        most: how many of the most frequent words to use; each has at least three letters.
+        limit: how many of the most frequent words to use; each has at least three letters.
         count: neighbours per word.
     """
 
     def __init__(self, vocabulary: Vocabulary, embedder: Embedder, *, limit: int = 2000, count: int = 5) -> None:
-        self.vocabulary, self.embedder, self.most, self.count = vocabulary, embedder, limit, count
+        self.vocabulary, self.embedder, self.limit, self.count = vocabulary, embedder, limit, count
         self._known: tuple[Speller, list[str], NDArray[np.float32]] | None = None
         self._guard = threading.Lock()
 
@@ -306,7 +306,7 @@ class NearWords:
                 return []
             if self._known is None or self._known[0] is not speller:
                 counts = Counter({term: n for term, n in speller.frequencies.items() if len(term) > 2})
-                words = [term for term, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: self.most]]
+                words = [term for term, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: self.limit]]
                 if not words:
                     return []
                 self._known = speller, words, self.embedder.embed_queries(words)

@@ -18,7 +18,7 @@ class Latest(Generic[T]):
     """Cached values of the most recently used stores; thread-safe.
 
     Args:
-        most: maximum total weight of the cached values; the most recently used value is always kept.
+        capacity: maximum total weight of the cached values; the most recently used value is always kept.
         weight: returns the weight of a value.
     """
 

@@ -165,7 +165,7 @@ def _free(match: re.Match[str], spans: Iterable[tuple[int, int]]) -> bool:
 
 
 def _sure(names: Sequence[_Name], other_text: str) -> list[_Name]:
-    """Drops words that are capitalised only as the first of a sentence, unless ``elsewhere`` shows them to be names."""
+    """Drops words capitalised only as the first of a sentence, unless ``other_text`` shows them to be names."""
     return [n for n in names if not n.opens or re.search(rf"[\w,;»)]\s+{re.escape(n.text)}\b", other_text)]
 
 
@@ -431,7 +431,7 @@ def _with_other_number(topic: str, question: str) -> str | None:
 
 
 def _substituted(topic: str, question: str, prepositions: re.Pattern[str], *, detach: Callable[[str, str], str]) -> str:
-    """A question with ``rest`` in place of its most similar part; without one, ``detached`` joins the two."""
+    """A question with ``topic`` in place of its most similar part; without one, ``detach`` joins the two."""
     body = question.rstrip(" ?.!？")
     names = _sure(_names(body), body)
     preposition = prepositions.match(topic)
@@ -861,7 +861,7 @@ def _chinese_part(topic: str, question: str) -> str | None:
 
 
 def _chinese_ellipsis(topic: str, question: str) -> str | None:
-    """The question with ``rest`` in place of its most similar part."""
+    """The question with ``topic`` in place of its most similar part."""
     new, old = _LATIN_TERM.findall(topic), list(_LATIN_TERM.finditer(question))
     if re.match(r"\d", topic) and (version := re.search(r"\d[\d.]*", question)):
         return f"{question[: version.start()]}{topic}{question[version.end() :]}"  # another version

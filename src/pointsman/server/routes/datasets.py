@@ -471,9 +471,9 @@ async def _add(state: State, dataset: Dataset, documents: list[DocumentRequest],
     def add() -> AddResult:
         new = [Document(document.id, document.text, document.metadata) for document in documents]
         vectors = [vector_of(document.vector) for document in documents]
-        stored_vectors = None if all(vector is None for vector in vectors) else vectors
+        own_vectors = None if all(vector is None for vector in vectors) else vectors
         with dataset.writing(WRITE_PATIENCE):
-            return dataset.add(new, vectors=stored_vectors, embed=_EMBED[embed])
+            return dataset.add(new, vectors=own_vectors, embed=_EMBED[embed])
 
     result = await in_writer(state, add)
     state.metrics.record_write(result)

@@ -707,7 +707,7 @@ class KeywordIndex:
         self._fill(writer, sequence, target)
 
     def _fill(self, writer: tantivy.IndexWriter, sequence: int, target: int) -> None:
-        """Add what was logged after ``since``, and commit."""
+        """Add what was logged after ``sequence``, and commit."""
         for batch in self._source.changes(sequence):
             for change in batch:
                 if sequence:  # before the first change there is nothing to delete

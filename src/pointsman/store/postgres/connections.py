@@ -80,7 +80,7 @@ class Connections:
 
     Args:
         url: ``postgresql://…`` as libpq reads it; also host lists and service names.
-        most: maximum number of connections for threads, and for each event loop.
+        limit: maximum number of connections for threads, and for each event loop.
         patience: seconds for which temporary failures of a call are retried.
         read_only: whether the server must refuse all changes; calls of `arun` are not protected from functions that
             switch this off.

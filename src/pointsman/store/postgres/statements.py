@@ -108,7 +108,7 @@ class Condition:
     """A filter as SQL over a table ``d`` with columns ``key`` and ``facts``, with its parameters.
 
     Args:
-        wanted: the filter; None matches everything.
+        filters: the filter; None matches everything.
         text: the document's text, as SQL.
         values: what a condition compares with.
     """
