@@ -19,7 +19,7 @@ from pointsman._open_datasets import OpenDatasets
 from pointsman._twins import async_twin, in_thread
 from pointsman.calibration.unasked_calibration import UnaskedCalibrations, is_by_hand
 from pointsman.dataset import ACCESS_IS_OFF, Dataset, check_name
-from pointsman.dataset.lifecycle import no_image_embedder
+from pointsman.dataset.lifecycle import changed_bm25, no_image_embedder
 from pointsman.engine import Engine, Stages
 from pointsman.errors import (
     CorruptStoreError,
@@ -708,14 +708,9 @@ class Workspace:
         """Return the constants of BM25 that a dataset has under settings."""
         from pointsman.store.backend import bm25_of
 
-        record, default = self._record(name), Settings()
+        record = self._record(name)
         values = {} if record is None else record.settings
-        overrides = {
-            constant: getattr(settings, f"bm25_{constant}")
-            for constant in ("k1", "b")
-            if getattr(settings, f"bm25_{constant}") != getattr(default, f"bm25_{constant}")
-        }
-        return {**bm25_of(values), **overrides}
+        return {**bm25_of(values), **changed_bm25({"k1": settings.bm25_k1, "b": settings.bm25_b})}
 
     async def _close_surplus(self) -> None:
         if self._open_datasets.surplus:

@@ -199,20 +199,20 @@ class RemoteDataset:
     @property
     def vectors_due(self) -> int:
         """The number of documents without a vector yet; only keyword search finds those."""
-        if not self.exists:
-            return 0
-        reply = self._client.status(self.name)
-        with self._service.reading("number of missing vectors"):
-            return number_of(reply.get("vectors_due", 0))
+        return self._number_in_status("vectors_due", "number of missing vectors")
 
     @property
     def kept_days(self) -> int:
         """For how many days the dataset keeps what is replaced or deleted; 0 if it keeps nothing."""
+        return self._number_in_status("kept_days", "number of days")
+
+    def _number_in_status(self, field: str, subject: str) -> int:
+        """Return a number of the dataset's status; 0 if the dataset does not exist."""
         if not self.exists:
             return 0
         reply = self._client.status(self.name)
-        with self._service.reading("number of days"):
-            return number_of(reply.get("kept_days", 0))
+        with self._service.reading(subject):
+            return number_of(reply.get(field, 0))
 
     @contextmanager
     def writing(self, wait: float = 0.0) -> Iterator[None]:  # noqa: ARG002  (as of `Dataset.writing`)

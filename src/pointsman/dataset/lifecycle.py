@@ -75,8 +75,7 @@ class StoredDataset(Source):
         if images and load_embedder is None and image_embedder_of(self._embedder) is None:
             raise no_image_embedder(name)
         self._bm25 = {"k1": bm25_k1, "b": bm25_b}
-        # A stored dataset keeps its constants; only values other than the defaults replace them.
-        self._bm25_changed = {name: value for name, value in self._bm25.items() if value != _BM25[name]}
+        self._bm25_changed = changed_bm25(self._bm25)
         self._store: Store | None = store
         self._opening = threading.RLock()
         self.used = 0.0  # when last, by ``monotonic``
@@ -384,6 +383,11 @@ def no_image_embedder(name: str) -> UnmetNeedError:
 @cache
 def _default_engine() -> Engine:
     return Engine()
+
+
+def changed_bm25(constants: Mapping[str, float]) -> dict[str, float]:
+    """Return those of ``k1`` and ``b`` that replace a stored dataset's own: the values other than the defaults."""
+    return {name: value for name, value in constants.items() if value != _BM25[name]}
 
 
 def days_in(versions: str) -> int:

@@ -105,12 +105,10 @@ class KeptVersions:
     Attributes:
         days: for how many days.
         first_sequence: the first sequence number of which everything is kept.
-        key: what receipts are sealed with.
     """
 
     days: int
     first_sequence: int
-    key: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,9 +414,7 @@ class Truth:
         values = self.metas()
         if history.KEPT_DAYS not in values:
             return None
-        return KeptVersions(
-            int(values[history.KEPT_DAYS]), int(values[history.KEPT_FROM]), bytes.fromhex(values[history.RECEIPT_KEY])
-        )
+        return KeptVersions(int(values[history.KEPT_DAYS]), int(values[history.KEPT_FROM]))
 
     def moment(self, seq: int) -> float | None:
         """Return when a transaction was committed, in seconds since 1970; None if that is not known."""
