@@ -6,6 +6,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pytest
 
 import pointsman
 from pointsman.errors import InputError, NotHeldError
-from pointsman.receipts import Receipt, digest_of_answer
+from pointsman.receipts import Receipt, SourceState, digest_of_answer
 from pointsman.retrieval import vocabulary
 from pointsman.retrieval.transform import spelling
 from pointsman.settings import Settings
@@ -172,6 +173,21 @@ def test_receipts_come_only_from_datasets_that_keep_versions(workspace: Workspac
     workspace.dataset("plain").add([{"id": "b", "text": "Another."}])
     with pytest.raises(NotHeldError, match="'plain' kept no versions, and has changed since"):
         workspace.replay(str(both.receipt))
+
+
+def test_a_receipt_of_datasets_that_never_kept_versions_is_refused_whatever_its_seal(workspace: Workspace) -> None:
+    workspace.dataset("plain").add([{"id": "a", "text": "A plain note about notice."}])
+    info, sequence = workspace.dataset("plain").store.info, workspace.dataset("plain").store.statistics().sequence
+    issued = Receipt.read(str(workspace.search(QUESTIONS[0]).receipt))
+    answer = workspace.search(QUESTIONS[0], datasets=["plain"])
+    forged = replace(
+        issued,
+        sources=(SourceState("plain", info.identity.partition(" ")[0], sequence),),
+        options={"datasets": ["plain"]},
+        answer=digest_of_answer(answer),
+    )
+    with pytest.raises(InputError, match="not issued here"):
+        workspace.replay(forged.seal(b"a key of one's own"))
 
 
 def test_replay_uses_the_settings_of_then(workspace: Workspace) -> None:

@@ -62,7 +62,7 @@ class Replays:
         request = receipt.request()
         with self._lock:
             datasets, reasons = self._datasets(receipt)
-            self._check_seal(text, datasets)
+            self._check_seal(text, receipt, datasets)
             reasons += _no_longer_held(receipt, engine)
             settings = _settings_of(receipt, engine.settings)
             sources: list[Any] = []
@@ -104,9 +104,15 @@ class Replays:
                 datasets[state.name] = dataset
         return datasets, reasons
 
-    def _check_seal(self, text: str, datasets: Mapping[str, Dataset]) -> None:
+    def _check_seal(self, text: str, receipt: Receipt, datasets: Mapping[str, Dataset]) -> None:
+        """Check that a receipt was issued; without the dataset whose key it needs, `_as_it_was` refuses it.
+
+        Raises:
+            InputError: it was not.
+        """
         states = [state for dataset in datasets.values() if (state := _recorded_state(dataset)) is not None]
-        if states and not any(check_seal(text, state.key) for state in states):
+        is_sealed = any(check_seal(text, state.key) for state in states)
+        if (states and not is_sealed) or not any(state.notes for state in receipt.sources):
             raise InputError("this receipt was not issued here, or is not whole; copy it as it was printed")
 
     def _as_it_was(self, dataset: Dataset, state: SourceState, settings: Settings) -> Dataset:
