@@ -6,14 +6,15 @@ import contextlib
 import socket
 import threading
 import time
-from typing import Self
+from typing import Any, Self
 
 
 class Proxy:
     """Listens on a free port of 127.0.0.1 and passes everything on, late; a use is ``with Proxy(port) as proxy``.
 
     Attributes:
-        round_trips: how often the client has sent something after the server had answered.
+        round_trips: how often the client has sent something after the server had answered. A client that sends
+            several requests ahead makes one or more of them, as the threads happen to run: see `PostgresProxy`.
         port: where it listens.
     """
 
@@ -49,20 +50,42 @@ class Proxy:
                 return
             server = socket.create_connection(("127.0.0.1", self._target))
             self._sockets += [client, server]
-            state = {"asked": False}
+            state: dict[str, Any] = {}
             for source, sink, asks in ((client, server, True), (server, client, False)):
                 source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self._pass, args=(source, sink, asks, state), daemon=True).start()
 
-    def _pass(self, source: socket.socket, sink: socket.socket, asks: bool, state: dict[str, bool]) -> None:
+    def _count(self, data: bytes, asks: bool, state: dict[str, Any]) -> None:
+        self.round_trips += asks and not state.get("asked")
+        state["asked"] = asks
+
+    def _pass(self, source: socket.socket, sink: socket.socket, asks: bool, state: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 20):
                 with self._guard:
-                    if asks and not state["asked"]:
-                        self.round_trips += 1
-                    state["asked"] = asks
+                    self._count(data, asks, state)
                 if asks:
                     time.sleep(self.seconds)  # the whole way there and back
                 sink.sendall(data)
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
+
+
+class PostgresProxy(Proxy):
+    """A line to PostgreSQL: it counts the messages ReadyForQuery, each the end of what a client had sent ahead.
+
+    So a pipeline of statements is one round trip even where the first answers come back while the last statements
+    are still being sent. The frames are those of the manual's chapter 55.7, "Message Formats".
+    """
+
+    def _count(self, data: bytes, asks: bool, state: dict[str, Any]) -> None:
+        if asks:
+            return
+        pending: bytes = state.get("pending", b"") + data
+        if not state.get("begun"):
+            pending = pending.lstrip(b"N")  # to each request for encryption that comes before: no
+            state["begun"] = bool(pending)
+        while len(pending) >= 5 and len(pending) > (length := int.from_bytes(pending[1:5], "big")):
+            self.round_trips += pending[:1] == b"Z"
+            pending = pending[1 + length :]
+        state["pending"] = pending

@@ -25,7 +25,7 @@ from pointsman.store.base import NEAR, WORDS, Capability, StoreQuery
 from pointsman.testing import StoreConformance
 from pointsman.testing.stores import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
 from pointsman.types import Document
-from proxy_kit import Proxy
+from proxy_kit import PostgresProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +105,7 @@ class TestRoundTrips:
     def test_a_search_is_one(self, postgres: PostgresServer, store: PostgresStore, backend: PostgresBackend) -> None:
         documents = odd_documents(60)
         store.write(documents, vectors_of(documents), EMBEDDER)
-        with Proxy(postgres.port) as proxy:
+        with PostgresProxy(postgres.port) as proxy:
             from pointsman.store.postgres import PostgresBackend
 
             with PostgresBackend(
@@ -143,7 +143,7 @@ class TestRoundTrips:
 
     def test_awaited_searches_wait_together(self, postgres: PostgresServer, store: PostgresStore, backend: Any) -> None:
         store.write([Document("1", "lamp")])
-        with Proxy(postgres.port, 0.1) as proxy:
+        with PostgresProxy(postgres.port, 0.1) as proxy:
             from pointsman.store.postgres import PostgresBackend
 
             with PostgresBackend(
