@@ -17,9 +17,11 @@ import numpy as np
 import pytest
 
 from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, StoreError
-from pointsman.store.local import keyword, truth, vectors
+from pointsman.store.local import keyword, truth, truth_file, vectors
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files import replacing
+from pointsman.store.local.truth_file import SOURCE
+from pointsman.store.local.writable_truth import WritableTruth
 from pointsman.store.prepared import Prepared, prepare
 from pointsman.types import AddResult, Document
 from store_kit import DIMENSIONS, EMBEDDER, add, corpus, opened, sound, unit, units
@@ -208,7 +210,7 @@ class TestPersistence:
 
     def test_a_store_without_the_index_of_sources_gets_it_at_the_next_write(self, tmp_path: Path) -> None:
         def uses_index(collection: Collection) -> bool:
-            sql = f"EXPLAIN QUERY PLAN SELECT id FROM documents WHERE {truth._SOURCE} = 'a.md'"
+            sql = f"EXPLAIN QUERY PLAN SELECT id FROM documents WHERE {SOURCE} = 'a.md'"
             return "documents_source" in str(collection.truth._rows(sql))
 
         with closing(opened(tmp_path)) as store:
@@ -341,10 +343,10 @@ class TestHostileInput:
 
     def test_metadata_too_deep_for_sqlite_has_no_source(self, tmp_path: Path) -> None:
         deep = '{"source":"a.md","x":' + "[" * 2500 + "]" * 2500 + "}"
-        with closing(truth.Truth(tmp_path / "documents.sqlite")) as truth_file:
+        with closing(WritableTruth(tmp_path / "documents.sqlite")) as one_truth:
             other_row = prepare(Document("2", "y", {"source": "a.md"}))
-            truth_file.upsert([Prepared(Document("1", "x"), deep, bytes(truth._DIGEST)), other_row])
-            assert (truth_file.ids(), truth_file.ids(source="a.md")) == (["1", "2"], ["2"])
+            one_truth.upsert([Prepared(Document("1", "x"), deep, bytes(truth.DIGEST)), other_row])
+            assert (one_truth.ids(), one_truth.ids(source="a.md")) == (["1", "2"], ["2"])
 
     def test_k_beyond_all_documents(self, store: Collection) -> None:
         add(store, [Document(str(number), "rail") for number in range(30)])
@@ -643,24 +645,27 @@ class TestLeftovers:
             sound(store)
 
 
-def test_dataset_opened_when_it_could_only_be_read_is_opened_again_to_write(tmp_path: Path) -> None:
+def test_dataset_opened_when_it_could_only_be_read_is_opened_again_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = opened(tmp_path)
     add(store, corpus(3))
-    how_to_open = store.truth._how
     store.truth.close()
-    store.truth._how = lambda *, create: "mode=ro"  # type: ignore[method-assign]  # as SQLite falls back to
-    assert len(store.truth) == 3
-    store.truth._how = how_to_open  # type: ignore[method-assign]
+    with monkeypatch.context() as patch:
+        patch.setattr(truth_file, "_mode", lambda path, *, create: "mode=ro")  # as SQLite falls back to
+        assert len(store.truth) == 3
     assert add(store, corpus(5)[3:]).added == 2
     sound(store)
     store.close()
 
 
-def test_dataset_that_can_still_only_be_read_says_so_again_and_again(tmp_path: Path) -> None:
+def test_dataset_that_can_still_only_be_read_says_so_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = opened(tmp_path)
     add(store, corpus(3))
     store.truth.close()
-    store.truth._how = lambda *, create: "mode=ro"  # type: ignore[method-assign]
+    monkeypatch.setattr(truth_file, "_mode", lambda path, *, create: "mode=ro")
     for _ in range(3):
         with pytest.raises(StoreError, match="readonly"):
             store.truth.delete(["d0"])
@@ -668,14 +673,15 @@ def test_dataset_that_can_still_only_be_read_says_so_again_and_again(tmp_path: P
     store.close()
 
 
-def test_file_taken_for_unchangeable_is_opened_again_once_others_may_write(tmp_path: Path) -> None:
+def test_file_taken_for_unchangeable_is_opened_again_once_others_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = opened(tmp_path)
     add(store, corpus(3))
-    how_to_open = store.truth._how
     store.truth.close()
-    store.truth._how = lambda *, create: "immutable=1"  # type: ignore[method-assign]
-    assert len(store.truth) == 3
-    store.truth._how = how_to_open  # type: ignore[method-assign]
+    with monkeypatch.context() as patch:
+        patch.setattr(truth_file, "_mode", lambda path, *, create: "immutable=1")
+        assert len(store.truth) == 3
     other_store = opened(tmp_path)
     add(other_store, corpus(5)[3:])
     assert len(store.truth) == 5

@@ -24,7 +24,6 @@ from pointsman.retrieval.reading import Reading, spread_of, versions_in
 from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.search import search_now
-from pointsman.retrieval.source import principals_missing
 from pointsman.store.base import NEAR, Capability, StoreQuery
 from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_top_k
 from pointsman.views import VALID_FROM, VALID_TO, View
@@ -86,9 +85,6 @@ class Dataset(EditableDataset):
         InputError: name, technique or embedder is invalid.
         UnmetNeedError: it is for pictures, and the embedder embeds only texts.
     """
-
-    is_view = False
-    """Whether this is a view of a dataset; see `in_view`."""
 
     def retriever(self, method: str = "auto") -> DatasetRetriever:
         """Return a retriever for this dataset: ``"bm25"``, ``"vector"``, ``"hybrid"`` or a fusion method's name.
@@ -161,15 +157,6 @@ class Dataset(EditableDataset):
         return self if self.day == day else self.in_view(View.of_day(day))
 
     aon_day = async_twin(on_day)
-
-    def check_searchable(self) -> None:
-        """Check that the dataset may be searched as it is: where access is on, only a view may.
-
-        Raises:
-            InputError: access is on, and nobody said who asks.
-        """
-        if not self.is_view and self._has_access() is True:
-            raise principals_missing(self.name)
 
     def for_request(self, request: SearchRequest) -> Dataset:
         """Return what a request is to search: the dataset, or a view of it.

@@ -18,7 +18,7 @@ from pointsman.engine import Engine
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.models.base import as_embedder, image_embedder_of
 from pointsman.models.queries import QueryVectors
-from pointsman.retrieval.source import TECHNIQUES, IndexingTechnique, Source
+from pointsman.retrieval.source import TECHNIQUES, IndexingTechnique, Source, principals_missing
 from pointsman.store.base import SCALES_OF, EmptyStore
 from pointsman.store.prepared import storable
 
@@ -38,6 +38,9 @@ _BM25 = {"k1": 1.2, "b": 0.75}
 
 class StoredDataset(Source):
     """A dataset as something that is created, opened and closed; see `pointsman.Dataset` for the arguments."""
+
+    is_view = False
+    """Whether this is a view of a dataset; see `pointsman.Dataset.in_view`."""
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class StoredDataset(Source):
         self._store: Store | None = store
         self._opening = threading.RLock()
         self.used = 0.0  # when last, by ``monotonic``
+        self.record: DatasetRecord | None = None  # what `follow` was last told
         self._engine, self._on_make, self._on_open = engine or _default_engine, on_make, on_open
         self._on_embed = on_embed
         self.query_vectors = query_vectors or QueryVectors(lambda: self.embedder)
@@ -126,6 +130,15 @@ class StoredDataset(Source):
                 return EmptyStore(SCALES_OF[self.indexing_technique])
             return self.make()
 
+    def check_searchable(self) -> None:
+        """Check that the dataset may be searched as it is: where access is on, only a view may.
+
+        Raises:
+            InputError: access is on, and nobody said who asks.
+        """
+        if not self.is_view and self._has_access() is True:
+            raise principals_missing(self.name)
+
     def make(self) -> Store:
         """Create the dataset unless it exists; return its store."""
         with self._opening:
@@ -166,7 +179,7 @@ class StoredDataset(Source):
     def follow(self, record: DatasetRecord) -> None:
         """Update what is known about the dataset: another process may have changed or recreated it."""
         with self._opening:
-            store = self._store
+            store, self.record = self._store, record
             if store is not None and record.identity != store.info.identity:
                 self._store = None
                 if record.indexing_technique in TECHNIQUES:

@@ -9,18 +9,6 @@ your implementation, and run pytest::
         def make(self):
             return MyRetriever(...)
 
-RetrieverConformance       anything with ``retrieve`` and ``aretrieve``
-RefinerConformance         subclasses of `BaseRefiner`: refusing, diversifying, expanding, compressing
-RerankerConformance        subclasses of `BaseReranker`; includes everything of the suite above
-SelectorConformance        anything with ``select`` and ``aselect``
-RouterConformance          subclasses of `BaseRouter`
-TransformerConformance     subclasses of `BaseTransformer`
-EmbedderConformance        anything that implements the protocol `Embedder`
-StoreConformance           subclasses of `BaseStore`: where the documents of a dataset are stored
-LLMConformance             anything with ``complete`` or ``acomplete``
-WorkspaceConformance       anything that behaves like a `Workspace`, local or remote
-========================== ============================================================================================
-=======
 ============================== =========================================================================================
 RetrieverConformance           anything with ``retrieve`` and ``aretrieve``
 RefinerConformance             subclasses of `BaseRefiner`: refusing, diversifying, expanding, compressing

@@ -60,8 +60,9 @@ from pointsman.store.local.files import (
 from pointsman.store.local.keyword import KeywordIndex
 from pointsman.store.local.keyword_files import damaged_files
 from pointsman.store.local.permissions import PermissionTable
-from pointsman.store.local.truth import NO_VECTOR, Truth
+from pointsman.store.local.truth import NO_VECTOR
 from pointsman.store.local.vectors import VectorIndex
+from pointsman.store.local.writable_truth import WritableTruth
 from pointsman.store.prepared import UNREADABLE, Prepared, directions
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
             return False
         collect_leftovers(directory.parent)
         with directory_aside(directory.parent) as temporary:
-            truth = Truth(temporary / TRUTH)
+            truth = WritableTruth(temporary / TRUTH)
             truth.close()
             write_manifest(temporary, {"format": FORMAT, "identity": truth.identity, **(about or {})})
             try:
@@ -617,7 +618,7 @@ class Collection:
 
     # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, fields: dict[str, Any]) -> tuple[Truth, dict[str, Any]]:
+    def _open(self, fields: dict[str, Any]) -> tuple[WritableTruth, dict[str, Any]]:
         """Return documents and manifest, which belong together; create them if there are none."""
         while True:
             create_collection(self._directory, fields)
@@ -626,7 +627,7 @@ class Collection:
                 manifest = read_manifest(self._directory)
                 if manifest is not None:
                     keep_private(self._directory)
-                    truth = Truth(self._directory / TRUTH, create=False)
+                    truth = WritableTruth(self._directory / TRUTH, create=False)
                     if manifest.get("identity") != truth.identity:
                         truth.close()
                         raise CorruptStoreError(
@@ -651,7 +652,7 @@ class Collection:
                 self._lock.acquire()
                 if read_manifest(self._directory) is None:
                     log.warning("%s has no %s; rewriting it", self._directory, MANIFEST)
-                    truth = Truth(self._directory / TRUTH)
+                    truth = WritableTruth(self._directory / TRUTH)
                     truth.close()
                     with translated(self._directory):
                         write_manifest(self._directory, {"format": FORMAT, "identity": truth.identity, **fields})

@@ -25,7 +25,9 @@ from pointsman.store.local.files import (
     translated,
 )
 from pointsman.store.local.history import KEPT_DAYS, UNNOTED
-from pointsman.store.local.truth import ROW, Truth, document_in, schema_rows, value_of, vector_of
+from pointsman.store.local.truth import ROW, document_in, vector_of
+from pointsman.store.local.truth_file import schema_rows, value_of
+from pointsman.store.local.writable_truth import WritableTruth
 from pointsman.store.prepared import Prepared
 
 if TYPE_CHECKING:
@@ -125,7 +127,7 @@ def _problems(directory: Path) -> list[str]:
 def _replace(directory: Path) -> tuple[_Salvage, Path]:
     """Replace the damaged directory by a new one with its intact parts; keep the damaged one beside it."""
     with directory_aside(directory.parent) as folder:
-        truth = Truth(folder / TRUTH)
+        truth = WritableTruth(folder / TRUTH)
         try:
             salvage = _save(directory / TRUTH, truth, folder / "damaged")
         finally:
@@ -155,7 +157,7 @@ def _manifest(directory: Path) -> dict[str, Any]:
     return {**manifest, "name": directory.name}
 
 
-def _save(path: Path, truth: Truth, work: Path) -> _Salvage:
+def _save(path: Path, truth: WritableTruth, work: Path) -> _Salvage:
     """Write the intact contents of a damaged file into a new one."""
     work.mkdir()
     copy = work / TRUTH
@@ -184,7 +186,7 @@ def _save(path: Path, truth: Truth, work: Path) -> _Salvage:
 def _opened(copy: Path, work: Path) -> sqlite3.Connection:
     """Return a connection to a copy of a damaged file, with a new first page if that one is damaged."""
     if not _listed(copy):
-        fresh = Truth(work / "fresh.sqlite")
+        fresh = WritableTruth(work / "fresh.sqlite")
         fresh.close()
         head = bytearray((work / "fresh.sqlite").read_bytes()[:_HEAD])
         content = bytearray(copy.read_bytes())
