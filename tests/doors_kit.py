@@ -113,10 +113,11 @@ class Asked:
     rerank: bool | None
     refuse: bool | None
     effort: str
+    group_by: str | None = None
 
     def options(self, *without: str) -> dict[str, Any]:
         """All but the query and k, by the names of the library."""
-        names = ("datasets", "strategy", "filters", "rerank", "refuse", "effort")
+        names = ("datasets", "strategy", "filters", "rerank", "refuse", "effort", "group_by")
         return {name: getattr(self, name) for name in names if name not in without}
 
 
@@ -317,6 +318,8 @@ def command(asked: Asked) -> list[str]:
     arguments = ["search", asked.query, "-k", str(asked.k), "--strategy", asked.strategy, "--effort", asked.effort]
     for name in asked.datasets or ():
         arguments += ["--dataset", name]
+    if asked.group_by is not None:
+        arguments += ["--group-by", asked.group_by]
     if asked.filters is not None:
         arguments += ["--filter", str(pointsman.parse_filter(asked.filters))]
     for flag, value in (("rerank", asked.rerank), ("refuse", asked.refuse)):

@@ -147,7 +147,7 @@ def test_a_source_may_be_a_list() -> None:
 
 @given(st.lists(st.sampled_from(["x", "y", None])), st.integers(1, 3))
 def test_limits_hold(keys: list[str | None], limit: int) -> None:
-    excess = over_the_limit(keys, limit)
+    excess = over_the_limit([() if key is None else (key,) for key in keys], limit)
     remaining = [key for index, key in enumerate(keys) if index not in excess]
     assert all(remaining.count(key) == min(keys.count(key), limit) for key in ("x", "y"))
     assert remaining.count(None) == keys.count(None)

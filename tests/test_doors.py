@@ -50,6 +50,15 @@ def test_all_nine_doors_take_part(usual: World) -> None:
     assert len(expected.hits) == 3
 
 
+@pytest.mark.parametrize("datasets", [("rails",), None])
+def test_all_nine_doors_group_alike(usual: World, datasets: tuple[str, ...] | None) -> None:
+    request = Asked("railway signal", 9, datasets, "auto", None, None, False, "balanced", group_by="lang")
+    assert usual.differences(request) == []
+    for name, answer in usual.answers(request).items():
+        assert len(answer.hits) == 3, name
+    assert len(usual.answers(request)) == (9 if datasets else 8)
+
+
 def test_the_command_line_in_a_process_of_its_own(usual: World) -> None:
     refused = Asked("zzzz qqqq", 5, None, "bm25", None, None, None, "fast")
     bad_request = Asked("tea", 5, None, "hybird", None, None, None, "fast")

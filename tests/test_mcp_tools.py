@@ -30,16 +30,11 @@ from hostile_schemas_kit import (
     nested_choices,
     unique_objects,
 )
+from pointsman._json_bounds import MAX_VALUES, TOO_MANY_VALUES, has_too_many_values
 from pointsman.cli.mcp import mcp as serve
 from pointsman.errors import InputError
 from pointsman.integrations.mcp import transports
-from pointsman.integrations.mcp._bounds import (
-    MAX_BYTES,
-    MAX_VALUES,
-    TOO_MANY_VALUES,
-    bound_response,
-    has_too_many_values,
-)
+from pointsman.integrations.mcp._bounds import MAX_BYTES, bound_response
 from pointsman.integrations.mcp.checking import SchemaChecker
 from pointsman.integrations.mcp.program import NOT_UNICODE, TOO_DEEP, message_of, pruned, with_unicode_only
 from pointsman.integrations.mcp.sdk import ServerAddress, ToolListing

@@ -6,16 +6,22 @@ import asyncio
 import json
 import math
 import re
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pointsman import Workspace
+from pointsman._json_bounds import MAX_VALUES
 from pointsman.errors import InputError
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.server import create_app, strict_json
 from pointsman.server.access import Access, access_of
 from pointsman.server.bodies import Bodies
 from pointsman.server.checks import secure
@@ -276,6 +282,55 @@ def test_as_deep_as_allowed_and_brackets_in_texts() -> None:
         "b": [{}] * 100,
         "c": '\\"',
     }
+
+
+def test_too_many_values_are_refused_before_they_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"query": "tea", "filters": [' + b"[]," * MAX_VALUES + b"[]]}"
+    monkeypatch.setattr(strict_json, "_DECODER", None)
+    problem = problem_of(lambda: parse_json(body))
+    assert problem is not None
+    assert (problem.slug, problem.detail) == (
+        "invalid-input",
+        "the JSON has more than 100,000 values; send them in several requests",
+    )
+
+
+def test_long_texts_are_no_values() -> None:
+    text = "[,{" * MAX_VALUES
+    assert parse_json(json.dumps([text]).encode()) == [text]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-ndjson"])
+def test_others_are_answered_while_a_large_body_is_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Parsing does not end before another request has been answered: on the event loop it never would."""
+    parsing, reply = threading.Event(), threading.Event()
+
+    def slow_parse(body: bytes) -> object:
+        parsing.set()
+        assert reply.wait(30), "nobody else was answered"
+        return parse_json(body)
+
+    monkeypatch.setattr(strict_json, "parse_json", slow_parse)
+    document = {"id": "a", "text": "a red signal " * 10_000}
+    body = document if kind == "application/x-ndjson" else {"documents": [document]}
+
+    async def ask(workspace: Workspace) -> tuple[int, int]:
+        transport = httpx.ASGITransport(create_app(workspace))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
+            request = client.post(
+                "/api/datasets/rails/documents", content=json.dumps(body).encode(), headers={"content-type": kind}
+            )
+            writing = asyncio.create_task(request)
+            assert await asyncio.to_thread(parsing.wait, 30)
+            health = await client.get("/health")
+            reply.set()
+            return health.status_code, (await writing).status_code
+
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("rails").make()
+        assert run(ask(workspace)) == (200, 200)
 
 
 @given(values, st.integers(1, 9))

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from pointsman.protocols import LLM
     from pointsman.retrieval.dataset_calibration import Calibration
+    from pointsman.retrieval.diversity import Grouping
     from pointsman.retrieval.policy import EffortLimits, EffortName
     from pointsman.retrieval.reading import Reading
     from pointsman.retrieval.routing.recommend import Recommendation
@@ -311,6 +312,7 @@ class Engine:
             fitted=calibrations,
             min_relevance=request.min_relevance,
             coverage=request.coverage,
+            grouping=None if request.group_by is None else _grouping(request.group_by, request.group_size),
             budget=_with_call_limit(None, self.settings.llm_timeout),
             receipt=partial(self._receipt, request),
         )
@@ -702,6 +704,12 @@ def _image_router(request: SearchRequest, sources: Sequence[Any]) -> BaseRouter 
     from pointsman.retrieval.routing.router import ImageRouter
 
     return ImageRouter()
+
+
+def _grouping(key: str, size: int) -> Grouping:
+    from pointsman.retrieval.diversity import Grouping
+
+    return Grouping(key, size)
 
 
 def _in_conversation(request: SearchRequest) -> bool:

@@ -59,6 +59,8 @@ class _CommonOptions(TypedDict, total=False):
     timeout: float | None
     principals: str | Sequence[str] | None
     as_of: str | date | None
+    group_by: str | None
+    group_size: int
 
 
 class SearchOptions(_CommonOptions, total=False):
@@ -87,6 +89,10 @@ class SearchOptions(_CommonOptions, total=False):
             may see exist for the search.
         as_of: a day such as ``"2026-03-01"``: only documents that are valid on it exist for the search, and the newest
             version of that day comes first; by default all exist, and the newest of today comes first.
+        group_by: a metadata key such as ``"source"`` or ``"author.name"``: the answer has at most ``group_size`` hits
+            with one value of it, and is searched until ``k`` hits are found or no other group is left. A document
+            with several values counts for each of them; documents without the key are not limited.
+        group_size: how many hits of one group an answer has; 1 by default.
     """
 
     strategy: StrategyName | RegisteredStrategy
@@ -154,8 +160,8 @@ class SearchRequest:
         queries: one or more; each carries its own filters, and no others apply.
         k: the maximum number of hits in each answer.
         datasets: names, in order, without repeats; None: all.
-        strategy, rerank, refuse, min_relevance, coverage, spelling, effort, timeout, principals, as_of: see
-            `SearchOptions`.
+        strategy, rerank, refuse, min_relevance, coverage, spelling, effort, timeout, principals, as_of, group_by,
+            group_size: see `SearchOptions`.
     """
 
     queries: tuple[Query, ...]
@@ -199,6 +205,15 @@ class SearchRequest:
         None,
         "A day such as `2026-03-01`: search the documents that are valid on it, and prefer the newest version of then.",
     )
+    group_by: str | None = _option(
+        str | None,
+        None,
+        "A metadata key such as `source`: at most `group_size` hits with one value of it, so that the answer has `k` "
+        "hits of different files, if there are as many.",
+        min_length=1,
+        max_length=1000,
+    )
+    group_size: int = _option(int, 1, "With `group_by`: how many hits of one group the answer has.", ge=1)
 
     @classmethod
     def of(
@@ -244,6 +259,8 @@ class SearchRequest:
                 raise InputError(f"{name} is a probability {bounds}, or None, not {value!r:.80}")
         if self.as_of is not None:
             object.__setattr__(self, "as_of", day_of(self.as_of, "as_of"))
+        if self.group_by is not None or self.group_size != 1:
+            _check_groups(self.group_by, self.group_size)
         if not isinstance(self.spelling, bool):
             raise InputError(f"spelling is True or False, not {self.spelling!r:.80}")
         if not isinstance(self.effort, EffortLimits) and self.effort not in EFFORTS:
@@ -293,6 +310,15 @@ def _is_within(value: Any, bounds: Mapping[str, float]) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return all(getattr(operator, bound)(value, limit) for bound, limit in bounds.items())
+
+
+def _check_groups(group_by: object, group_size: object) -> None:
+    if not isinstance(group_size, int) or isinstance(group_size, bool) or group_size < 1:
+        raise InputError(f"group_size is an int from 1 up, not {group_size!r:.80}")
+    if group_by is None:
+        raise InputError(f"group_size={group_size} needs group_by, the metadata key whose values make the groups")
+    if not isinstance(group_by, str) or not group_by:
+        raise InputError(f"group_by is a metadata key such as 'source', or None, not {group_by!r:.80}")
 
 
 def _as_list(value: Any) -> Any:

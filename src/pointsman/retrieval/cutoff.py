@@ -128,9 +128,10 @@ def too_irrelevant(hits: Sequence[Hit], minimum: float) -> tuple[Mapping[HitKey,
     return reasons, Refusal(reason, nearest, nearest.relevance, minimum, "relevance", tuple(hits))
 
 
-def unknown_keys(filters: Filter, results: Iterable[Results]) -> Iterator[str]:
+def unknown_keys(filters: Filter, results: Iterable[Results], option: str = "filters") -> Iterator[str]:
     """Yield a note for each key of a filter that no searched document has, with the nearest key that there is.
 
+    ``option`` is what asks for the keys.
     Nothing if the keys of a branch are unknown: those of a retriever, or of a store that would have to ask its server.
     """
     known_keys: set[str] = set()
@@ -145,7 +146,7 @@ def unknown_keys(filters: Filter, results: Iterable[Results]) -> Iterator[str]:
     for key in missing_keys[:_NOTED]:
         nearest = _nearest(key, sorted(known_keys))
         hint = f"; did you mean {nearest!r:.80}?" if nearest else ""
-        yield f"filters: no document that was searched has the key {key!r:.80}{hint}"
+        yield f"{option}: no document that was searched has the key {key!r:.80}{hint}"
 
 
 def _needed(filters: Filter) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Diversification: near duplicates, limits per source, maximal marginal relevance. Pure functions and a refiner.
+"""Diversification: near duplicates, limits per source or group, maximal marginal relevance: functions and a refiner.
 
 Texts are compared by their words, as `pointsman.text` makes them, or by vectors if given; so English, Chinese (by
 characters and pairs) and Russian are treated alike. Nothing is random: equal input gives equal output.
@@ -7,18 +7,25 @@ characters and pairs) and Russian are treated alike. Nothing is random: equal in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from pointsman._values import values_of
 from pointsman.errors import InputError
+from pointsman.filters import In, Not
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.types import Hit, HitKey, Query, Ranked
+from pointsman.types import Decision, Hit, HitKey, Query, Ranked
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
+
+    from pointsman._values import Typed
+    from pointsman.filters import Filter
+    from pointsman.types import Document
 
 SHINGLE: Final = 3
 """Neighbouring words in a shingle."""
@@ -28,6 +35,7 @@ WIDENED: Final = 3
 
 _CHARACTERS = 20_000  # compared per hit: texts that agree up to there count as equal
 
+Group = TypeVar("Group", bound=Hashable)
 Source = str | Callable[[Hit], Hashable]
 """A hit's source: the name of a metadata value, or a function of the hit; None means that it has none."""
 
@@ -86,19 +94,27 @@ def near_duplicates(texts: Sequence[str], threshold: float, size: int = SHINGLE)
     return duplicates
 
 
-def over_the_limit(keys: Sequence[Hashable], limit: int) -> list[int]:
-    """The places of keys that have already occurred ``limit`` times; None as a key has no limit.
+def over_the_limit(groups: Sequence[Collection[Group]], limit: int) -> dict[int, Group]:
+    """Find what exceeds ``limit`` in a group; an item may be in several groups, and one in none has no limit.
 
-    >>> over_the_limit(["a", "b", "a", None, "a", None, None], 1)
-    [2, 4]
+    Args:
+        groups: of each item, best first.
+        limit: how many items of one group stay.
+
+    Returns:
+        By the place of each item that exceeds it, the group that is full.
+
+    >>> over_the_limit([["a"], ["b"], ["a"], [], ["c", "b"], ["c"], []], 1)
+    {2: 'a', 4: 'b'}
     """
-    counts: Counter[Hashable] = Counter()
-    excess = []
-    for index, key in enumerate(keys):
-        if key is not None:
-            counts[key] += 1
-            if counts[key] > limit:
-                excess.append(index)
+    counts: Counter[Group] = Counter()
+    excess: dict[int, Group] = {}
+    for index, own_groups in enumerate(groups):
+        full_group = next((group for group in own_groups if counts[group] >= limit), None)
+        if full_group is None:
+            counts.update(own_groups)
+        else:
+            excess[index] = full_group
     return excess
 
 
@@ -137,6 +153,55 @@ def mmr(relevance: ArrayLike, similarity: ArrayLike, weight: float, count: int |
         free[best] = False
         order.append(best)
     return order
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The limit of an answer to a few hits with one value of a metadata key.
+
+    Attributes:
+        key: each of its values is a group.
+        size: how many hits of one group stay.
+    """
+
+    key: str
+    size: int
+
+    def groups_of(self, document: Document) -> list[Typed]:
+        """Return the groups of a document, each once: the values that filters see under the key."""
+        return list(dict.fromkeys(values_of(document.fields, self.key)))
+
+    def limited(self, ranking: Ranked) -> Ranked:
+        """Return a ranking without the hits that exceed their group, which ``dropped`` lists."""
+        excess = over_the_limit([self.groups_of(hit.document) for hit in ranking.hits], self.size)
+        reasons = {
+            ranking.hits[index].key: f"{self.key} {value!r:.80} has its {self.size} already"
+            for index, (_, value) in excess.items()
+        }
+        hits = [hit for index, hit in enumerate(ranking.hits) if index not in excess]
+        return replace(ranking, hits=tuple(hits), dropped=reasons)
+
+    def count(self, documents: Iterable[Document]) -> tuple[int, set[Typed]]:
+        """Return how many of these documents fit into their groups, and the groups that are full then."""
+        groups = [self.groups_of(document) for document in documents]
+        excess = over_the_limit(groups, self.size)
+        counts = Counter(chain.from_iterable(names for index, names in enumerate(groups) if index not in excess))
+        return len(groups) - len(excess), {group for group, number in counts.items() if number >= self.size}
+
+    def outside(self, groups: Iterable[Typed], filters: Filter | None) -> Filter:
+        """Return the filter for documents that match another one and are in none of these groups."""
+        values = tuple([bool(value) if kind == "boolean" else value for kind, value in groups])
+        condition = Not(In(self.key, values))
+        return condition if filters is None else filters & condition
+
+    def decision(self, ranking: Ranked, most: int) -> Decision:
+        """Return what the limit did to an answer of at most ``most`` hits."""
+        hits = ranking.hits[:most]
+        groups = {group for hit in hits for group in self.groups_of(hit.document)}
+        reason = f"at most {self.size} hits with one value: {len(hits)} hits of {len(groups)} groups"
+        if len(hits) < most:
+            reason += f", not {most}, as no others were found"
+        return Decision("group_by", self.key, "request", reason)
 
 
 class Diversifier(BaseRefiner):
@@ -205,10 +270,10 @@ class Diversifier(BaseRefiner):
             ("dataset", self.max_per_dataset, _dataset),
         ):
             if limit is not None:
-                keys = [source(hit) for hit in hits]
+                groups = [() if (group := source(hit)) is None else (group,) for hit in hits]
                 reasons = {
-                    index: f"{kind} {keys[index]!r:.80} has its {limit} already"
-                    for index in over_the_limit(keys, limit)
+                    index: f"{kind} {group!r:.80} has its {limit} already"
+                    for index, group in over_the_limit(groups, limit).items()
                 }
                 hits = _without(hits, reasons, reasons_by_key)
                 notes.append(f"{len(reasons)} beyond {limit} per {kind} dropped")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pointsman.retrieval.budget import Budget
     from pointsman.retrieval.dataset_calibration import Calibration
+    from pointsman.retrieval.diversity import Grouping
     from pointsman.retrieval.policy import Policy
     from pointsman.retrieval.reading import Reading
     from pointsman.retrieval.refine import BaseRefiner
@@ -88,6 +89,7 @@ class Recipe:
         min_relevance: the least relevance of a hit in the answer; None: no limit.
         fitted: by dataset, what was fitted to it; it takes precedence over ``calibrations`` there.
         coverage: answer with the fewest hits that hold an answer with this probability; None: with ``k``.
+        grouping: limits the answer to a few hits of each group; None: no limit.
         today: the day on which documents have to be valid, for a replay; empty: the day of the search.
         receipt: writes the receipt of an answer from datasets that keep versions; None: it gets none.
     """
@@ -113,6 +115,7 @@ class Recipe:
     fitted: Mapping[str, Calibration] = field(default_factory=dict)
     min_relevance: float | None = None
     coverage: float | None = None
+    grouping: Grouping | None = None
     today: str = ""
     receipt: Callable[[RetrievalContext, Mapping[str, Reading]], str] | None = None
     _over: dict[tuple[str, ...], Over] = field(default_factory=dict, repr=False, compare=False, init=False)
@@ -217,9 +220,10 @@ class Recipe:
         decisions = [f"{decision.what} {decision.value}" for decision in self.decisions if decision.what in _RANKING]
         steps = getattr(self.transformer, "steps", () if self.transformer is None else (self.transformer,))
         stages = [type(stage).__name__ for stage in (*steps, *self.refiners)]
-        policy = self.policy
+        policy, grouping = self.policy, self.grouping
+        groups = [] if grouping is None else [f"{grouping.size} for each {grouping.key}"]
         weights = [] if policy is None else [f"policy {policy.name} {policy.vector_weight:g} {policy.strategy or ''}"]
-        return ", ".join([*decisions, f"depth {self.depth}", *weights, *stages]).strip()
+        return ", ".join([*decisions, f"depth {self.depth}", *weights, *stages, *groups]).strip()
 
     def depth_of(self, scale: str) -> int:
         """How many hits the stages after the fusion need."""

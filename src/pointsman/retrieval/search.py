@@ -46,6 +46,7 @@ from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext, keys_of
 if TYPE_CHECKING:
     from pointsman.retrieval.branches import BranchAnswers
     from pointsman.retrieval.candidates import Fetched
+    from pointsman.retrieval.diversity import Grouping
     from pointsman.retrieval.in_force import InForce
     from pointsman.retrieval.recipe import Over, Recipe
     from pointsman.retrieval.refine import BaseRefiner
@@ -93,11 +94,16 @@ async def search(
         new_readings = await measure_new(pipelines)
         await retrieve(pipelines)
         await measure(pipelines, new_readings)
+        if recipe.grouping is not None:
+            for pipeline in pipelines:
+                await pipeline.fill_groups(recipe.grouping)
         for pipeline in pipelines:
             await pipeline.fuse()
             await pipeline.fetch()
             pipeline.judge()
             await pipeline.prefer_in_force()
+            if recipe.grouping is not None:
+                pipeline.group(recipe.grouping)
         for refiner in recipe.refiners:
             await refine(refiner, pipelines)
         return [pipeline.answer() for pipeline in pipelines]
@@ -248,6 +254,25 @@ class Pipeline:
             if variant not in self.variants:
                 self.journal.degrade(f"transform: a variant that cannot be searched was left out: {variant!r:.200}")
 
+    async def fill_groups(self, grouping: Grouping) -> None:
+        """Search on for hits of other groups, if those that were found are of too few."""
+        from pointsman.retrieval.grouping import STAGE, fill
+
+        over, questions, answered = self.over, self.questions, self.answered
+        try:
+            self.answered = await fill(
+                grouping, self.recipe, over, self.readings, self.names, questions, answered, self.mode, self.journal
+            )
+        except Exception as error:  # noqa: BLE001  (reported in the answer)
+            self.failed(STAGE, perf_counter(), error, "hits of other groups may be missing")
+
+    def group(self, grouping: Grouping) -> None:
+        """Leave out the hits that exceed their group."""
+        from pointsman.retrieval.grouping import limited
+
+        ranking = limited(grouping, self.ranked, self.answered, self.journal)
+        self.ranked = replace(ranking, hits=ranking.hits[: self.recipe.depth_of(ranking.scale)])
+
     async def fuse(self) -> None:
         """Fuse all lists into one ranking: those of all branches, and those of the query's variants."""
         if not self.answered:
@@ -285,6 +310,8 @@ class Pipeline:
         self.journal.fused(results, fusion)
         self.journal.span("fuse", f"{fusion.scale}{detail}", start, len(fusion.ranking))
         depth = self.recipe.depth_of(fusion.scale)
+        if self.recipe.grouping is not None:
+            depth = len(fusion.ranking)
         versioned = [name for name in self.names if name in self.readings and self.readings[name].versions is not None]
         if versioned:
             from pointsman.retrieval.in_force import InForce
@@ -352,7 +379,9 @@ class Pipeline:
                 hits += await self.mode.blocking(partial(in_force.read, missing, self.query.filters))
             except Exception as error:  # noqa: BLE001  (reported in the answer)
                 self.failed(STAGE, start, error, "newer versions that no list has found are missing")
-        hits = in_force.above_superseded(hits)[: self.recipe.depth_of(self.ranked.scale)]
+        hits = in_force.above_superseded(hits)
+        if self.recipe.grouping is None:
+            hits = hits[: self.recipe.depth_of(self.ranked.scale)]
         if self.verdict.relevance:
             levels = {hit.key: hit.relevance for hit in hits if hit.relevance is not None}
             self.verdict = replace(self.verdict, relevance={**self.verdict.relevance, **levels})
@@ -388,6 +417,10 @@ class Pipeline:
         if self.in_force is not None:
             self._prefer_newer(self.in_force)
         recipe, journal, coverage, refused = self.recipe, self.journal, None, self.ranked.refused
+        if recipe.grouping is not None and refused is None:  # refiners may have added hits
+            self.ranked = recipe.grouping.limited(self.ranked)
+            decision = recipe.grouping.decision(self.ranked, self.over.most)
+            self.plan = replace(self.plan, decisions=(*self.plan.decisions, decision))
         hits = self.verdict.of(self.ranked.hits[: self.over.most])
         if recipe.coverage is not None:
             from pointsman.retrieval.cutoff import cut_to_cover

@@ -1,31 +1,19 @@
-"""Routes that parse JSON with `pointsman.server.strict_json.parse_json` and refuse unknown query parameters."""
+"""Routes that parse JSON with `pointsman.server.strict_json.read_json` and refuse unknown query parameters."""
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 from fastapi.routing import APIRoute
 
 from pointsman.server.problems import HttpProblem
-from pointsman.server.strict_json import parse_json
+from pointsman.server.strict_json import read_json
 
 if TYPE_CHECKING:
     from starlette.responses import Response
-
-_LARGE: Final = 100_000  # bytes; from this size on, parsing would noticeably delay other requests
-
-
-async def read_json(body: bytes) -> Any:
-    """Parse a JSON body; a large one outside the event loop.
-
-    Raises:
-        Problem: as `parse_json`.
-    """
-    return await asyncio.to_thread(parse_json, body) if len(body) > _LARGE else parse_json(body)
 
 
 class _StrictRequest(Request):

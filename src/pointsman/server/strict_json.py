@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, Final
 
+from pointsman._json_bounds import MAX_VALUES, has_too_many_values
 from pointsman.server.problems import HttpProblem
 
 MAX_DEPTH: Final = 64
 """Nesting depth of objects and lists in a JSON body."""
 
+_LARGE: Final = 100_000  # bytes; from this size on, parsing would noticeably delay other requests
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -21,8 +24,13 @@ def parse_json(body: bytes) -> object:
 
     Raises:
         Problem: ``malformed``: not UTF-8 or not JSON (``NaN`` and ``Infinity`` are not); ``invalid-input``: a repeated
-            name in an object, a number that is too large, lone surrogates, or more than `MAX_DEPTH` levels.
+            name in an object, a number that is too large, lone surrogates, more than `MAX_DEPTH` levels, or more than
+            `pointsman._json_bounds.MAX_VALUES` values.
     """
+    if len(body) > MAX_VALUES and has_too_many_values(body):
+        raise HttpProblem(
+            "invalid-input", f"the JSON has more than {MAX_VALUES:,} values; send them in several requests"
+        )
     try:
         value: object = _DECODER.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -44,6 +52,15 @@ def parse_json(body: bytes) -> object:
                 "invalid-input", "a text in the JSON has a lone surrogate, which is not a character"
             ) from error
     return value
+
+
+async def read_json(body: bytes) -> Any:
+    """Parse a JSON body; a large one outside the event loop.
+
+    Raises:
+        Problem: as `parse_json`.
+    """
+    return await asyncio.to_thread(parse_json, body) if len(body) > _LARGE else parse_json(body)
 
 
 def _deeper(value: object, depth: int) -> bool:
@@ -105,7 +122,7 @@ async def json_lines(chunks: AsyncIterable[bytes], *, max_line_bytes: int) -> As
             pending.clear()
             if line:
                 try:
-                    value = parse_json(line)
+                    value = await read_json(line)
                 except HttpProblem as problem:
                     raise HttpProblem(problem.slug, f"line {number}: {problem.detail}", line=number) from problem
                 yield number, value

@@ -1,8 +1,7 @@
-"""Bounds of what a foreign server may send, checked before it is parsed.
+"""Bounds of what a foreign server may send, checked before it is parsed; see `pointsman._json_bounds`.
 
-A parser holds Python's lock until it has read a whole message, and so do the SDK's models, several times over. Eight
-megabytes of empty lists would hold it for many seconds, in which nobody is answered: it is the number of values that
-takes time, not their length.
+The SDK's models hold Python's lock several times as long as the parser: for many seconds, if a message were eight
+megabytes of empty lists.
 """
 
 from __future__ import annotations
@@ -14,32 +13,14 @@ from typing import Any, Final
 
 import anyio.to_thread
 
+from pointsman._json_bounds import MAX_VALUES, TOO_MANY_VALUES, has_too_many_values, punctuation
+
 MAX_BYTES: Final = 8_000_000
 """Bytes of one message, such as a page of a list of tools."""
 
-MAX_VALUES: Final = 100_000
-"""Values of one message: elements of lists and members of objects."""
-
-TOO_MANY_VALUES: Final = f"it has more than {MAX_VALUES:,} values"
-"""Why a message is refused."""
-
 _MAX_EVENT_BYTES: Final = 1_000_000
-_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)  # may lack its end: no search is repeated
 _EVENT_END: Final = re.compile(rb"\n\n|\r\r|\r\n\r\n")
 _LONGEST_END: Final = 4  # bytes
-
-
-def has_too_many_values(text: bytes) -> bool:
-    """Whether JSON has more than `MAX_VALUES` values; in linear time, without parsing it.
-
-    >>> has_too_many_values(b"[" + b"0, " * 200_000), has_too_many_values(b'"' + b"0, " * 200_000 + b'"')
-    (True, False)
-    """
-    return _punctuation(text) > MAX_VALUES and _punctuation(_STRING.sub(b"", text)) > MAX_VALUES
-
-
-def _punctuation(text: bytes) -> int:
-    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 async def bound_response(response: Any) -> None:
@@ -92,7 +73,7 @@ async def _bounded_events(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             size = values = 0
         else:
             current = chunk
-        size, values, tail = size + len(current), values + _punctuation(current), chunk[1 - _LONGEST_END :]
+        size, values, tail = size + len(current), values + punctuation(current), chunk[1 - _LONGEST_END :]
         if size > _MAX_EVENT_BYTES:
             raise ValueError(f"an event is longer than {_MAX_EVENT_BYTES // 10**6} MB")
         if values > MAX_VALUES:

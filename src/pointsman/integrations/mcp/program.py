@@ -20,7 +20,8 @@ from mcp import types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from pointsman.integrations.mcp._bounds import MAX_BYTES, TOO_MANY_VALUES, has_too_many_values
+from pointsman._json_bounds import TOO_MANY_VALUES, has_too_many_values
+from pointsman.integrations.mcp._bounds import MAX_BYTES
 
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, ObjectReceiveStream, ObjectSendStream, Process

@@ -20,9 +20,10 @@ import anyio.to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 from pydantic import ValidationError
 
+from pointsman._json_bounds import TOO_MANY_VALUES
 from pointsman._processes import NEUTRAL_FOLDER, search_path
 from pointsman.errors import DependencyVersionError, MissingDependencyError
-from pointsman.integrations.mcp._bounds import TOO_MANY_VALUES, bound_response
+from pointsman.integrations.mcp._bounds import bound_response
 
 if TYPE_CHECKING:
     from mcp.server import Server

@@ -37,8 +37,8 @@ from pointsman.server.schemas import (
     VectorsRequest,
 )
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
-from pointsman.server.strict import StrictRoute, read_json
-from pointsman.server.strict_json import json_lines
+from pointsman.server.strict import StrictRoute
+from pointsman.server.strict_json import json_lines, read_json
 from pointsman.types import AddResult, Document
 from pointsman.wire import public_metadata
 

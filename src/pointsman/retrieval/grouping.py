@@ -1,0 +1,158 @@
+"""The search for hits of other groups: with ``group_by``, documents of a group that is full make room for others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from pointsman.filters import Exists
+from pointsman.retrieval.branches import SourceBranch, ask
+from pointsman.retrieval.candidates import RetrieverResults, StoreResults
+from pointsman.retrieval.cutoff import unknown_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pointsman.retrieval.branches import BranchAnswers, Question
+    from pointsman.retrieval.candidates import Results
+    from pointsman.retrieval.dispatch import Mode
+    from pointsman.retrieval.diversity import Grouping
+    from pointsman.retrieval.journal import Journal
+    from pointsman.retrieval.reading import Reading
+    from pointsman.retrieval.recipe import Over, Recipe
+    from pointsman.types import Document, Ranked
+
+STAGE: Final = "group_by"
+
+ROUNDS: Final = 8
+"""The most further searches of one question; each leaves out the groups that are full."""
+
+
+async def fill(
+    grouping: Grouping,
+    recipe: Recipe,
+    over: Over,
+    readings: Mapping[str, Reading],
+    names: Sequence[str],
+    questions: Sequence[Question],
+    answers: Sequence[BranchAnswers],
+    mode: Mode,
+    journal: Journal,
+) -> Sequence[BranchAnswers]:
+    """Search datasets again without the groups that are full, until there are enough hits or no candidate is left.
+
+    What is added stands below the candidates of the same list, as it would in a longer list. Retrievers are not asked
+    again.
+
+    Args:
+        grouping: of the answer.
+        recipe: of the search.
+        over: the recipe applied to the sources.
+        readings: of the datasets.
+        names: of the sources that were searched.
+        questions: the query and its variants.
+        answers: to each of them.
+        mode: how to wait.
+        journal: of the search.
+
+    Returns:
+        The answers with the candidates that were added.
+    """
+    branches = recipe.branches(names, over, readings)
+    most, depth = over.most, over.depth
+    numbers = [number for number, branch in enumerate(branches) if isinstance(branch, SourceBranch)]
+    last_answers = answers
+    for turn in range(ROUNDS + 1):
+        documents = await mode.blocking(partial(_documents, answers))
+        count, full_groups = grouping.count(documents)
+        numbers = [number for number in numbers if _is_cut(last_answers, number, depth)]
+        if count >= most or not numbers or not full_groups:
+            break
+        if turn == ROUNDS:
+            journal.degrade(f"{STAGE}: {ROUNDS} further searches found {count} of {most} hits; there may be others")
+            break
+        further_questions = [
+            replace(
+                question,
+                query=replace(question.query, filters=grouping.outside(full_groups, question.query.filters)),
+                label=", ".join(filter(None, [question.label, "other groups"])),
+            )
+            for question in questions
+        ]
+        further_answers = await ask(
+            [branches[number] for number in numbers],
+            further_questions,
+            depth,
+            mode,
+            [journal] * len(questions),
+            breaker=recipe.breaker,
+            budget=journal.deadline.for_branches(has_later_stages=over.has_later_stages),
+        )
+        last_answers = [
+            replace(answer, results={numbers[position]: results for position, results in answer.results.items()})
+            for answer in further_answers
+        ]
+        answers = [_with_further(*pair) for pair in zip(answers, last_answers, strict=True)]
+        if any(answer.failed for answer in last_answers):  # the answer says so
+            break
+    return answers
+
+
+def limited(grouping: Grouping, ranking: Ranked, answers: Sequence[BranchAnswers], journal: Journal) -> Ranked:
+    """Return a ranking without the hits that exceed their group; the journal says which, and if none has one."""
+    start = perf_counter()
+    if ranking.hits and not any(grouping.groups_of(hit.document) for hit in ranking.hits):
+        results = [results for answer in answers for results in answer.results.values()]
+        journal.degrade(*unknown_keys(Exists(grouping.key), results, STAGE))
+    limited_ranking = grouping.limited(ranking)
+    journal.ranked(STAGE, limited_ranking)
+    detail = f"{len(limited_ranking.dropped)} beyond {grouping.size} of each {grouping.key!r:.80} are left out"
+    journal.span(STAGE, detail, start, len(limited_ranking.hits))
+    return replace(limited_ranking, dropped={})
+
+
+def _documents(answers: Sequence[BranchAnswers]) -> list[Document]:
+    """Return the documents of all candidates, each once."""
+    documents: dict[Any, Document] = {}
+    for answer in answers:
+        for results in answer.results.values():
+            if isinstance(results, StoreResults):
+                keys = list(dict.fromkeys(key for ranking in results.pool.lists.values() for key, _ in ranking))
+                fetched = [document for document in results.fetch_documents(keys) if document is not None]
+                documents.update({(results.reading.name, document.id): document for document in fetched})
+            elif isinstance(results, RetrieverResults):
+                documents.update({hit.key: hit.document for hits in results.hits.values() for hit in hits})
+    return list(documents.values())
+
+
+def _is_cut(answers: Sequence[BranchAnswers], number: int, depth: int) -> bool:
+    """Whether a list of this branch may go on."""
+    results = [answer.results[number] for answer in answers if number in answer.results]
+    return any(len(ranking) >= depth for result in results for ranking in result.pool.lists.values())
+
+
+def _with_further(answer: BranchAnswers, further_answer: BranchAnswers) -> BranchAnswers:
+    """The answer with further candidates of the same branches below its own."""
+    results = dict(answer.results)
+    for number, result in further_answer.results.items():
+        if number in results:
+            results[number] = _below(results[number], result)
+    return replace(answer, results=results)
+
+
+def _below(results: Results, further_results: Results) -> Results:
+    """Results of a store with further candidates below those of each list."""
+    lists = dict(results.pool.lists)
+    for name, ranking in further_results.pool.lists.items():
+        keys = {key for key, _ in lists.get(name, ())}
+        lists[name] = [*lists.get(name, ()), *[entry for entry in ranking if entry[0] not in keys]]
+    scores = {
+        name: {**further_results.pool.scores.get(name, {}), **results.pool.scores.get(name, {})}
+        for name in {**results.pool.scores, **further_results.pool.scores}
+    }
+    merged = results.with_pool(replace(results.pool, lists=lists, scores=scores))
+    if isinstance(merged, StoreResults) and isinstance(further_results, StoreResults):
+        merged.documents = {**further_results.documents, **merged.documents}
+    return merged

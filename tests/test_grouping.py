@@ -1,0 +1,164 @@
+"""``group_by``: at most so many hits with one value of a metadata key, searched for until there are enough of them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pointsman import Document, InputError, Workspace
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.request import SearchRequest
+from pointsman.retrieval.diversity import Grouping
+
+LONG, SHORT = "book", ("note-1", "note-2", "note-3")
+QUESTION = "railway switch"
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """A book whose 400 passages all match better than the three notes do."""
+    with Workspace(tmp_path_factory.mktemp("groups") / "work", embedder=HashingEmbedder()) as workspace:
+        passages = [
+            Document(f"{LONG}#{n}", f"railway switch, railway switch {n}", {"file": LONG, "part": {"no": n % 7}})
+            for n in range(400)
+        ]
+        notes = [
+            Document(name, f"a note about tea, coffee, a railway and more of number {n}", {"file": name, "tags": tags})
+            for n, (name, tags) in enumerate(zip(SHORT, (["a", "b"], ["b"], ["c"]), strict=True))
+        ]
+        workspace.dataset("rails").add([*passages, *notes])
+        yield workspace
+
+
+def ids_for(workspace: Workspace, k: int = 4, **options: Any) -> list[str]:
+    return [hit.id for hit in workspace.search(QUESTION, k, refuse=False, **options)]
+
+
+@pytest.mark.parametrize("strategy", ["auto", "hybrid", "bm25", "vector", "rrf", "z_score", "multi_query"])
+def test_groups_are_filled_however_many_candidates_of_one_come_first(workspace: Workspace, strategy: str) -> None:
+    assert {id_.partition("#")[0] for id_ in ids_for(workspace, 100, strategy=strategy)} == {LONG}
+    ids = ids_for(workspace, strategy=strategy, group_by="file")
+    assert ids[0].startswith(LONG)
+    assert sorted(ids[1:]) == list(SHORT)
+
+
+def test_hits_are_those_of_a_longer_answer_and_in_its_order(workspace: Workspace) -> None:
+    everything = workspace.search(QUESTION, 403, strategy="hybrid", refuse=False)
+    counts: Counter[str] = Counter()
+    expected = []
+    for hit in everything:
+        counts[hit.metadata["file"]] += 1
+        if counts[hit.metadata["file"]] <= 2:
+            expected.append((hit.id, hit.score, hit.relevance))
+    answer = workspace.search(QUESTION, 10, strategy="hybrid", refuse=False, group_by="file", group_size=2)
+    assert [(hit.id, hit.score, hit.relevance) for hit in answer] == expected
+
+
+def test_shortage_is_said(workspace: Workspace) -> None:
+    answer = workspace.search(QUESTION, 10, refuse=False, group_by="file")
+    decision = next(decision for decision in answer.decisions if decision.what == "group_by")
+    assert (len(answer), decision.value, decision.by) == (4, "file", "request")
+    assert decision.reason == "at most 1 hits with one value: 4 hits of 4 groups, not 10, as no others were found"
+    assert answer.degraded == ()
+
+
+def test_explanation_of_a_hit_that_gave_way(workspace: Workspace) -> None:
+    answer = workspace.search(QUESTION, 4, refuse=False, group_by="file")
+    other = next(hit.id for hit in workspace.search(QUESTION, 5, refuse=False) if hit.id not in {h.id for h in answer})
+    assert f"file '{LONG}' has its 1 already" in str(answer.explain(other))
+
+
+def test_documents_without_the_key_are_not_limited(workspace: Workspace) -> None:
+    ids = ids_for(workspace, 10, group_by="tags", filters="file = book")
+    assert len(ids) == 10
+
+
+def test_paths_and_several_values(workspace: Workspace) -> None:
+    parts = [id_ for id_ in ids_for(workspace, 7, group_by="part.no") if id_.startswith(LONG)]
+    assert len({int(id_.partition("#")[2]) % 7 for id_ in parts}) == len(parts) == 7
+    notes = ids_for(workspace, 5, group_by="tags", filters="exists(tags)")
+    assert len(notes) == 2
+    assert SHORT[2] in notes
+
+
+def test_filters_hold_in_further_searches(workspace: Workspace) -> None:
+    assert ids_for(workspace, 9, group_by="file", filters="file != note-2")[1:] in (
+        [SHORT[0], SHORT[2]],
+        [SHORT[2], SHORT[0]],
+    )
+
+
+def test_several_datasets_share_groups(workspace: Workspace) -> None:
+    workspace.dataset("more").add([Document("copy", "railway switch railway switch", {"file": LONG})])
+    try:
+        ids = ids_for(workspace, 9, group_by="file")
+        assert sum(id_.startswith(LONG) or id_ == "copy" for id_ in ids) == 1
+    finally:
+        workspace.drop("more")
+
+
+def test_unknown_key_is_named_with_the_nearest(workspace: Workspace) -> None:
+    answer = workspace.search(QUESTION, 3, refuse=False, group_by="flie")
+    assert answer.degraded == ("group_by: no document that was searched has the key 'flie'; did you mean 'file'?",)
+    assert len(answer) == 3
+
+
+def test_further_searches_end(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pointsman.retrieval.grouping.ROUNDS", 0)
+    answer = workspace.search(QUESTION, 4, refuse=False, strategy="bm25", group_by="file")
+    assert answer.degraded == ("group_by: 0 further searches found 1 of 4 hits; there may be others",)
+
+
+def test_async_and_several_questions(workspace: Workspace) -> None:
+    expected = ids_for(workspace, group_by="file")
+    answer = asyncio.run(workspace.asearch(QUESTION, 4, refuse=False, group_by="file"))
+    assert [hit.id for hit in answer] == expected
+    contexts = workspace.search_many([QUESTION, "tea"], 4, refuse=False, group_by="file")
+    assert [hit.id for hit in contexts[0]] == expected
+    assert len({hit.metadata["file"] for hit in contexts[1]}) == len(contexts[1]) == 4
+
+
+def test_promise_of_coverage_does_not_hold_for_groups(workspace: Workspace) -> None:
+    recipes = [
+        workspace.engine.resolve(SearchRequest.of(QUESTION, 5, options), [workspace.dataset("rails")])
+        for options in ({}, {"group_by": "file"})
+    ]
+    assert recipes[1].way == f"{recipes[0].way}, 1 for each file"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"group_by": ""}, "group_by is a metadata key such as 'source', or None, not ''"),
+        ({"group_by": ["a"]}, "group_by is a metadata key"),
+        ({"group_by": "file", "group_size": 0}, "group_size is an int from 1 up, not 0"),
+        ({"group_by": "file", "group_size": True}, "group_size is an int from 1 up, not True"),
+        ({"group_size": 2}, "group_size=2 needs group_by, the metadata key"),
+    ],
+)
+def test_invalid_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        SearchRequest.of("tea", 5, options)
+
+
+def test_full_groups_of_every_kind_are_left_out() -> None:
+    grouping = Grouping("value", 1)
+    values = ["text", 2, 2.5, True, "2024-05-01T02:00:00+03:00"]
+    documents = [Document(str(n), "text", {"value": value}) for n, value in enumerate(values)]
+    count, full_groups = grouping.count([*documents, *documents])
+    assert count == len(values)
+    outside = grouping.outside(full_groups, None)
+    assert not any(outside.matches(document.fields) for document in documents)
+    assert outside.matches({"value": False})
+    assert outside.matches({})
+
+
+def test_cost_without_grouping(workspace: Workspace) -> None:
+    sys.modules.pop("pointsman.retrieval.grouping", None)
+    workspace.search(QUESTION, 4)
+    assert "pointsman.retrieval.grouping" not in sys.modules
