@@ -171,7 +171,7 @@ class Grouping:
         """Return the groups of a document, each once: the values that filters see under the key."""
         return list(dict.fromkeys(values_of(document.fields, self.key)))
 
-    def limited(self, ranking: Ranked) -> Ranked:
+    def limit(self, ranking: Ranked) -> Ranked:
         """Return a ranking without the hits that exceed their group, which ``dropped`` lists."""
         excess = over_the_limit([self.groups_of(hit.document) for hit in ranking.hits], self.size)
         reasons = {

@@ -100,17 +100,17 @@ async def fill(
     return answers
 
 
-def limited(grouping: Grouping, ranking: Ranked, answers: Sequence[BranchAnswers], journal: Journal) -> Ranked:
+def limit_groups(grouping: Grouping, ranking: Ranked, answers: Sequence[BranchAnswers], journal: Journal) -> Ranked:
     """Return a ranking without the hits that exceed their group; the journal says which, and if none has one."""
     start = perf_counter()
     if ranking.hits and not any(grouping.groups_of(hit.document) for hit in ranking.hits):
         results = [results for answer in answers for results in answer.results.values()]
         journal.degrade(*unknown_keys(Exists(grouping.key), results, STAGE))
-    limited_ranking = grouping.limited(ranking)
-    journal.ranked(STAGE, limited_ranking)
-    detail = f"{len(limited_ranking.dropped)} beyond {grouping.size} of each {grouping.key!r:.80} are left out"
-    journal.span(STAGE, detail, start, len(limited_ranking.hits))
-    return replace(limited_ranking, dropped={})
+    short_ranking = grouping.limit(ranking)
+    journal.ranked(STAGE, short_ranking)
+    detail = f"{len(short_ranking.dropped)} beyond {grouping.size} of each {grouping.key!r:.80} are left out"
+    journal.span(STAGE, detail, start, len(short_ranking.hits))
+    return replace(short_ranking, dropped={})
 
 
 def _documents(answers: Sequence[BranchAnswers]) -> list[Document]:
@@ -152,7 +152,7 @@ def _below(results: Results, further_results: Results) -> Results:
         name: {**further_results.pool.scores.get(name, {}), **results.pool.scores.get(name, {})}
         for name in {**results.pool.scores, **further_results.pool.scores}
     }
-    merged = results.with_pool(replace(results.pool, lists=lists, scores=scores))
-    if isinstance(merged, StoreResults) and isinstance(further_results, StoreResults):
-        merged.documents = {**further_results.documents, **merged.documents}
-    return merged
+    union = results.with_pool(replace(results.pool, lists=lists, scores=scores))
+    if isinstance(union, StoreResults) and isinstance(further_results, StoreResults):
+        union.documents = {**further_results.documents, **union.documents}
+    return union

@@ -268,9 +268,9 @@ class Pipeline:
 
     def group(self, grouping: Grouping) -> None:
         """Leave out the hits that exceed their group."""
-        from pointsman.retrieval.grouping import limited
+        from pointsman.retrieval.grouping import limit_groups
 
-        ranking = limited(grouping, self.ranked, self.answered, self.journal)
+        ranking = limit_groups(grouping, self.ranked, self.answered, self.journal)
         self.ranked = replace(ranking, hits=ranking.hits[: self.recipe.depth_of(ranking.scale)])
 
     async def fuse(self) -> None:
@@ -418,7 +418,7 @@ class Pipeline:
             self._prefer_newer(self.in_force)
         recipe, journal, coverage, refused = self.recipe, self.journal, None, self.ranked.refused
         if recipe.grouping is not None and refused is None:  # refiners may have added hits
-            self.ranked = recipe.grouping.limited(self.ranked)
+            self.ranked = recipe.grouping.limit(self.ranked)
             decision = recipe.grouping.decision(self.ranked, self.over.most)
             self.plan = replace(self.plan, decisions=(*self.plan.decisions, decision))
         hits = self.verdict.of(self.ranked.hits[: self.over.most])
