@@ -456,7 +456,7 @@ def test_a_server_that_is_away_does_not_hold_a_search_up_beyond_its_time(
         lambda: unreachable_workspace.search_many(["rail lamp", "signal"], timeout=0.5, refuse=False)[0],
     ]
     for search in searches:
-        unreachable_workspace.dataset("orders").store._away = None  # type: ignore[attr-defined]  # as after two seconds
+        unreachable_workspace.dataset("orders").store._absence = None  # type: ignore[attr-defined]  # as after two seconds
         answer = search()
         assert unreachable.requests
         assert not unreachable.completions

@@ -20,9 +20,9 @@ PAGE = ROOT / "docs" / "architecture.md"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 FOLDERS = {"src": ROOT / "src", "tests": ROOT / "tests"}
 """Folder names and folders whose names are counted."""
-LIMITS = {"src": 25.3, "tests": 20.0}
+LIMITS = {"src": 19.0, "tests": 18.0}
 """Vague names in a thousand bound names, at most."""
-PARTICIPLE_FUNCTIONS = {"src": 218, "tests": 24}
+PARTICIPLE_FUNCTIONS = {"src": 130, "tests": 24}
 """Functions named by a participle alone, at most."""
 COMPARISONS = {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
 

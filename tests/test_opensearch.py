@@ -118,7 +118,7 @@ class TestOpenSearchStore(StoreConformance):
 
         cls.backend = OpenSearchBackend(f"{opensearch.url}/conformance", shards=2, replicas=1)
         yield
-        cls._filled = None
+        cls._filled_store = None
         cls.backend.close()
 
     def takes(self, filters: Filter) -> bool:
@@ -256,7 +256,7 @@ class TestKeeping:
         store._update({"doc": {"analyzer": "old"}})
         reopened_store = backend.open(name_of(backend, store))
         assert reopened_store is not None
-        assert reopened_store._about()["analyzer"] != "old"
+        assert reopened_store._record_fields()["analyzer"] != "old"
         assert list(reopened_store.documents()) == documents
         store_query = StoreQuery("signal lamp", vector_of("signal lamp"), 5)
         assert reopened_store.search([store_query])[0].rankings[NEAR] == store.search([store_query])[0].rankings[NEAR]

@@ -153,7 +153,7 @@ class TestCorrecting:
         monkeypatch.setattr(vocabulary, "_joint", {})
         spellers = [Speller({"rail": 1}) for _ in range(12)]
         for speller in spellers:
-            vocabulary._together([spellers[0], speller])
+            vocabulary._merge_spellers([spellers[0], speller])
         assert len(vocabulary._joint) == 8
 
     def test_effort(self, dataset: Dataset) -> None:

@@ -66,7 +66,7 @@ class TestPostgresStore(StoreConformance):
     def _backend(cls, postgres: PostgresServer) -> Iterator[None]:
         cls.backend = open_backend(postgres, "conformance")
         yield
-        cls._filled = None
+        cls._filled_store = None
         cls.backend.close()
 
     def make_store(self) -> PostgresStore:
@@ -535,7 +535,7 @@ class TestKeeping:
     def test_deleting_by_a_filter_in_parts(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
         from pointsman.store.postgres import store as module
 
-        monkeypatch.setattr(module, "_TOGETHER", 7)
+        monkeypatch.setattr(module, "_BATCH_DOCUMENTS", 7)
         store.write([Document(str(n), "lamp", {"n": n}) for n in range(50)])
         assert store.delete(filters=And((Range("n", gte=10), Range("n", lt=40)))) == 30
         assert (store.count(), store.frequencies(["lamp"])) == (20, [20])

@@ -67,8 +67,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
 PATHS: dict[str, dict[str, float]] = {
     "exact, ids in the query": {},
     "exact, hits masked": {"_ID_SET": 0, "_ID_COST": 10**9},
-    "quantised, hits masked": {"_ID_SET": 0, "_ID_COST": 10**9, "_EXACT_ROWS": 10, "_FEW": 0, "_MOST": 1},
-    "quantised, few allowed scanned": {"_EXACT_ROWS": 10, "_FEW": 150, "_MOST": 1},
+    "quantised, hits masked": {
+        "_ID_SET": 0,
+        "_ID_COST": 10**9,
+        "_EXACT_ROWS": 10,
+        "_FEW_ROWS": 0,
+        "_CANDIDATE_SHARE": 1,
+    },
+    "quantised, few allowed scanned": {"_EXACT_ROWS": 10, "_FEW_ROWS": 150, "_CANDIDATE_SHARE": 1},
 }
 
 

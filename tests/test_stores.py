@@ -40,7 +40,7 @@ class TestLocalStore(StoreConformance):
     def _folder(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         cls.folder = tmp_path_factory.mktemp("stores")
         yield
-        cls._filled = None
+        cls._filled_store = None
 
     def make_store(self) -> Store:
         return LocalStore(self.folder / uuid.uuid4().hex, DESCRIPTION)

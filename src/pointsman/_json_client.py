@@ -82,13 +82,13 @@ class JSONClient:
         self._httpx, self._key, self._retries = httpx, api_key or "", retries
         # This machine is reached directly, even if the environment names a proxy.
         self._trust_env = not is_here(url)
-        self._opened: httpx.Client | None = None
+        self._open_client: httpx.Client | None = None
         self._lock = threading.Lock()
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
         with self._lock:
-            client, self._opened = self._opened, None
+            client, self._open_client = self._open_client, None
         if client is not None:
             client.close()
 
@@ -168,6 +168,6 @@ class JSONClient:
 
     def _client(self) -> httpx.Client:
         with self._lock:
-            if self._opened is None:
-                self._opened = self._httpx.Client(follow_redirects=False, trust_env=self._trust_env)
-            return self._opened
+            if self._open_client is None:
+                self._open_client = self._httpx.Client(follow_redirects=False, trust_env=self._trust_env)
+            return self._open_client

@@ -13,13 +13,13 @@ from pointsman._descriptors import descriptor_limit
 if TYPE_CHECKING:
     from pointsman.dataset.lifecycle import StoredDataset
 
-_LEAST: Final = 4  # so many may always be open
+_ALWAYS_OPEN: Final = 4  # so many may always be open
 _SHARE: Final = 16  # descriptors for each: three to five stay open, and opening one needs more for a moment
 
 
 def default_limit() -> int:
     """Return the number of datasets for which the process has file descriptors."""
-    return max(_LEAST, descriptor_limit() // _SHARE)
+    return max(_ALWAYS_OPEN, descriptor_limit() // _SHARE)
 
 
 class OpenDatasets:
@@ -54,7 +54,7 @@ class OpenDatasets:
 
         If some remain, the search that uses them calls this again when it ends.
         """
-        if len(self._datasets) <= _LEAST:
+        if len(self._datasets) <= _ALWAYS_OPEN:
             self.surplus = False
             return
         with self._lock:

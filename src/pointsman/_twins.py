@@ -154,7 +154,7 @@ class Twins:
     created: the twins would call each other without end.
     """
 
-    _declared: ClassVar[tuple[tuple[type, tuple[str, ...]], ...]] = ()
+    _twin_bases: ClassVar[tuple[tuple[type, tuple[str, ...]], ...]] = ()
 
     def __init_subclass__(cls, needs: tuple[str, ...] = (), **options: Any) -> None:
         """Declare methods of which subclasses must implement one, or check that this class does.
@@ -164,7 +164,7 @@ class Twins:
         """
         super().__init_subclass__(**options)
         if needs:
-            cls._declared = (*cls._declared, (cls, needs))
+            cls._twin_bases = (*cls._twin_bases, (cls, needs))
         else:
             cls._require_one()
 
@@ -174,13 +174,13 @@ class Twins:
         Raises:
             TypeError: the class only declares what its subclasses implement.
         """
-        if "_declared" in cls.__dict__:
+        if "_twin_bases" in cls.__dict__:
             cls._require_one()
         return super().__new__(cls)
 
     @classmethod
     def _require_one(cls) -> None:
-        for base, names in cls._declared:
+        for base, names in cls._twin_bases:
             if all(getattr(cls, name) is getattr(base, name) for name in names):
                 lack = f"neither {names[0]} nor {names[1]}" if len(names) == 2 else f"none of {', '.join(names)}"
                 raise TypeError(f"{cls.__name__} implements {lack}; {base.__name__} needs one of them in a subclass")

@@ -343,9 +343,9 @@ class ReActAgent:
 
     def _turn(self, task: str, tools: Mapping[str, Tool], steps: Sequence[AgentStep]) -> str:
         fields = {
-            "{tools}": "\n".join(map(_described, tools.values())),
+            "{tools}": "\n".join(map(_description_of, tools.values())),
             "{task}": task,
-            "{transcript}": "".join(f"\n{_written(step)}" for step in steps),
+            "{transcript}": "".join(f"\n{_step_as_text(step)}" for step in steps),
         }
         # In one pass, so that a task that contains "{tools}" is left unchanged.
         return re.sub(r"\{(?:tools|task|transcript)\}", lambda field: fields[field[0]], self._prompt)
@@ -358,35 +358,35 @@ class _Failure:
 
 def _call(call: _Call) -> object:
     try:
-        outcome = _applied(call)
+        outcome = _outcome_of(call)
         if inspect.isawaitable(outcome):
-            return wait_for(_awaited, outcome)
+            return wait_for(_await_outcome, outcome)
     except Exception as error:  # noqa: BLE001  (reported to the model and kept in the step)
-        return _failed(call.tool, error)
+        return _failure_of(call.tool, error)
     return outcome
 
 
 async def _acall(call: _Call) -> object:
     try:
         if inspect.iscoroutinefunction(call.tool.function):
-            return await _awaited(_applied(call))
-        outcome = await in_thread(_applied, call)
+            return await _await_outcome(_outcome_of(call))
+        outcome = await in_thread(_outcome_of, call)
         if inspect.isawaitable(outcome):
-            return await _awaited(outcome)
+            return await _await_outcome(outcome)
     except Exception as error:  # noqa: BLE001  (reported to the model and kept in the step)
-        return _failed(call.tool, error)
+        return _failure_of(call.tool, error)
     return outcome
 
 
-def _applied(call: _Call) -> Any:
+def _outcome_of(call: _Call) -> Any:
     return call.tool.function(**call.argument) if isinstance(call.argument, dict) else call.tool.function(call.argument)
 
 
-async def _awaited(outcome: Any) -> object:
+async def _await_outcome(outcome: Any) -> object:
     return await outcome
 
 
-def _failed(tool: Tool, error: Exception) -> _Failure:
+def _failure_of(tool: Tool, error: Exception) -> _Failure:
     log.info("tool %s failed", tool.name, exc_info=error)
     return _Failure(f"{type(error).__name__}: {error}")
 
@@ -418,14 +418,14 @@ def _metadata(tool: Tool) -> ToolMetadata:
     return ToolMetadata(tool.name, tool.description, {"examples": tuple(tool.examples)} if tool.examples else None)
 
 
-def _described(tool: Tool) -> str:
+def _description_of(tool: Tool) -> str:
     """Return a tool on one line, whatever its description contains."""
     description = " ".join(tool.description.split())
     schema = "" if tool.parameters is None else f" Parameters: {json.dumps(tool.parameters, ensure_ascii=False)}"
     return f"- {tool.name}: {description}{schema}"
 
 
-def _written(step: AgentStep) -> str:
+def _step_as_text(step: AgentStep) -> str:
     """Return a step as the model reads it later; its observation cannot close its own fence."""
     if step.tool is None:
         return f"Your last reply could not be read: {step.observation}\n"
@@ -453,7 +453,7 @@ def _cut(text: str, limit: int) -> str:
 # ── reading replies ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 _MARK = r"^[ \t]*+[*_#>]*+[ \t]*+(?:{})[ \t]*+[*_]*+[ \t]*+[:：][ \t]*+[*_]*+[ \t]*+"
-_THOUGHT = re.compile(_MARK.format("thought|思考|想法|мысль"), re.IGNORECASE | re.MULTILINE)
+_THOUGHT_LABEL = re.compile(_MARK.format("thought|思考|想法|мысль"), re.IGNORECASE | re.MULTILINE)
 _ACTION = re.compile(_MARK.format("action|行动|动作|действие") + r"(?P<name>[^\n]*)", re.IGNORECASE | re.MULTILINE)
 _INPUT = re.compile(
     _MARK.format("action[ \t_-]?input|行动输入|动作输入|输入|ввод|входные данные"), re.IGNORECASE | re.MULTILINE
@@ -461,7 +461,7 @@ _INPUT = re.compile(
 _FINAL = re.compile(
     _MARK.format("final[ \t]answer|最终答案|最终回答|окончательный ответ|ответ"), re.IGNORECASE | re.MULTILINE
 )
-_INVENTED = re.compile(
+_INVENTED_OBSERVATION = re.compile(
     rf"{_MARK.format('observation|观察|наблюдение')}|^[ \t]*<observation>", re.IGNORECASE | re.MULTILINE
 )
 _FENCE = re.compile(r"\A```\w*\s*|\s*```\Z")
@@ -469,7 +469,7 @@ _FENCE = re.compile(r"\A```\w*\s*|\s*```\Z")
 
 def _read(reply: str) -> _Action | _Answer | str:
     """Return what a reply says to do, or what is wrong with it. Observations that the model made up are ignored."""
-    match = _INVENTED.search(reply)
+    match = _INVENTED_OBSERVATION.search(reply)
     if match:
         reply = reply[: match.start()]
     action, final = _ACTION.search(reply), _FINAL.search(reply)
@@ -481,12 +481,12 @@ def _read(reply: str) -> _Action | _Answer | str:
     name = action["name"].strip().strip("*_`\"'[]()<> ")
     if not name:
         return "no tool is named after 'Action:'"
-    reasoning = _THOUGHT.sub("", reply[: action.start()], count=1).strip()
+    reasoning = _THOUGHT_LABEL.sub("", reply[: action.start()], count=1).strip()
     argument = _INPUT.search(reply, action.end())
     if argument is None:
         return f"'Action: {name:.80}' has no 'Action Input:'"
     text = reply[argument.end() : final.start() if final else None]
-    following = _THOUGHT.search(text)
+    following = _THOUGHT_LABEL.search(text)
     return _with_argument(reasoning, name, text[: following.start() if following else None].strip())
 
 

@@ -66,7 +66,7 @@ Progress = Callable[[int, int, str], None]
 _SINGLE: Final = ("workspace.json", "policy.json", "calibration.json", "keys.json", "access.json", "tokens.json")
 _FOLDERS: Final = ("evaluations", "attached")
 _OF_DATASET: Final = ("documents.sqlite", "manifest.json")
-_PART: Final = re.compile(r"(?!\.)[\w.\-+ %]{1,255}", re.UNICODE)
+_PATH_SEGMENT: Final = re.compile(r"(?!\.)[\w.\-+ %]{1,255}", re.UNICODE)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _DEEPEST: Final = 8
 _LARGEST_MANIFEST: Final = 256_000_000  # bytes, enough for more than a million files
@@ -162,7 +162,7 @@ def backup(
     if folder.resolve().is_relative_to(workspace.path.resolve()):
         raise InputError(f"{folder} is inside the workspace {workspace.path}; name a folder outside")
     report = on_progress or (lambda _count, _total, _note: None)
-    with _aside(folder, 0o700) as partial, _errors_told(partial):
+    with _directory_beside(folder, 0o700) as partial, _errors_told(partial):
         datasets: dict[str, int] = {}
         skipped: list[str] = []
         names = workspace.own_names()
@@ -173,9 +173,9 @@ def backup(
                 skipped.append(name)
             else:
                 datasets[name] = count
-        for source, path in _others(workspace.path):
+        for source, path in _other_files(workspace.path):
             _copy(source, partial / path)
-        files = [_described(partial, path) for path in sorted(_files(partial))]
+        files = [_describe_file(partial, path) for path in sorted(_files(partial))]
         _write_contents(partial, _Contents(start_time, tuple(files), datasets))
         report(len(names), len(names), "")
     return BackupReport(folder, start_time, datasets, len(files), sum(file.size for file in files), tuple(skipped))
@@ -203,7 +203,7 @@ def restore(
     contents = _read_contents(source)
     report = on_progress or (lambda _count, _total, _note: None)
     steps = len(contents.files) + (len(contents.datasets) if verify else 0)
-    with _aside(folder) as partial, _errors_told(source):
+    with _directory_beside(folder) as partial, _errors_told(source):
         for number, file in enumerate(contents.files):
             report(number, steps, file.path)
             _copy_checked(source, file, partial)
@@ -221,7 +221,7 @@ def restore(
 
 
 @contextmanager
-def _aside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
+def _directory_beside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
     """Yield a temporary folder, renamed to the requested one if the block succeeds, else removed.
 
     Args:
@@ -307,24 +307,24 @@ def _count(path: Path) -> int:
         return int(connection.execute("SELECT count(*) FROM documents").fetchone()[0])
 
 
-def _others(root: Path) -> Iterator[tuple[Path, str]]:
+def _other_files(root: Path) -> Iterator[tuple[Path, str]]:
     """Yield the files of a workspace that do not belong to a dataset."""
     for name in _SINGLE:
         if (root / name).is_file():
             yield root / name, name
     for folder in _FOLDERS:
-        for path in _below(root / folder):
+        for path in _files_below(root / folder):
             relative = path.relative_to(root).as_posix()
             if not stat.S_ISREG(path.lstat().st_mode):
                 if not path.is_dir():
                     log.warning("%s is not a regular file and is not backed up", path)
-            elif _allowed(relative):
+            elif _is_allowed(relative):
                 yield path, relative
             elif not path.name.startswith("."):
                 log.warning("%s is not a workspace file and is not backed up", path)
 
 
-def _below(folder: Path) -> list[Path]:
+def _files_below(folder: Path) -> list[Path]:
     """Everything in a folder, sorted; ``rglob`` would pass over what must not be read."""
 
     def fail(error: OSError) -> None:
@@ -353,7 +353,7 @@ def _folders(root: Path) -> Iterator[Path]:
     yield root
 
 
-def _described(root: Path, path: str) -> _File:
+def _describe_file(root: Path, path: str) -> _File:
     """Flush a file to disk and return its size and checksum."""
     digest, size = hashlib.sha256(), 0
     with (root / path).open("rb") as file:
@@ -415,7 +415,7 @@ def _read_contents(source: Path) -> _Contents:
             raise CorruptStoreError(f"{path} is damaged: its checksum is wrong; use another backup")
         contents = _Contents(
             datetime.fromisoformat(value["time"]),
-            tuple(_listed(entry) for entry in value["files"]),
+            tuple(_file_of(entry) for entry in value["files"]),
             {_dataset_name(name): _number(count) for name, count in value["datasets"].items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -428,9 +428,9 @@ def _read_contents(source: Path) -> _Contents:
     return contents
 
 
-def _listed(value: Mapping[str, Any]) -> _File:
+def _file_of(value: Mapping[str, Any]) -> _File:
     path, digest = value["path"], value["sha256"]
-    if not isinstance(path, str) or not _allowed(path):
+    if not isinstance(path, str) or not _is_allowed(path):
         raise InputError(f"the backup lists {path!r:.100}, which is not a workspace file; it is not restored")
     if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
         raise ValueError("sha256")
@@ -448,7 +448,7 @@ def _number(value: Any) -> int:
     return value
 
 
-def _allowed(path: str) -> bool:
+def _is_allowed(path: str) -> bool:
     """Whether a workspace file may have this path; such a path cannot leave the folder."""
     steps = path.split("/")
     if path in _SINGLE:
@@ -459,7 +459,7 @@ def _allowed(path: str) -> bool:
         except InputError:
             return False
         return True
-    return steps[0] in _FOLDERS and 1 < len(steps) <= _DEEPEST and all(map(_PART.fullmatch, steps[1:]))
+    return steps[0] in _FOLDERS and 1 < len(steps) <= _DEEPEST and all(map(_PATH_SEGMENT.fullmatch, steps[1:]))
 
 
 def _check_complete(source: Path, contents: _Contents) -> None:

@@ -40,7 +40,7 @@ class _Text(Protocol):
     def title(self) -> str: ...
 
 
-class _Parts(Protocol):
+class _HasParts(Protocol):
     @property
     def spans(self) -> tuple[tuple[int, int], ...]: ...
 
@@ -74,7 +74,7 @@ class Hit(Protocol):
         ...
 
     @property
-    def excerpt(self) -> _Parts | None:
+    def excerpt(self) -> _HasParts | None:
         """The parts that compression kept."""
         ...
 
@@ -224,14 +224,14 @@ def to_prompt(
         block = _STYLES[style](number, cite(hit), hit.text)
         cost = count_tokens(block) + 1  # plus the separator before it
         if cost > remaining:
-            blocks += _shortened(number, hit, _STYLES[style], remaining, count_tokens)
+            blocks += _shorten(number, hit, _STYLES[style], remaining, count_tokens)
             break
         blocks.append(block)
         remaining -= cost
     return "\n\n".join(blocks)
 
 
-def _shortened(
+def _shorten(
     number: int, hit: Hit, write: Callable[[int, Citation, str], str], tokens: int, count: Callable[[str], int]
 ) -> list[str]:
     """Return the source with as many whole sentences as fit; an empty list if not even the first one fits."""
@@ -246,7 +246,7 @@ def _shortened(
     return [write(number, cite(hit), hit.text[: ends[low - 1]])] if low else []
 
 
-def _quoted(number: int, citation: Citation, text: str) -> str:
+def _quote_passage(number: int, citation: Citation, text: str) -> str:
     title = f" ({_one_line(citation.title)})" if citation.title else ""
     # Every line is marked, including those that only some programs see as lines, so none can pass for a heading.
     note = f", {_one_line(citation.note)}" if citation.note else ""
@@ -254,12 +254,12 @@ def _quoted(number: int, citation: Citation, text: str) -> str:
 
 
 def _xml(number: int, citation: Citation, text: str) -> str:
-    location, title, note = (_escaped(_one_line(value)) for value in (str(citation), citation.title, citation.note))
+    location, title, note = (_escape(_one_line(value)) for value in (str(citation), citation.title, citation.note))
     attributes = (f' title="{title}"' if title else "") + (f' note="{note}"' if note else "")
-    return f'<source id="{number}" place="{location}"{attributes}>\n{_escaped(text)}\n</source>'
+    return f'<source id="{number}" place="{location}"{attributes}>\n{_escape(text)}\n</source>'
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
 
 
@@ -268,7 +268,7 @@ def _one_line(text: str) -> str:
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_STYLES: dict[str, Callable[[int, Citation, str], str]] = {"quoted": _quoted, "xml": _xml}
+_STYLES: dict[str, Callable[[int, Citation, str], str]] = {"quoted": _quote_passage, "xml": _xml}
 
 
 # ── checking an answer against the hits ──────────────────────────────────────────────────────────────────────────────

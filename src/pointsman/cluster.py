@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _FILES: Final = 32  # files of one task, which share a process that converts them
 _BYTES: Final = 4 << 20  # the same, in bytes
-_AHEAD: Final = 4  # tasks for each thread of the cluster that are under way, to limit memory
+_TASKS_PER_THREAD: Final = 4  # tasks for each thread of the cluster that are under way, to limit memory
 _ATTEMPTS: Final = 20  # how often a task is given out that workers die of, or with
 _TIMEOUT: Final = 10.0  # seconds until a scheduler that does not answer counts as away
 _PAUSE: Final = 0.5  # seconds between attempts to reach it
@@ -135,7 +135,7 @@ class DaskCluster:
                 self._recover()
             self._waiting.append(task)
             self._submit(task)
-            while len(self._waiting) >= _AHEAD * self._threads():
+            while len(self._waiting) >= _TASKS_PER_THREAD * self._threads():
                 yield self._first_result()
         while self._waiting:
             yield self._first_result()

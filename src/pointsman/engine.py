@@ -448,7 +448,7 @@ class Engine:
             return replace(
                 recipe,
                 strategy=single_list,
-                notes=(*recipe.notes, f"only {_SEARCHED[single_list]} were searched: {missing}"),
+                notes=(*recipe.notes, f"only {_LIST_WORDS[single_list]} were searched: {missing}"),
             )
         unable = [name for name, source in own_sources.items() if not source.keeps(method)]
         if missing is not None:
@@ -558,7 +558,7 @@ class Engine:
             reason = f"the reranker of the settings is for 'auto' and for rerank=True, not for {strategy!r}"
             return recipe.deciding("rerank", "none", "settings", reason)
         gains = {name: recipe.fitted[name].reranking if name in recipe.fitted else None for name in recipe.sources}
-        reason = "; ".join(f"{name}: {gain.reason if gain else _UNMEASURED}" for name, gain in gains.items())
+        reason = "; ".join(f"{name}: {gain.reason if gain else _NOT_MEASURED}" for name, gain in gains.items())
         adopted_gains = [gain for gain in gains.values() if gain is not None and gain.adopted]
         if len(adopted_gains) < len(gains) or not gains:
             return recipe.deciding("rerank", "none", "calibration", reason or "there is nothing to rerank")
@@ -684,14 +684,14 @@ _BATCH_CHARS: Final = 4_000
 _RECIPES_KEPT: Final = 64
 """The maximum number of cached strategies and recipes; the oldest are evicted."""
 
-_SEARCHED: Final = {"bm25": "words", "vector": "vectors"}
+_LIST_WORDS: Final = {"bm25": "words", "vector": "vectors"}
 
 _NO_RERANKER: Final = (
     "rerank: no reranker is configured, so nothing was reranked; set reranker to onnx:DIRECTORY (a cross-encoder) or "
     "to the address of a rerank API"
 )
 _REMEDY: Final = "run pointsman tune or pointsman calibrate"
-_UNMEASURED: Final = f"the reranker of the settings was not measured here; {_REMEDY}"
+_NOT_MEASURED: Final = f"the reranker of the settings was not measured here; {_REMEDY}"
 
 _deciding: Final = attrgetter(*[option.name for option in fields(SearchRequest) if option.name != "queries"])
 """The options that a recipe depends on, besides the sources; the question counts only if its wording decides."""

@@ -264,12 +264,12 @@ class _Visible:
     """Selects changes of files that indexing would read, judging by their names."""
 
     def __init__(self, roots: Sequence[str], *, hidden: bool) -> None:
-        self._roots, self._hidden = [Path(root) for root in roots], hidden
+        self._roots, self._reads_hidden = [Path(root) for root in roots], hidden
 
     def __call__(self, change: Change, path: str) -> bool:  # noqa: ARG002  (watchfiles')
         """Whether to process the change."""
         relative_paths = (Path(path).relative_to(root).parts for root in self._roots if Path(path).is_relative_to(root))
-        return self._hidden or any(not any(step.startswith(".") for step in steps) for steps in relative_paths)
+        return self._reads_hidden or any(not any(step.startswith(".") for step in steps) for steps in relative_paths)
 
 
 def _changed_files(items: Iterable[FoundFile | Problem], paths: Collection[str]) -> list[FoundFile]:

@@ -49,8 +49,8 @@ _WORDS: Final = {"en": _ENGLISH.split(), "ru": _RUSSIAN.split(), "zh": _CHINESE.
 _GROUPS: Final = ("everyone", "group:rail", "group:money", "group:law", "group:news", "user:anna", "user:boris")
 _STRATEGIES: Final = ("auto", "auto", "auto", "hybrid", "bm25", "vector", "rrf", "z_score", "prf", "multi_query")
 _TIMES: Final = re.compile(r"(took|in|after) [\d.]+ ?(ms|s|seconds|milliseconds)\b")
-_TIMED: Final = frozenset({"milliseconds", "started", "latency_ms", "instance", "request_id"})
-_SHOWN: Final = 20
+_TIMED_FIELDS: Final = frozenset({"milliseconds", "started", "latency_ms", "instance", "request_id"})
+_SHOWN_DIFFERENCES: Final = 20
 
 
 class ShippedEmbedder(HashingEmbedder):
@@ -438,7 +438,7 @@ class TwinPair:
                 if _text(answers[0]) == _text(answers[1]):
                     continue
                 report.differing += 1
-                if len(report.leaks) < _SHOWN:
+                if len(report.leaks) < _SHOWN_DIFFERENCES:
                     path, first, second = next(_differences(*answers))
                     question_text = json.dumps(question, ensure_ascii=False)
                     report.leaks.append(Leak(door, question_text, path, f"{first!r:.200}", f"{second!r:.200}"))
@@ -454,7 +454,7 @@ def _text(answer: Any) -> str:
 def timeless(value: Any) -> Any:
     """Return an answer without what depends on the time it took, or on where its workspace is."""
     if isinstance(value, Mapping):
-        return {name: timeless(item) for name, item in value.items() if name not in _TIMED}
+        return {name: timeless(item) for name, item in value.items() if name not in _TIMED_FIELDS}
     if isinstance(value, list | tuple):
         return [timeless(item) for item in value]
     return _TIMES.sub("", value) if isinstance(value, str) else value

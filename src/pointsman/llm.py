@@ -132,7 +132,7 @@ def ask(
         ModelError: the model failed, timed out, or returned no text, or the search's budget does not allow the call.
         InputError: ``llm`` is not a model.
     """
-    with _booked(llm, prompt, timeout, remedy) as (seconds, advice, end):
+    with _book_call(llm, prompt, timeout, remedy) as (seconds, advice, end):
         answer = _ask(llm, prompt, schema, seconds, advice)
         end(answer)
     return answer
@@ -155,14 +155,14 @@ async def aask(
     remedy: str = RAISE_TIMEOUT,
 ) -> Completion:
     """Async version of `ask`: uses ``acomplete`` if the model has one, else ``complete`` in a worker thread."""
-    with _booked(llm, prompt, timeout, remedy) as (seconds, advice, end):
+    with _book_call(llm, prompt, timeout, remedy) as (seconds, advice, end):
         completion = await _aask(llm, prompt, schema, seconds, advice)
         end(completion)
     return completion
 
 
 @contextmanager
-def _booked(
+def _book_call(
     llm: Any, prompt: str, timeout: float | None, remedy: str
 ) -> Iterator[tuple[float | None, str, Callable[[Completion], None]]]:
     """Book a call on the account of this context, if there is one; what the model itself calls is not booked again.
@@ -268,19 +268,19 @@ def takes_schema(llm: Any) -> bool:
     )
 
 
-_known: dict[Any, bool] = {}  # by function: inspecting takes longer than a call of a scripted model
+_known_functions: dict[Any, bool] = {}  # by function: inspecting takes longer than a call of a scripted model
 
 
 def _has_schema(method: Callable[..., Any]) -> bool:
     function = getattr(method, "__func__", None)
-    if function in _known and function is not None:
-        return _known[function]
+    if function in _known_functions and function is not None:
+        return _known_functions[function]
     try:
         result = "schema" in inspect.signature(method).parameters
     except (TypeError, ValueError):  # for example a C function, whose parameters are unknown
         result = False
-    if function is not None and len(_known) < 1000:
-        _known[function] = result
+    if function is not None and len(_known_functions) < 1000:
+        _known_functions[function] = result
     return result
 
 

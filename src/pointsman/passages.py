@@ -56,7 +56,7 @@ class SourceText:
         return form_of(self)
 
 
-class _Piece(NamedTuple):
+class _TextPiece(NamedTuple):
     start: int
     text: str
     headings: tuple[str, ...]
@@ -89,13 +89,13 @@ def source_text(
     """
     if start < 0 or (end is not None and end < start):
         raise InputError(f"a part of a text is from 0 or more up to no less, not {start} to {end}")
-    versions: dict[str | None, list[_Piece]] = defaultdict(list)
+    versions: dict[str | None, list[_TextPiece]] = defaultdict(list)
     for document in _passages(store, source):
         passage, version = _passage_of(document)
         if passage is not None:
             versions[version].append(passage)
     if not versions and hash is None and (document_without_source := store.get([source])[0]) is not None:
-        versions[None].append(_Piece(0, document_without_source.text, ()))
+        versions[None].append(_TextPiece(0, document_without_source.text, ()))
     digest = hash if hash is not None else max(versions, key=lambda digest: len(versions[digest]), default=None)
     if not versions:
         raise UnknownNameError("source", source)
@@ -114,7 +114,7 @@ def _passages(store: Store, source: str) -> Iterable[Document]:
         yield from (document for document in store.get(list(ids)) if document is not None)
 
 
-def _passage_of(document: Document) -> tuple[_Piece | None, str | None]:
+def _passage_of(document: Document) -> tuple[_TextPiece | None, str | None]:
     """Return a document's piece of its file (None if its offsets do not match its text), and the file's hash."""
     metadata = document.metadata
     start, end, sha256, headings = (metadata.get(name) for name in ("start", "end", "sha256", "headings"))
@@ -122,10 +122,10 @@ def _passage_of(document: Document) -> tuple[_Piece | None, str | None]:
     if not isinstance(start, int) or isinstance(start, bool) or start < 0 or end != start + len(document.text):
         return None, version
     names = tuple(map(str, headings)) if isinstance(headings, list) else ()
-    return _Piece(start, document.text, names), version
+    return _TextPiece(start, document.text, names), version
 
 
-def _join(passages: Sequence[_Piece], start: int, stop: int) -> str:
+def _join(passages: Sequence[_TextPiece], start: int, stop: int) -> str:
     """Return the characters from ``start`` to ``stop``; pieces are in order and may overlap."""
     texts: list[str] = []
     position = 0  # the text is complete up to here
@@ -142,7 +142,7 @@ def _join(passages: Sequence[_Piece], start: int, stop: int) -> str:
     return "".join(texts)
 
 
-def _overlap(passage: _Piece, begin: int, low: int, high: int) -> str:
+def _overlap(passage: _TextPiece, begin: int, low: int, high: int) -> str:
     """Fill ``low`` to ``high`` in the gap between ``begin`` and a piece: with its headings if they fit exactly."""
     size = passage.start - begin
     for first in range(len(passage.headings)):

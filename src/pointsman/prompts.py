@@ -46,15 +46,15 @@ class SelectionPrompts:
         ):
             template = Template(getattr(self, name))
             identifiers = set(template.get_identifiers())
-            if not template.is_valid() or identifiers - _KNOWN or required_names - identifiers:
+            if not template.is_valid() or identifiers - _FIELDS or required_names - identifiers:
                 needs = ", ".join(f"${key}" for key in sorted(required_names)) or "nothing"
                 raise InputError(
-                    f"the prompt {name!r} needs {needs} and may use {', '.join(f'${key}' for key in sorted(_KNOWN))}; "
+                    f"the prompt {name!r} needs {needs} and may use {', '.join(f'${key}' for key in sorted(_FIELDS))}; "
                     f"it uses {sorted(identifiers)}; write $$ for a dollar sign"
                 )
 
 
-_KNOWN = {"options", "query", "count", "most", "problem"}
+_FIELDS = {"options", "query", "count", "most", "problem"}
 
 _LINE_BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")
 

@@ -76,13 +76,13 @@ class RetrievalWorkflow(Stages):
             InputError: the query, a number or a name is invalid, or two datasets have the same name.
             RetrievalError: no source could be searched; it carries every cause.
         """
-        return self._engine.search(SearchRequest.of(query, top_k, options), _listed(datasets))
+        return self._engine.search(SearchRequest.of(query, top_k, options), _list_of(datasets))
 
     async def asearch(
         self, query: str | Query, datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
         """Async version of `search`; cancelling it cancels all its calls."""
-        return await self._engine.asearch(SearchRequest.of(query, top_k, options), _listed(datasets))
+        return await self._engine.asearch(SearchRequest.of(query, top_k, options), _list_of(datasets))
 
     def search_many(
         self, queries: Sequence[str | Query], datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
@@ -96,13 +96,13 @@ class RetrievalWorkflow(Stages):
             InputError: see `search`.
             RetrievalError: no source could be searched for any of the questions.
         """
-        return self._engine.search_many(several(queries, top_k, options), _listed(datasets))
+        return self._engine.search_many(several(queries, top_k, options), _list_of(datasets))
 
     async def asearch_many(
         self, queries: Sequence[str | Query], datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
         """Async version of `search_many`."""
-        return await self._engine.asearch_many(several(queries, top_k, options), _listed(datasets))
+        return await self._engine.asearch_many(several(queries, top_k, options), _list_of(datasets))
 
 
 def several(queries: Sequence[str | Query], k: int, options: Mapping[str, Any]) -> SearchRequest:
@@ -116,7 +116,7 @@ def several(queries: Sequence[str | Query], k: int, options: Mapping[str, Any]) 
     return SearchRequest.of(queries, k, options)
 
 
-def _listed(datasets: Sequence[Any]) -> list[Any]:
+def _list_of(datasets: Sequence[Any]) -> list[Any]:
     """Return the sources of a search as a list.
 
     Raises:

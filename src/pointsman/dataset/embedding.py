@@ -38,7 +38,7 @@ Embedding = Callable[[Iterable[list[str]]], Iterable["NDArray[np.float32]"]]
 """Turns batches of texts into their vectors, in order; it may take several batches before it returns the first."""
 
 BATCH = 512  # documents embedded and committed together; committed batches survive an interrupted add
-_ELSEWHERE = 16_384  # the same where others embed: at the end of each lot, some of them wait
+_LOT_ELSEWHERE = 16_384  # the same where others embed: at the end of each lot, some of them wait
 SOON = 64  # the same while searches wait for vectors: two seconds of embedding
 PATIENCE = 60.0  # seconds to wait for another process that is writing
 _WRITTEN_IN = 0.2  # a document is written in every script that has at least this share of its letters
@@ -80,7 +80,7 @@ class EmbeddedDataset(StoredDataset):
         store, total, stuck = self.store, 0, set[str]()
         if self.indexing_technique == "keyword" or self.holds_images or not store.info.can(Capability.LATER):
             return 0  # pictures are stored only with their vectors
-        batch_size = BATCH if embedding is None else _ELSEWHERE
+        batch_size = BATCH if embedding is None else _LOT_ELSEWHERE
         embed = embedding or partial(map, self._document_embedder.embed_documents)
         while (limit is None or total < limit) and (documents := store.bare(batch_size)):
             self._check_embedder(store)

@@ -39,7 +39,7 @@ Progress = Callable[[int, int, str], None]
 """Called with the amount done, the total, and the current activity."""
 
 _DATASET = "evaluation"
-_TIMED = 200  # searches timed per strategy: enough for a p95 without doubling the run time
+_TIMED_SEARCHES = 200  # searches timed per strategy: enough for a p95 without doubling the run time
 _WARM_UP = 5
 
 
@@ -212,7 +212,7 @@ def _latency(
     """Return p50 and p95 in milliseconds; see `evaluate`."""
     name = RegisteredStrategy(strategy)
     texts = list(dict.fromkeys(collection.queries.values()))
-    texts = texts[:: -(-len(texts) // _TIMED)]
+    texts = texts[:: -(-len(texts) // _TIMED_SEARCHES)]
     # A separate workspace: the other one remembers the vectors of all its queries.
     with Workspace(workspace.path, embedder=embedder) as fresh:
         for number in range(_WARM_UP):

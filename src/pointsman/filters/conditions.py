@@ -404,7 +404,7 @@ def bounded_leaves(leaves: int) -> int:
 RESERVED_WORDS = frozenset({"and", "or", "not", "in", "exists", "true", "false", "null"})
 BARE_KEY = re.compile(r"[^\W\d][\w.\-]*")
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"} | {mark: mark for mark in "\\/\"'`“”‘’"}
-_ESCAPED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 
 
 def _in_parentheses(condition: Filter) -> str:
@@ -421,7 +421,7 @@ def _quote(text: str, mark: str) -> str:
             return "\\" + mark
         # control characters cannot be shown, lone surrogates cannot be encoded
         unprintable = unicodedata.category(character) in {"Cc", "Cs"}
-        return _ESCAPED.get(character) or (f"\\u{ord(character):04x}" if unprintable else character)
+        return _ESCAPES.get(character) or (f"\\u{ord(character):04x}" if unprintable else character)
 
     return f"{mark}{''.join(map(escape, text))}{mark}"
 

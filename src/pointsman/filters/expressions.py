@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 _SPACE = re.compile(r"\s*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _PLAIN = str.maketrans(dict(zip("＝！＜＞（）［］，、", "=!<>()[],,", strict=True)) | {"≠": "!=", "≤": "<=", "≥": ">="})
-_MIRRORED = {
+_MIRRORED_OPERATORS = {
     "<": "gt",
     "<=": "gte",
     ">": "lt",
@@ -73,7 +73,7 @@ class ExpressionParser:
         """Return the filter; raises `FilterError` with the position of what was not expected."""
         result = self._disjunction()
         if self._peek().kind != "end":
-            raise self._unexpected("and, or, or the end")
+            raise self._unexpected_token("and, or, or the end")
         return result
 
     def _scan(self) -> Iterable[_Token]:
@@ -102,7 +102,7 @@ class ExpressionParser:
 
     def _expect(self, mark: str) -> None:
         if self._peek().kind != "mark" or self._peek().text != mark:
-            raise self._unexpected(repr(mark))
+            raise self._unexpected_token(repr(mark))
         self._position += 1
 
     def _disjunction(self) -> Filter:
@@ -152,15 +152,17 @@ class ExpressionParser:
     def _at_value(self) -> bool:
         token = self._peek()
         return token.kind in {"number", "string"} or (
-            token.kind == "word" and not BARE_KEY.fullmatch(token.text) and self._peek(1).text in _MIRRORED
+            token.kind == "word" and not BARE_KEY.fullmatch(token.text) and self._peek(1).text in _MIRRORED_OPERATORS
         )
 
     def _value_first(self) -> Filter:
         bounds: dict[str, Any] = {}
         value = self._value()
-        if self._peek().text not in _MIRRORED:
-            raise self._unexpected("< <= > >= after a value that comes before the key (a key here goes in backticks)")
-        bounds[_MIRRORED[self._take().text]] = value
+        if self._peek().text not in _MIRRORED_OPERATORS:
+            raise self._unexpected_token(
+                "< <= > >= after a value that comes before the key (a key here goes in backticks)"
+            )
+        bounds[_MIRRORED_OPERATORS[self._take().text]] = value
         key = self._key()
         if self._peek().kind == "sign":
             sign = self._take()
@@ -191,13 +193,13 @@ class ExpressionParser:
             if token.text in _BOUNDS:
                 return Range(key, **{_BOUNDS[token.text]: self._value()})
         self._position -= 1
-        raise self._unexpected(f"== != > >= < <= in, not in, exists, {', '.join(PARTS_OF_TEXT)}")
+        raise self._unexpected_token(f"== != > >= < <= in, not in, exists, {', '.join(PARTS_OF_TEXT)}")
 
     def _substring(self) -> str:
         """Read the part to look for: a quoted string, or one bare word, possibly of digits."""
         token = self._peek()
         if token.kind not in {"number", "word", "string"}:
-            raise self._unexpected("a text (in quotes)")
+            raise self._unexpected_token("a text (in quotes)")
         self._position += 1
         return self._unescape(token) if token.kind == "string" else token.text
 
@@ -207,9 +209,9 @@ class ExpressionParser:
             self._position += 1
             return self._unescape(token)
         if token.kind != "word" or token.text.lower() in RESERVED_WORDS:
-            raise self._unexpected("a key")
+            raise self._unexpected_token("a key")
         if not BARE_KEY.fullmatch(token.text):
-            raise self._unexpected("a key (in backticks where it does not begin with a letter or _)")
+            raise self._unexpected_token("a key (in backticks where it does not begin with a letter or _)")
         self._position += 1
         return token.text
 
@@ -233,7 +235,7 @@ class ExpressionParser:
             self._position += 1
             return None
         if token.kind not in {"number", "string", "word"}:
-            raise self._unexpected("a value: a number, true, false or a string (in quotes)")
+            raise self._unexpected_token("a value: a number, true, false or a string (in quotes)")
         if token.kind == "word" and token.text.lower() in RESERVED_WORDS - {"true", "false"}:
             remedy = "ask for documents without a value with not exists(key)" if token.word("null") else "quote it"
             raise self._error(f"expected a value; {token.text} is a reserved word: {remedy}", token.position)
@@ -258,7 +260,7 @@ class ExpressionParser:
 
         return _ESCAPE.sub(plain, token.text[1:-1])
 
-    def _unexpected(self, expected: str) -> FilterError:
+    def _unexpected_token(self, expected: str) -> FilterError:
         token = self._peek()
         actual = token.text if token.kind == "end" else f"{token.text!r:.40}"
         return self._error(f"expected {expected}, found {actual}", token.position)

@@ -80,9 +80,9 @@ _AUXILIARY = frozenset(en.AUXILIARY.split())
 _AND = {"en": late(en.AND, re.IGNORECASE), "ru": late(ru.AND, re.IGNORECASE), "zh": late(zh.AND, re.IGNORECASE)}
 _CONTRAST = {"en": late(en.AGAINST, re.IGNORECASE), "ru": late(ru.AGAINST, re.IGNORECASE)}
 _COMMON_TAIL = {"en": late(en.SHARED, re.IGNORECASE), "ru": late(ru.SHARED, re.IGNORECASE)}
-_BEFORE, _AFTER = late(f"^{zh.BEFORE}"), late(f"{zh.AFTER}$")
+_WORDS_BEFORE, _WORDS_AFTER = late(f"^{zh.BEFORE}"), late(f"{zh.AFTER}$")
 _POLITE = late(r"^(?:please|пожалуйста|请问一下|请问|请)[\s,，]*", re.IGNORECASE)
-_BETWEEN = late(r"\s(?:between|между)\s+", re.IGNORECASE)
+_BETWEEN_SIDES = late(r"\s(?:between|между)\s+", re.IGNORECASE)
 _FROM = late(r"\s+от\s+", re.IGNORECASE)
 _VERSUS = frozenset({"vs", "versus"})
 _VERSUS_CUE = late(r"\s+(?:vs\.?|versus)\s+", re.IGNORECASE)
@@ -122,7 +122,7 @@ def _claims(text: str) -> bool:
 def _bare(text: str, language: str) -> str:
     """Return the text beside a cue without leading and trailing function words."""
     if language == "zh":
-        return _AFTER.sub("", _BEFORE.sub("", text)).strip()
+        return _WORDS_AFTER.sub("", _WORDS_BEFORE.sub("", text)).strip()
     words = list(WORD.finditer(text))
     telling = [word for word in words if _tells_word(word[0])]
     if not telling:
@@ -136,12 +136,12 @@ def _bare(text: str, language: str) -> str:
 # --- questions that compare by their form ---------------------------------------------------------------------------
 
 _UP_RU = "[A-ZА-ЯЁ0-9]"
-_UP = r"[A-Z0-9\"“'‘]"
-_EITHER = {
+_CAPITAL = r"[A-Z0-9\"“'‘]"
+_EITHER_PATTERNS = {
     "en": (
         late(
             rf"^(?P<ask>(?:which|who|what|where|whose|when|in which|are|is|were|was)\b.{{3,160}}?)[,:—-]?\s+"
-            rf"(?:between )?(?P<a>(?:the )?{_UP}[^,?]{{1,80}}?),?\s+or\s+(?P<b>(?:the )?{_UP}[^,?]{{1,80}})$"
+            rf"(?:between )?(?P<a>(?:the )?{_CAPITAL}[^,?]{{1,80}}?),?\s+or\s+(?P<b>(?:the )?{_CAPITAL}[^,?]{{1,80}})$"
         ),
         late(
             r"^(?P<ask>(?:which|who|what|where|whose)\b[^,:]{3,160}?)(?:[,:]|(?P<between>,? between))\s*"
@@ -159,8 +159,8 @@ _EITHER = {
             re.IGNORECASE,
         ),
         late(
-            rf"^(?P<ask>should (?:I|we|you)\b.{{2,60}}?)\s(?P<a>{_UP}\S*)\s+or\s+"
-            rf"(?P<b>{_UP}\S*)(?P<rest>\s.{{1,60}})?$",
+            rf"^(?P<ask>should (?:I|we|you)\b.{{2,60}}?)\s(?P<a>{_CAPITAL}\S*)\s+or\s+"
+            rf"(?P<b>{_CAPITAL}\S*)(?P<rest>\s.{{1,60}})?$",
             re.IGNORECASE,
         ),
     ),
@@ -191,20 +191,20 @@ _COMPARATIVE = late(
 )
 _THAN = late(
     rf"^(?P<aux>is|are|was|were|does|do|did|has|have|had|can|could|would|will)\s+(?:the )?"
-    rf"(?P<a>{_UP}[\w'’. -]{{1,60}}?)\s+(?P<ask>(?:\w+\s+){{0,4}}?(?:\w+er|more|less|fewer|better|worse"
+    rf"(?P<a>{_CAPITAL}[\w'’. -]{{1,60}}?)\s+(?P<ask>(?:\w+\s+){{0,4}}?(?:\w+er|more|less|fewer|better|worse"
     rf"|as \w+|born|formed|founded|built|published|released|die|died|live|lived)(?:\s+\w+){{0,4}}?)\s+"
     rf"(?:than|before|after|as|longer than)\s+(?:the )?(?P<b>\D.{{1,80}})$",
     re.IGNORECASE,
 )
 _BOTH_OF = late(
     rf"^(?P<aux>(?:are|were|is|was|do|did|does|have|has|had|can|could))\s+(?P<both>both )?"
-    rf"(?P<kind>(?-i:the (?:[a-z]+ ){{1,4}}))?(?P<a>(?:the )?(?-i:{_UP})[^,?]{{1,80}}?),?\s+and\s+"
-    rf"(?P<b>(?:the )?(?-i:{_UP}).{{1,140}})$",
+    rf"(?P<kind>(?-i:the (?:[a-z]+ ){{1,4}}))?(?P<a>(?:the )?(?-i:{_CAPITAL})[^,?]{{1,80}}?),?\s+and\s+"
+    rf"(?P<b>(?:the )?(?-i:{_CAPITAL}).{{1,140}})$",
     re.IGNORECASE,
 )
 _QUANTIFIER = late(r",?\s+(?=(?:both|each|all|either)\b)")
 _NAME = late(
-    rf"(?:the\s+)?{_UP}[\w'’.&-]*(?:(?:\s+(?:of|the|and|de|von|van|in|a|for|to|from)){{0,2}}\s+{_UP}[\w'’.&-]*)*"
+    rf"(?:the\s+)?{_CAPITAL}[\w'’.&-]*(?:(?:\s+(?:of|the|and|de|von|van|in|a|for|to|from)){{0,2}}\s+{_CAPITAL}[\w'’.&-]*)*"
 )
 _SAID_OF_BOTH = late(
     r"\s+(?=(?:both|each|all|either|located|(?:in|on|from|of) the same|the same|members?|directed|written|composed"
@@ -245,13 +245,13 @@ def _by_form(text: str, language: str) -> list[str]:
     """«Who is older, X or Y», «Are X and Y both …», «X和Y哪个更 …»."""
     if named := next(filter(None, (pattern.match(text) for pattern in _TWO_SIDES[language])), None):
         return [named[side] + (named.groupdict().get("rest") or "") for side in ("a", "b")]
-    for pattern in _EITHER[language]:
+    for pattern in _EITHER_PATTERNS[language]:
         if not (match := pattern.match(text)):
             continue
         groups = match.groupdict()
         ask, predicate = (groups.get("ask") or "").strip(" ,:"), (groups.get("rest") or "").strip()
         if language == "zh":
-            sides = _split_han(_BEFORE.sub("", _AFTER.sub("", groups["a"])))
+            sides = _split_han(_WORDS_BEFORE.sub("", _WORDS_AFTER.sub("", groups["a"])))
             if len(sides) > 1:
                 return [f"{ask}{' ' if ask else ''}{side}{predicate}" for side in sides]
             continue
@@ -322,7 +322,7 @@ def _aspects_after(text: str, matches: Sequence[Match]) -> list[str]:
     for first, second in pairwise(matches):
         middle, owner = text[first.end : second.start], _bare(text[: first.start], "zh")
         joint = _AND["zh"].match(middle)
-        if not joint or not owner or _AFTER.sub("", text[second.end :]):
+        if not joint or not owner or _WORDS_AFTER.sub("", text[second.end :]):
             continue
         if joint.end() == len(middle):
             return [f"{owner}的{aspect.text}" for aspect in (first, second)]
@@ -332,7 +332,7 @@ def _aspects_after(text: str, matches: Sequence[Match]) -> list[str]:
     for cue, aspects in opposites.items():
         owner, _, following = text.partition(cue)
         owner = _bare(owner, "zh")
-        if following != text and owner and cue in text and not _AFTER.sub("", following):
+        if following != text and owner and cue in text and not _WORDS_AFTER.sub("", following):
             sides = _split(owner, "zh")
             return (
                 [f"{side}的{cue}" for side in sides] if len(sides) > 1 else [f"{owner}的{aspect}" for aspect in aspects]
@@ -386,7 +386,7 @@ def _split(text: str, language: str, *, has_contrast: bool = False) -> list[str]
     """Return the sides that a stretch names; ``has_contrast`` is for the form «X от Y и Z»."""
     if language == "zh":
         return _split_han(text)
-    if (match := _BETWEEN.search(text)) and (topic := _bare(text[: match.start()], language)):
+    if (match := _BETWEEN_SIDES.search(text)) and (topic := _bare(text[: match.start()], language)):
         return [f"{side} {topic}" for side in _split(text[match.end() :], language)]  # «in price between X and Y»
     tail = _COMMON_TAIL[language].search(text)
     joint = tail and any(joint[language].search(text, 0, tail.start()) for joint in (_AND, _CONTRAST))
@@ -422,17 +422,17 @@ def _shared_by_names(firsts: Sequence[str], last: str, language: str) -> list[st
     """Add to each name the words before the first or after the last one."""
     # «prices in London and Paris», «скорость Python и Java»
     leads = r".*\s(?:in|of|on|at|for|from)" if language == "en" else r"[^А-ЯЁA-Z]*[а-яё]"
-    lead = re.fullmatch(rf"({leads}\s+)({_CAPITALISED})", firsts[0])
-    if lead and firsts[0][0].islower() and all(re.fullmatch(_CAPITALISED, side) for side in (*firsts[1:], last)):
+    lead = re.fullmatch(rf"({leads}\s+)({_CAPITALISED_NAME})", firsts[0])
+    if lead and firsts[0][0].islower() and all(re.fullmatch(_CAPITALISED_NAME, side) for side in (*firsts[1:], last)):
         return [lead[1] + side for side in (lead[2], *firsts[1:], last)]
     # «Python and Java syntax»
-    tail = re.fullmatch(rf"({_CAPITALISED})((?:\s+[a-z][a-z-]+){{1,2}})", last)
-    if language == "en" and tail and all(re.fullmatch(_CAPITALISED, side) for side in firsts):
+    tail = re.fullmatch(rf"({_CAPITALISED_NAME})((?:\s+[a-z][a-z-]+){{1,2}})", last)
+    if language == "en" and tail and all(re.fullmatch(_CAPITALISED_NAME, side) for side in firsts):
         return [side + tail[2] for side in (*firsts, tail[1])]
     return [*firsts, last]
 
 
-_CAPITALISED = r"[^\W\d_]*[A-ZА-ЯЁ][^\s]*(?:\s[A-ZА-ЯЁ\d]\S*){0,3}"
+_CAPITALISED_NAME = r"[^\W\d_]*[A-ZА-ЯЁ][^\s]*(?:\s[A-ZА-ЯЁ\d]\S*){0,3}"
 """A name of one or several words: «Kafka», «iPhone 15», «New York»."""
 
 

@@ -31,7 +31,7 @@ HAN_PER_WORD = 1.6
 _COMPOUND = re.compile(f"[^\\W{HAN}]+(?:['’\\-][^\\W{HAN}]+)*+")
 _GAP = re.compile(r"[\s\-'’&]*")
 _ALTERNATIVES = re.compile(r"\(([^()]*)\)")
-_SIMPLIFIED = dict(
+_SIMPLIFIED_FORMS = dict(
     zip(
         "麼甚誰為兩種區別異優點較對幾個會請問說釋確術語關鍵詞義頻錄時間這與從讓給講談紹訴嗎處長遠進於還後開發動現見過們樣歲總嚴機圖聽寫參諧聲轉許業東車電網標達選擇勝負強難實際當溫緩飽調潛內線職無論題貴舊輕廣導",
         "么什谁为两种区别异优点较对几个会请问说释确术语关键词义频录时间这与从让给讲谈绍诉吗处长远进于还后开发动现见过们样岁总严机图听写参谐声转许业东车电网标达选择胜负强难实际当温缓饱调潜内线职无论题贵旧轻广导",
@@ -40,8 +40,8 @@ _SIMPLIFIED = dict(
 )
 """Traditional characters in the lists; `pointsman.text.fold` has all, but its table is slower to load."""
 
-_FORMS = {"ё": "е", **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}, **_SIMPLIFIED}
-_OTHER = re.compile(rf"[\x00-\x1f\x7f-\x9f{''.join(_FORMS)}]")
+_FORMS = {"ё": "е", **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}, **_SIMPLIFIED_FORMS}
+_FORMS_AND_CONTROLS = re.compile(rf"[\x00-\x1f\x7f-\x9f{''.join(_FORMS)}]")
 _NOUNS = {
     "率": "",
     "者": "",
@@ -76,7 +76,7 @@ def plain(text: str) -> str:
     'еж?为什么'
     """
     # U+0130 is the only character with two characters in lower case.
-    return _OTHER.sub(lambda match: _FORMS.get(match[0], " "), text.replace("\u0130", "i").lower())
+    return _FORMS_AND_CONTROLS.sub(lambda match: _FORMS.get(match[0], " "), text.replace("\u0130", "i").lower())
 
 
 def count(text: str) -> int:
@@ -104,7 +104,7 @@ class Words:
         self._entries, self._lookalikes = entries, lookalikes
 
     @cached_property
-    def _spaced(self) -> dict[str, list[tuple[tuple[str, ...], bool]]]:
+    def _terms_with_spaces(self) -> dict[str, list[tuple[tuple[str, ...], bool]]]:
         """By first word: the words of an entry and whether it counts, longest first."""
         table: dict[str, list[tuple[tuple[str, ...], bool]]] = {}
         for entry, counts in self._read():
@@ -130,7 +130,7 @@ class Words:
 
     def __contains__(self, word: str) -> bool:
         """Whether a word is an entry."""
-        return any(counts and len(words) == 1 for words, counts in self._spaced.get(word, ()))
+        return any(counts and len(words) == 1 for words, counts in self._terms_with_spaces.get(word, ()))
 
     def first(self, text: str) -> Match | None:
         """Return the first entry in a plain text; None if there is none."""
@@ -142,7 +142,7 @@ class Words:
         return sorted([*self._in_spaced(text), *self._in_han(text)], key=lambda match: match.start)
 
     def _in_spaced(self, text: str) -> Iterator[Match]:
-        table, words = self._spaced, WORD.findall(text)
+        table, words = self._terms_with_spaces, WORD.findall(text)
         if table.keys().isdisjoint(words):
             return
         spans = list(WORD.finditer(text))

@@ -46,7 +46,7 @@ def mail(
                 yield Problem(path, f"a part of the message: {error}")
             continue
         blocks.append(Block(1, name))
-        for item in _attached(convert_attachment, name, content):
+        for item in _attachments_of(convert_attachment, name, content):
             if isinstance(item, Problem):
                 yield Problem(path, f"attachment {name!r}: {item.reason}")
             else:
@@ -55,7 +55,7 @@ def mail(
     yield outline(path, "eml", blocks, title=_header(message, "Subject"), metadata=metadata)
 
 
-def _attached(
+def _attachments_of(
     convert_attachment: Callable[[str, bytes], Iterator[ParsedDocument | Problem]], name: str, content: bytes
 ) -> Iterator[ParsedDocument | Problem]:
     """Yield what is in an attachment; what stops its converter is a problem, and the message is read on."""

@@ -145,15 +145,15 @@ class _Records:
         self._labels, self._room = labels, 4000
         self._has_reported = False
         self._digests: set[str] = set()  # of texts, and of whole records
-        self._repeated, self._first_repeated = 0, 0
+        self._repeated_ids, self._first_repeated = 0, 0
 
     def repeated(self) -> Iterator[Problem]:
         """Yield a problem if records were left out because they repeat earlier ones."""
-        if self._repeated:
-            verb = "record repeats" if self._repeated == 1 else "records repeat"
+        if self._repeated_ids:
+            verb = "record repeats" if self._repeated_ids == 1 else "records repeat"
             yield Problem(
                 self._path,
-                f"{self._repeated:,} {verb} an earlier one in text and fields, first {self._unit} "
+                f"{self._repeated_ids:,} {verb} an earlier one in text and fields, first {self._unit} "
                 f"{self._first_repeated:,}; such records are stored once",
             )
 
@@ -219,7 +219,7 @@ class _Records:
         """Yield the source of a record, unless it repeats an earlier one."""
         digest = "" if record_id is not None else self._new_digest(title, text, fields)
         if digest is None:
-            self._repeated += 1
+            self._repeated_ids += 1
             self._first_repeated = self._first_repeated or number
             return
         has_lines = self._unit == "line"

@@ -28,7 +28,7 @@ _CHARACTERS_PER_TOKEN: Final = 32
 _RUN_TOKENS: Final = 1024
 _LONGEST_SIDE: Final = 2048  # pixels; larger pictures are scaled down first
 _MOST_SIDE: Final = 1024  # pixels of a model's input
-_FIXED = frozenset({"siglip", "siglip2"})  # families whose texts must be padded as in training
+_PADDED_FAMILIES = frozenset({"siglip", "siglip2"})  # families whose texts must be padded as in training
 
 
 class ClipEmbedder(BaseEmbedder):
@@ -245,7 +245,7 @@ def _check_family(path: Path) -> None:
         family = json.loads(path.read_text(encoding="utf-8")).get("model_type")
     except (OSError, ValueError, AttributeError, RecursionError):
         return
-    if family in _FIXED:
+    if family in _PADDED_FAMILIES:
         raise ModelError(
             f"the model in {path.parent} is of the family {family!r}, whose texts are padded in its own way; serve it "
             "by infinity or vLLM, and name the server: infinity:MODEL@URL"

@@ -73,7 +73,7 @@ class E5Embedder(BaseEmbedder):
         self._threads = threads or min(_available_cores(), 8)
         self._cache = cache
         self._lock = threading.Lock()
-        self._opened: _Model | None = None
+        self._loaded_model: _Model | None = None
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors of shape ``(len(texts), 384)``, float32, L2-normalised.
@@ -112,11 +112,11 @@ class E5Embedder(BaseEmbedder):
         return vectors
 
     def _model(self) -> _Model:
-        if self._opened is None:
+        if self._loaded_model is None:
             with self._lock:
-                if self._opened is None:
-                    self._opened = _open(self._cache or cache_directory() / "e5-small")
-        return self._opened
+                if self._loaded_model is None:
+                    self._loaded_model = _open(self._cache or cache_directory() / "e5-small")
+        return self._loaded_model
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,9 @@ DRAWN: Final = 1000
 SCRIPT_SAMPLE: Final = 200
 """The number of documents that determine the scripts of a dataset."""
 
-_unrelated: weakref.WeakKeyDictionary[Embedder, Mapping[Script, NDArray[np.float32]]] = weakref.WeakKeyDictionary()
+_unrelated_by_embedder: weakref.WeakKeyDictionary[Embedder, Mapping[Script, NDArray[np.float32]]] = (
+    weakref.WeakKeyDictionary()
+)
 _guard = threading.Lock()
 
 
@@ -128,9 +130,9 @@ def _unrelated_vectors(embedder: Embedder) -> Mapping[Script, NDArray[np.float32
     from pointsman.models import CachedEmbedder
 
     with _guard:
-        vectors = _unrelated.get(embedder)
+        vectors = _unrelated_by_embedder.get(embedder)
         if vectors is None:
             cached = embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)
             vectors = {script: cached.embed_queries(texts) for script, texts in unrelated_questions().items()}
-            _unrelated[embedder] = vectors
+            _unrelated_by_embedder[embedder] = vectors
         return vectors

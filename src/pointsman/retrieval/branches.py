@@ -103,9 +103,9 @@ class SourceBranch:
             try:
                 scores = store.score([store_queries[index][0] for index in gaps], list(gaps.values()))
             except StoreError as error:
-                lists = self._unfilled(lists, error)
+                lists = self._lists_with_gaps(lists, error)
             else:
-                lists = _filled(lists, gaps, scores)
+                lists = _fill_gaps(lists, gaps, scores)
         return self._results(store_queries, lists)
 
     async def asearch(self, questions: Sequence[Question], depth: int) -> list[Results]:
@@ -124,9 +124,9 @@ class SourceBranch:
             try:
                 scores = await store.ascore([store_queries[index][0] for index in gaps], list(gaps.values()))
             except StoreError as error:
-                lists = self._unfilled(lists, error)
+                lists = self._lists_with_gaps(lists, error)
             else:
-                lists = _filled(lists, gaps, scores)
+                lists = _fill_gaps(lists, gaps, scores)
         return self._results(store_queries, lists)
 
     def _gaps(self, questions: Sequence[Question], lists: Sequence[Lists]) -> dict[int, list[Any]]:
@@ -147,7 +147,7 @@ class SourceBranch:
                 gaps[index] = sorted(scores[0].keys() ^ scores[1].keys(), key=str)
         return gaps
 
-    def _unfilled(self, lists: Sequence[Lists], error: StoreError) -> list[Lists]:
+    def _lists_with_gaps(self, lists: Sequence[Lists], error: StoreError) -> list[Lists]:
         """Return the lists unchanged, with a note."""
         note = f"{self.name}: {describe(error)}; candidates found by only one list are scored by that list alone"
         return [replace(store_lists, degraded=(*store_lists.degraded, note)) for store_lists in lists]
@@ -202,7 +202,7 @@ class SourceBranch:
         return (f"{self.name}: {pending}; {UNTIL_THEN}",)
 
 
-def _filled(lists: Sequence[Lists], gaps: Mapping[int, Any], scores: Sequence[Scores]) -> list[Lists]:
+def _fill_gaps(lists: Sequence[Lists], gaps: Mapping[int, Any], scores: Sequence[Scores]) -> list[Lists]:
     """Return the lists with these scores added, by position."""
     complete_lists = list(lists)
     for index, missing_scores in zip(gaps, scores, strict=True):

@@ -102,14 +102,14 @@ class Pool(Generic[Key]):
             ranking = fuse(list(self.lists.values()), method, factors)
             return Fused(ranking, getattr(method, "__name__", type(method).__name__), no_share)
         if method in SCALES and (method in self.lists or not self.lists):
-            own_ranking = self._alone(method)
-            return own_ranking if self.lists.keys() <= OWN else self._beside(own_ranking, weights)
+            own_ranking = self._one_list(method)
+            return own_ranking if self.lists.keys() <= OWN else self._with_other_lists(own_ranking, weights)
         if method == "hybrid":
             if spread is not None and self.lists.keys() >= SCALES.keys() <= self.scores.keys():
-                own_ranking = self._calibrated(spread, weights)
-                return own_ranking if self.lists.keys() <= OWN else self._beside(own_ranking, weights)
+                own_ranking = self._calibrated_fusion(spread, weights)
+                return own_ranking if self.lists.keys() <= OWN else self._with_other_lists(own_ranking, weights)
             if len(self.lists) <= 1:
-                return self._alone(next(iter(self.lists), ""))
+                return self._one_list(next(iter(self.lists), ""))
             method = "rrf"
         elif method in SCALES:  # no list here has such scores
             method = "rrf"
@@ -145,11 +145,11 @@ class Pool(Generic[Key]):
         cosines = self.scores.get("vector", {})
         missing_cosine = self._missing_cosine(cosines.values(), spread.mean)
         for key, cosine in cosines.items():
-            excess = (missing_cosine if math.isnan(cosine) else cosine) - spread.mean + self._raised(key)
+            excess = (missing_cosine if math.isnan(cosine) else cosine) - spread.mean + self._raised_cosine(key)
             total[key] = total.get(key, 0.0) + vector_weight * excess
         return total
 
-    def _raised(self, key: Any) -> float:
+    def _raised_cosine(self, key: Any) -> float:
         """Return what is added to a key's cosine; keys name their source if there are several."""
         return self.raised.get(key[0], 0.0) if self.raised else 0.0
 
@@ -163,14 +163,14 @@ class Pool(Generic[Key]):
         present = [cosine for cosine in cosines if not math.isnan(cosine)] if self.vectors_due else []
         return max(present, default=otherwise)
 
-    def _alone(self, name: str) -> Fused[Key]:
+    def _one_list(self, name: str) -> Fused[Key]:
         """A single list as it is; one without scores gets those of its ranks."""
         ranking = self.lists.get(name, ())
         if any(score is None for _, score in ranking):
             return Fused(fuse([ranking], "rrf"), "rrf", share_by("rrf", {name: ranking}, {}))
         return Fused(ranking, SCALES.get(name, name or "none"), no_share)
 
-    def _beside(self, main_fusion: Fused[Key], weights: Mapping[str, float]) -> Fused[Key]:
+    def _with_other_lists(self, main_fusion: Fused[Key], weights: Mapping[str, float]) -> Fused[Key]:
         """The calibrated sum and foreign lists: one vote each, by rank."""
         foreign = {name: ranking for name, ranking in self.lists.items() if name not in OWN}
         lists = [[(key, None) for key, _ in ranking] for ranking in (main_fusion.ranking, *foreign.values())]
@@ -181,14 +181,14 @@ class Pool(Generic[Key]):
 
         return Fused(fuse(lists, "rrf", [1.0, *(weights.get(name, 1.0) for name in foreign)]), "rrf", share)
 
-    def _calibrated(self, spread: CosineSpread, weights: Mapping[str, float]) -> Fused[Key]:
+    def _calibrated_fusion(self, spread: CosineSpread, weights: Mapping[str, float]) -> Fused[Key]:
         bm25, cosine = self.scores["bm25"], self.scores["vector"]
         keys = list(dict.fromkeys(chain(bm25, cosine)))
         missing_cosine = self._missing_cosine(cosine.values(), math.nan)  # NaN counts as the lowest
         cosines = [cosine.get(key, math.nan) for key in keys]
         excess = [(missing_cosine if math.isnan(value) else value) - spread.mean for value in cosines]
         if self.raised:
-            excess = [value + self._raised(key) for key, value in zip(keys, excess, strict=True)]
+            excess = [value + self._raised_cosine(key) for key, value in zip(keys, excess, strict=True)]
         words, vector_weight = weights.get("bm25", 1.0), weights.get("vector", 1.0)
         ranking = calibrated_sum(
             keys,
@@ -207,7 +207,7 @@ class Pool(Generic[Key]):
             factor, mean = vector_weight * KAPPA / spread.sigma, spread.mean
             excess = {key: cosine[key] - mean for key in keys if key in cosine}
             if self.raised:
-                excess = {key: cosine[key] - mean + self._raised(key) for key in excess}
+                excess = {key: cosine[key] - mean + self._raised_cosine(key) for key in excess}
             return [factor * excess[key] if key in excess else None for key in keys]
 
         return Fused(ranking, "calibrated", share)
@@ -483,7 +483,7 @@ class MergedResults(Results):
     A document that both a store and a retriever return is one document, under the store's key.
     """
 
-    __slots__ = ("_others", "_stores")
+    __slots__ = ("_other_results", "_stores")
 
     def __init__(
         self,
@@ -501,12 +501,12 @@ class MergedResults(Results):
                 for name, ranking in other_results.pool.lists.items()
             }
         super().__init__(replace(merged_pool, lists=lists, raised=raised), degraded=degraded)
-        self._stores, self._others = stores, other_results
+        self._stores, self._other_results = stores, other_results
 
     def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:
         """See `Results`."""
         place_of = dict(zip(keys, list_positions, strict=True))
-        return self._each(
+        return self._ask_each(
             keys,
             lambda results, store_keys: results.fetch(store_keys, [("", 0)] * len(store_keys)),
             lambda results, store_keys: results.fetch(store_keys, [place_of[key] for key in store_keys]),
@@ -514,13 +514,13 @@ class MergedResults(Results):
 
     def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
         """See `Results`."""
-        return self._each(
+        return self._ask_each(
             keys,
             lambda results, store_keys: results.ids(store_keys),
             lambda results, store_keys: results.ids(store_keys),
         )
 
-    def _each(
+    def _ask_each(
         self,
         keys: Sequence[Any],
         ask_store: Callable[[Results, Sequence[Any]], Sequence[Any]],
@@ -531,9 +531,9 @@ class MergedResults(Results):
         for number, results in self._stores.items():
             store_keys = [key for key in keys if _is_of(key, number)]
             answers.update(zip(store_keys, ask_store(results, [key for _, key in store_keys]), strict=True))
-        if self._others is not None:
+        if self._other_results is not None:
             other_keys = [key for key in keys if key not in answers]
-            answers.update(zip(other_keys, ask_others(self._others, other_keys), strict=True))
+            answers.update(zip(other_keys, ask_others(self._other_results, other_keys), strict=True))
         return [answers.get(key) for key in keys]
 
     def missing(self, keys: Sequence[Any]) -> list[ScoreGap]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.recipe import Recipe
     from pointsman.types import Hit, HitKey, Query, Ranked
 
-_NOTED: Final = 3
+_NOTED_KEYS: Final = 3
 """How many unknown keys of one filter are named; each is compared with every known key."""
 
 
@@ -142,18 +142,20 @@ def unknown_keys(filters: Filter, results: Iterable[Results], option: str = "fil
         known_keys.update(keys)
     if not known_keys:  # there are no documents, or none with metadata
         return
-    missing_keys = [key for key in dict.fromkeys(_needed(filters)) if key not in known_keys and key not in (ID, TEXT)]
-    for key in missing_keys[:_NOTED]:
+    missing_keys = [
+        key for key in dict.fromkeys(_needed_keys(filters)) if key not in known_keys and key not in (ID, TEXT)
+    ]
+    for key in missing_keys[:_NOTED_KEYS]:
         nearest = _nearest(key, sorted(known_keys))
         hint = f"; did you mean {nearest!r:.80}?" if nearest else ""
         yield f"{option}: no document that was searched has the key {key!r:.80}{hint}"
 
 
-def _needed(filters: Filter) -> Iterator[str]:
+def _needed_keys(filters: Filter) -> Iterator[str]:
     """Yield the keys that a filter wants a value of; a negation is met by documents without the key."""
     if isinstance(filters, And | Or):
         for operand in filters.parts:
-            yield from _needed(operand)
+            yield from _needed_keys(operand)
     elif isinstance(key := getattr(filters, "key", None), str):
         yield key
 

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_BEFORE = 0.6
+_SHARE_BEFORE = 0.6
 """The share of a search's time for the stages before it."""
 MOST_THREADS = 256
 """The most calls that may run, or hang, in this process at once; more wait until one of these returns."""
@@ -140,13 +140,13 @@ class SearchDeadline(Deadline):
     def before_searching(self) -> float | None:
         """Seconds for a stage before the search, so that the search has enough left.
 
-        All such stages together have ``_BEFORE`` of the time. Language models have half of it, and say so when they
-        exceed it; this limit is for everything else.
+        All such stages together have ``_SHARE_BEFORE`` of the time. Language models have half of it, and say so when
+        they exceed it; this limit is for everything else.
         """
         remaining = self.left()
         if remaining is None or self._timeout is None:
             return remaining
-        return max(0.0, remaining - (1 - _BEFORE) * self._timeout)
+        return max(0.0, remaining - (1 - _SHARE_BEFORE) * self._timeout)
 
     def for_branches(self, *, has_later_stages: bool) -> float | None:
         """Seconds for the branches: all the remaining time, less a fifth if a later stage may need some."""
@@ -193,15 +193,15 @@ class Tasks:
 
         async def await_call(index: int, call: DualCall[T]) -> None:
             try:
-                outcomes[index] = Outcome(await call.asynchronous(), None, _since(start))
+                outcomes[index] = Outcome(await call.asynchronous(), None, _milliseconds_since(start))
             except Exception as error:  # noqa: BLE001  (an outcome: the caller decides)
-                outcomes[index] = Outcome(None, error, _since(start))
+                outcomes[index] = Outcome(None, error, _milliseconds_since(start))
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
                 cause = RuntimeError("it was cancelled and gave no answer")  # the caller did not cancel it
-                outcomes[index] = Outcome(None, cause, _since(start))
+                outcomes[index] = Outcome(None, cause, _milliseconds_since(start))
 
         with anyio.move_on_after(timeout):
             if len(calls) == 1:
@@ -210,7 +210,7 @@ class Tasks:
                 async with anyio.create_task_group() as group:
                     for index, call in enumerate(calls):
                         group.start_soon(await_call, index, call)
-        return [outcome or Outcome(None, _late(timeout), _since(start)) for outcome in outcomes]
+        return [outcome or Outcome(None, _late(timeout), _milliseconds_since(start)) for outcome in outcomes]
 
 
 class Threads:
@@ -227,7 +227,7 @@ class Threads:
     async def all(self, calls: Sequence[DualCall[T]], timeout: float | None) -> list[Outcome[T]]:  # noqa: ASYNC109  (see Mode)
         """See `Mode`."""
         if len(calls) == 1 and calls[0].at_once:  # waking a thread takes as long as a search
-            return [_now(calls[0].sync)]
+            return [_call_at_once(calls[0].sync)]
         outcomes: list[Outcome[T] | None] = [None] * len(calls)
         queue: SimpleQueue[tuple[int, Outcome[T] | BaseException]] = SimpleQueue()
         start, limit = perf_counter(), _waitable(timeout)
@@ -256,17 +256,17 @@ class Threads:
             outcomes[index] = outcome
             under_way -= 1
         for index, _ in waiting:
-            outcomes[index] = Outcome(None, refused, _since(start))
-        return [outcome or Outcome(None, _late(timeout), _since(start)) for outcome in outcomes]
+            outcomes[index] = Outcome(None, refused, _milliseconds_since(start))
+        return [outcome or Outcome(None, _late(timeout), _milliseconds_since(start)) for outcome in outcomes]
 
 
-def _now(function: Callable[[], T]) -> Outcome[T]:
+def _call_at_once(function: Callable[[], T]) -> Outcome[T]:
     """Make a call in this thread."""
     start = perf_counter()
     try:
-        return Outcome(function(), None, _since(start))
+        return Outcome(function(), None, _milliseconds_since(start))
     except Exception as error:  # noqa: BLE001  (an outcome: the caller decides)
-        return Outcome(None, error, _since(start))
+        return Outcome(None, error, _milliseconds_since(start))
 
 
 class _TooManyError(RuntimeError):
@@ -313,9 +313,9 @@ class _Worker:
             outcome: Any
             try:
                 with in_daemon():
-                    outcome = Outcome(context.run(function), None, _since(began))
+                    outcome = Outcome(context.run(function), None, _milliseconds_since(began))
             except Exception as error:  # noqa: BLE001  (an outcome: the caller decides)
-                outcome = Outcome(None, error, _since(began))
+                outcome = Outcome(None, error, _milliseconds_since(began))
             except BaseException as error:  # noqa: BLE001  (raised in the calling thread)
                 outcome = error
             cls.idle.append(worker)  # before the answer is out, so that the next call can use it
@@ -417,5 +417,5 @@ def _late(timeout: float | None) -> TimeoutError:
     return TimeoutError(f"no answer within {timeout:.3g} s" if timeout else "no time was left")
 
 
-def _since(start: float) -> float:
+def _milliseconds_since(start: float) -> float:
     return (perf_counter() - start) * 1000

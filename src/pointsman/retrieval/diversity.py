@@ -263,7 +263,7 @@ class Diversifier(BaseRefiner):
                 index: f"near duplicate of {hits[original].id} ({resemblance:.2f})"
                 for index, (original, resemblance) in duplicates.items()
             }
-            hits = _without(hits, reasons, reasons_by_key)
+            hits = _leave_out(hits, reasons, reasons_by_key)
             notes.append(f"{len(reasons)} near duplicates dropped")
         for kind, limit, source in (
             ("source", self.max_per_source, self._source),
@@ -275,7 +275,7 @@ class Diversifier(BaseRefiner):
                     index: f"{kind} {group!r:.80} has its {limit} already"
                     for index, group in over_the_limit(groups, limit).items()
                 }
-                hits = _without(hits, reasons, reasons_by_key)
+                hits = _leave_out(hits, reasons, reasons_by_key)
                 notes.append(f"{len(reasons)} beyond {limit} per {kind} dropped")
         if self.mmr_lambda is not None and len(hits) > 1:
             order = mmr(_relevance(hits), self._similarity(hits), self.mmr_lambda)
@@ -312,7 +312,7 @@ def _relevance(hits: Sequence[Hit]) -> NDArray[np.float64]:
     return 1 - np.arange(len(hits)) / len(hits)
 
 
-def _without(hits: Sequence[Hit], reasons: dict[int, str], reasons_by_key: dict[HitKey, str]) -> list[Hit]:
+def _leave_out(hits: Sequence[Hit], reasons: dict[int, str], reasons_by_key: dict[HitKey, str]) -> list[Hit]:
     """Return the hits that stay, and note those that are dropped."""
     reasons_by_key.update((hits[index].key, reason) for index, reason in reasons.items())
     return [hit for index, hit in enumerate(hits) if index not in reasons]

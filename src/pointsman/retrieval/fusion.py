@@ -81,7 +81,7 @@ def rank_sum(
         else [weight / rank for rank in _ranks(k + 1, keys)]
         for keys, weight in zip(lists, weights or [1.0] * len(lists), strict=True)
     ]
-    return (_ordered if len(lists) > 2 else _added)(lists, shares)
+    return (_order_of_sums if len(lists) > 2 else _add_contributions)(lists, shares)
 
 
 def min_max(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None) -> list[tuple[Key, float]]:
@@ -99,7 +99,7 @@ def min_max(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = Non
         low, high = min(scores), max(scores)
         return [1.0 if high == low else (score - low) / (high - low) for score in scores]
 
-    return _summed(_read(lists, weights), stretch)
+    return _sum_of_contributions(_read(lists, weights), stretch)
 
 
 def z_score(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None) -> list[tuple[Key, float]]:
@@ -117,7 +117,7 @@ def z_score(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = Non
         mean, deviation = _moments(scores)
         return [(score - mean) / deviation if deviation else 0.0 for score in scores]
 
-    return _summed(_read(lists, weights), standardise, absent=min)
+    return _sum_of_contributions(_read(lists, weights), standardise, absent=min)
 
 
 def distribution_based(
@@ -139,7 +139,7 @@ def distribution_based(
             return [0.5] * len(scores)
         return [min(1.0, max(0.0, 0.5 + (score - mean) / (6 * deviation))) for score in scores]
 
-    return _summed(_read(lists, weights), clamp)
+    return _sum_of_contributions(_read(lists, weights), clamp)
 
 
 def round_robin(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None) -> list[tuple[Key, float]]:
@@ -152,7 +152,7 @@ def round_robin(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None =
     [('a', 1.0), ('c', 1.0), ('b', 0.5)]
     """
     rankings = _read(lists, weights)
-    return _ordered(
+    return _order_of_sums(
         [keys for _, keys, _ in rankings],
         [[weight / rank for rank in _ranks(1, keys)] for weight, keys, _ in rankings],
         total=max,
@@ -427,7 +427,7 @@ def _moments(scores: Sequence[float]) -> tuple[float, float]:
     return mean, math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
 
 
-def _summed(
+def _sum_of_contributions(
     rankings: Sequence[_Read[Key]],
     normalise: Callable[[list[float]], list[float]],
     absent: Callable[[list[float]], float] | None = None,
@@ -442,24 +442,24 @@ def _summed(
         floor = absent(normal) if absent else 0.0
         floors.append(weight * floor)
         contributions.append([weight * (score - floor) for score in normal])
-    return _ordered(
+    return _order_of_sums(
         [keys for _, keys, _ in rankings],
         contributions,
         total=(lambda summands: math.fsum(chain(summands, floors))) if absent else math.fsum,
     )
 
 
-_NOBODY: Any = object()
+_NO_KEY: Any = object()
 
 
-def _ordered(
+def _order_of_sums(
     lists: Sequence[Sequence[Key]],
     contributions: Sequence[Sequence[float]],
     total: Callable[[Iterable[float]], float] = math.fsum,
 ) -> list[tuple[Key, float]]:
     """The union by total; the sort is stable, so ties keep the order of the lists read side by side."""
-    scores_of_key: dict[Key, list[float]] = dict.fromkeys(chain.from_iterable(zip_longest(*lists, fillvalue=_NOBODY)))  # type: ignore[assignment]  # filled below
-    scores_of_key.pop(_NOBODY, None)
+    scores_of_key: dict[Key, list[float]] = dict.fromkeys(chain.from_iterable(zip_longest(*lists, fillvalue=_NO_KEY)))  # type: ignore[assignment]  # filled below
+    scores_of_key.pop(_NO_KEY, None)
     for keys, values in zip(lists, contributions, strict=True):
         for key, value in zip(keys, values, strict=True):
             key_parts = scores_of_key[key]
@@ -470,10 +470,12 @@ def _ordered(
     return sorted(((key, total(votes)) for key, votes in scores_of_key.items()), key=_score, reverse=True)
 
 
-def _added(lists: Sequence[Sequence[Key]], contributions: Sequence[Sequence[float]]) -> list[tuple[Key, float]]:
-    """`_ordered` for sums over at most two lists, where one addition is exact enough and many times faster."""
-    totals: dict[Key, float] = dict.fromkeys(chain.from_iterable(zip_longest(*lists, fillvalue=_NOBODY)), 0.0)
-    totals.pop(_NOBODY, None)
+def _add_contributions(
+    lists: Sequence[Sequence[Key]], contributions: Sequence[Sequence[float]]
+) -> list[tuple[Key, float]]:
+    """`_order_of_sums` for sums over at most two lists, where one addition is exact enough and many times faster."""
+    totals: dict[Key, float] = dict.fromkeys(chain.from_iterable(zip_longest(*lists, fillvalue=_NO_KEY)), 0.0)
+    totals.pop(_NO_KEY, None)
     for keys, values in zip(lists, contributions, strict=True):
         for key, value in zip(keys, values):  # noqa: B905  (as many values as keys by construction)
             totals[key] += value

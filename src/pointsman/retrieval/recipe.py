@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.transform.base import BaseTransformer, Lookup
     from pointsman.types import RetrievalContext
 
-_NUMBERED: Final = re.compile(r".* \d+")  # the name of a variant's list
+_NUMBERED_LIST: Final = re.compile(r".* \d+")  # the name of a variant's list
 
 
 _CHOICES_KEPT: Final = 32
@@ -118,7 +118,7 @@ class Recipe:
     grouping: Grouping | None = None
     today: str = ""
     receipt: Callable[[RetrievalContext, Mapping[str, Reading]], str] | None = None
-    _over: dict[tuple[str, ...], Over] = field(default_factory=dict, repr=False, compare=False, init=False)
+    _recipes_over: dict[tuple[str, ...], Over] = field(default_factory=dict, repr=False, compare=False, init=False)
 
     def over(self, names: Sequence[str], lookup: Callable[[Recipe, Sequence[str]], Lookup]) -> Over:
         """The recipe applied to certain sources; computed once for each choice of sources.
@@ -128,11 +128,11 @@ class Recipe:
             lookup: makes the searchable view that transformers get.
         """
         key = tuple(names)
-        if key not in self._over:
-            if len(self._over) >= _CHOICES_KEPT:
-                self._over.clear()
-            self._over[key] = self._worked_out(key, lookup)
-        return self._over[key]
+        if key not in self._recipes_over:
+            if len(self._recipes_over) >= _CHOICES_KEPT:
+                self._recipes_over.clear()
+            self._recipes_over[key] = self._worked_out(key, lookup)
+        return self._recipes_over[key]
 
     def _worked_out(self, names: tuple[str, ...], lookup: Callable[[Recipe, Sequence[str]], Lookup]) -> Over:
         plan = self.plan(names)
@@ -281,7 +281,7 @@ def by_name(sources: Sequence[Any]) -> dict[str, Any]:
     named_sources: dict[str, Any] = {}
     for source in sources:
         name = source.name if isinstance(source, Source) else next(names)
-        if not isinstance(source, Source) and (name in OWN or name == "fuse" or _NUMBERED.fullmatch(name)):
+        if not isinstance(source, Source) and (name in OWN or name == "fuse" or _NUMBERED_LIST.fullmatch(name)):
             name = f"{name}_retriever"  # these names belong to our own lists and to those of variants
         if name in named_sources:
             raise InputError(f"datasets need different names, and two of these are called {name!r}")

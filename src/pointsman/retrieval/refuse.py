@@ -134,7 +134,7 @@ class Refuser(BaseRefiner):
             hits = reordered_hits
             notes.append("hits that would be refused by themselves follow those that have no relevance")
         for threshold in acting:
-            remaining, reasons_below = _divided(hits, threshold)
+            remaining, reasons_below = _divide_hits(hits, threshold)
             reasons_by_key.update(reasons_below)
             notes.append(
                 f"{len(reasons_below)} of {len(hits)} hits are below {threshold.minimum:g} ({threshold.scale})"
@@ -146,7 +146,7 @@ class Refuser(BaseRefiner):
                 refusal = Refusal(reason, best, best_score, threshold.minimum, threshold.scale)
                 return _refused(ranking, refusal, reasons_by_key, notes, top_k)
             hits = remaining
-        marked_hits = tuple([_marked(hit, rank) for rank, hit in enumerate(hits, 1)])
+        marked_hits = tuple([_mark_rank(hit, rank) for rank, hit in enumerate(hits, 1)])
         return replace(ranking, hits=marked_hits, detail="; ".join(notes), dropped=reasons_by_key)
 
     def _improbable_last(self, query: Query, ranking: Ranked) -> list[Hit] | None:
@@ -203,7 +203,7 @@ def _names_and_codes(question: str) -> list[str]:
     return [word for number, word in enumerate(words) if _CODE.match(word) or (number and word[0].isupper())]
 
 
-def _marked(hit: Hit, rank: int) -> Hit:
+def _mark_rank(hit: Hit, rank: int) -> Hit:
     """The hit with its relevance in the provenance, if it has one."""
     if hit.relevance is None:
         return hit
@@ -213,7 +213,7 @@ def _marked(hit: Hit, rank: int) -> Hit:
     return replace(hit, provenance=provenance)
 
 
-def _divided(hits: Sequence[Hit], threshold: Threshold) -> tuple[list[Hit], dict[HitKey, str]]:
+def _divide_hits(hits: Sequence[Hit], threshold: Threshold) -> tuple[list[Hit], dict[HitKey, str]]:
     """The hits that reach a threshold or cannot be compared with it, and the reasons against the others."""
     remaining, reasons_below = [], {}
     for hit in hits:

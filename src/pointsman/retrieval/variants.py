@@ -47,22 +47,22 @@ class VariantResults(Results):
         variants: by label, the ranking and the results it is from.
     """
 
-    __slots__ = ("_everywhere", "_own")
+    __slots__ = ("_all_results", "_main_results")
 
     def __init__(self, main_results: Results | None, variants: Mapping[str, tuple[Ranking[Any], Results]]) -> None:
-        self._own = main_results
-        self._everywhere = [
+        self._main_results = main_results
+        self._all_results = [
             *([main_results] if main_results is not None else []),
             *(results for _, results in variants.values()),
         ]
         pool: Pool[Any] = main_results.pool if main_results is not None else Pool()
         lists = {**pool.lists, **{label: ranking for label, (ranking, _) in variants.items()}}
-        super().__init__(Pool(lists, pool.scores), shared=self._everywhere[0].shared)
+        super().__init__(Pool(lists, pool.scores), shared=self._all_results[0].shared)
 
     def fetch(self, keys: Sequence[Any], list_positions: Sequence[Place]) -> list[Fetched]:  # noqa: ARG002
         """See `Results`."""
         answers: dict[Any, Fetched] = {}
-        for results in self._everywhere:
+        for results in self._all_results:
             steps_by_key = provenance(results.pool, [key for key in keys if answers.get(key) is None])
             own_keys = [key for key, steps in steps_by_key.items() if steps]
             answers.update(
@@ -72,16 +72,16 @@ class VariantResults(Results):
 
     def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
         """See `Results`."""
-        answers = [results.ids(keys) for results in self._everywhere]
+        answers = [results.ids(keys) for results in self._all_results]
         return [next((id_ for id_ in row if id_ is not None), None) for row in zip(*answers, strict=True)]
 
     def score(self, source: str, key: HitKey) -> float | None:
         """See `Results`."""
-        return None if self._own is None else self._own.score(source, key)
+        return None if self._main_results is None else self._main_results.score(source, key)
 
     def can_score(self, source: str) -> bool:
         """See `Results`."""
-        return self._own is not None and self._own.can_score(source)
+        return self._main_results is not None and self._main_results.can_score(source)
 
 
 def keys_beside(main_results: Results | None, variant_results: Beside) -> list[Any]:

@@ -103,7 +103,7 @@ def words_of(dataset: Source, *, limit: int = MOST_CHARACTERS) -> DatedWords:
         if words is not None and entry.sequence == sequence:  # another thread has just built it
             return words
         if words is None or entry.seconds < _AT_ONCE:
-            return _built(dataset, entry, limit)
+            return _build_speller(dataset, entry, limit)
         threshold = max(1, int(ANEW * entry.documents))
         count_changes = getattr(dataset.store, "changed_since", None)  # without it, enough counts as changed
         if not entry.renewing and (count_changes is None or count_changes(entry.sequence, threshold) >= threshold):
@@ -112,7 +112,7 @@ def words_of(dataset: Source, *, limit: int = MOST_CHARACTERS) -> DatedWords:
         return words
 
 
-def _built(dataset: Source, entry: _SpellerEntry, limit: int) -> DatedWords:
+def _build_speller(dataset: Source, entry: _SpellerEntry, limit: int) -> DatedWords:
     from pointsman.text.spelling import Speller
 
     start = perf_counter()
@@ -129,7 +129,7 @@ def _built(dataset: Source, entry: _SpellerEntry, limit: int) -> DatedWords:
 
 def _renew(dataset: Source, entry: _SpellerEntry, limit: int) -> None:
     try:
-        _built(dataset, entry, limit)
+        _build_speller(dataset, entry, limit)
     except Exception:
         log.exception("the words of dataset %s could not be read again; the previous ones are used", dataset.name)
     finally:
@@ -150,7 +150,7 @@ def _texts(dataset: Source, limit: int) -> Iterator[str]:
         yield document.searchable
 
 
-def _together(spellers: Sequence[Speller]) -> Speller:
+def _merge_spellers(spellers: Sequence[Speller]) -> Speller:
     """One speller for the words of several; the latest ones are cached, so that each is built once while unchanged."""
     sorted_spellers = tuple(sorted(spellers, key=id))  # routers change the order, which affects no correction
     key = tuple(map(id, sorted_spellers))
@@ -201,7 +201,7 @@ class Vocabulary:
         Raises:
             PointsmanError: the words cannot be read.
         """
-        return self._note(self._words_in_time(seconds) if _given.get() is None else self.words())
+        return self._note(self._words_in_time(seconds) if _given_words.get() is None else self.words())
 
     def speller(self) -> Speller | None:
         """Return a speller that knows the words of all datasets; None if there is no dataset."""
@@ -221,7 +221,7 @@ class Vocabulary:
 
     def words(self) -> DatedWords | None:
         """Return `speller`, and the states that it is of."""
-        given_words = _given.get() or {}
+        given_words = _given_words.get() or {}
         words_by_dataset: list[DatedWords] = []
         for dataset in self.datasets:
             words = given_words[dataset.name] if dataset.name in given_words else words_of(dataset, limit=self.limit)
@@ -231,7 +231,7 @@ class Vocabulary:
         if len(words_by_dataset) < 2:
             return words_by_dataset[0] if words_by_dataset else None
         sequences = {name: sequence for words in words_by_dataset for name, sequence in words.sequences.items()}
-        return DatedWords(_together([words.speller for words in words_by_dataset]), sequences)
+        return DatedWords(_merge_spellers([words.speller for words in words_by_dataset]), sequences)
 
     def _note(self, words: DatedWords | None) -> Speller | None:
         """Return the speller; note in the readings of the search that runs here what it is of."""
@@ -240,17 +240,17 @@ class Vocabulary:
         return None if words is None else words.speller
 
 
-_given: ContextVar[Mapping[str, DatedWords | None] | None] = ContextVar("given_words", default=None)
+_given_words: ContextVar[Mapping[str, DatedWords | None] | None] = ContextVar("given_words", default=None)
 
 
 @contextmanager
 def with_words(words: Mapping[str, DatedWords | None]) -> Iterator[None]:
     """Within the block, searches use these words of datasets, or none for None, and wait for others to be read."""
-    token = _given.set(words)
+    token = _given_words.set(words)
     try:
         yield
     finally:
-        _given.reset(token)
+        _given_words.reset(token)
 
 
 class _FirstReading:
@@ -295,7 +295,7 @@ class NearWords:
 
     def __init__(self, vocabulary: Vocabulary, embedder: Embedder, *, limit: int = 2000, count: int = 5) -> None:
         self.vocabulary, self.embedder, self.limit, self.count = vocabulary, embedder, limit, count
-        self._known: tuple[Speller, list[str], NDArray[np.float32]] | None = None
+        self._embedded_words: tuple[Speller, list[str], NDArray[np.float32]] | None = None
         self._guard = threading.Lock()
 
     def __call__(self, word: str) -> list[tuple[str, float]]:
@@ -304,13 +304,13 @@ class NearWords:
             speller = self.vocabulary.speller()
             if speller is None:
                 return []
-            if self._known is None or self._known[0] is not speller:
+            if self._embedded_words is None or self._embedded_words[0] is not speller:
                 counts = Counter({term: n for term, n in speller.frequencies.items() if len(term) > 2})
                 words = [term for term, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: self.limit]]
                 if not words:
                     return []
-                self._known = speller, words, self.embedder.embed_queries(words)
-            _, words, vectors = self._known
+                self._embedded_words = speller, words, self.embedder.embed_queries(words)
+            _, words, vectors = self._embedded_words
         cosines = vectors @ self.embedder.embed_queries([word])[0]
         order = (-cosines).argsort(kind="stable")[: self.count + 1]
         neighbours = [(words[index], float(cosines[index])) for index in order.tolist()]

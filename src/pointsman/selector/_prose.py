@@ -119,8 +119,8 @@ _RU_ORDINALS = ("перв", "втор", "трет", "четверт", "пят", 
 _WORD = "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True))
 _RU_ORDINAL = rf"(?:{'|'.join(_RU_ORDINALS)})(?:ый|ой|ий|ая|ое|ье|ья|ью|ого|ему|ому|ую|ым|ом)"
 _ORDINAL = rf"{_RU_ORDINAL}|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\d{{1,2}}(?:st|nd|rd|th)"
-_MANY = r"\s*(?:options|choices|tools|datasets|times|вариант|инструмент|источник|раз)"
-_INTEGER = rf"\d{{1,18}}(?:\.0+)?(?![\da-zа-я_%°个種种条项次年月日分家人])(?![.,:/~–-]\d)(?!{_MANY})"
+_COUNTED_NOUN = r"\s*(?:options|choices|tools|datasets|times|вариант|инструмент|источник|раз)"
+_INTEGER = rf"\d{{1,18}}(?:\.0+)?(?![\da-zа-я_%°个種种条项次年月日分家人])(?![.,:/~–-]\d)(?!{_COUNTED_NOUN})"
 _BOUND = r"(?<![a-zа-я0-9_.,/~–-])"
 _REFERENCES = (
     # "option 2", "option #2", "tool number 2", "选项二", "вариант два"
@@ -142,7 +142,7 @@ _LIST = (
     r"(?:(?:options|choices|tools|numbers|ids|datasets|варианты|инструменты|пункты)\s+)?"
     rf"(?P<items>{_ITEM}(?:{_AND}{_ITEM})*)"
 )
-_AFTER = (
+_FOLLOWS = (
     rf"(?=\s*(?:(?:{_NOUN})\s*)?(?:$|[,，]|\s(?:because|since|as|for|given|which|-|–|—|потому|так как|поскольку)\b"
     r"|\s?(?:[-–—]\s|因为|由于|以便)|\(|（))"
 )
@@ -155,7 +155,7 @@ _DECISION = re.compile(
     r"|have (?:chosen|selected|picked)"
     r"|am (?:choosing|picking|selecting)|выбираю|выбрал[аи]?|выберу|выбираем|рекомендую|предлагаю|беру|предпочитаю"
     r"|选择|选用|选|推荐使用|推荐|建议使用|建议选择|采用|使用)"
-    rf"\s*:?\s*(?:the\s+)?{_LIST}{_AFTER}"
+    rf"\s*:?\s*(?:the\s+)?{_LIST}{_FOLLOWS}"
 )
 _SUPERLATIVE = (
     r"(?:best|most (?:suitable|appropriate|relevant|fitting)|right|correct|closest|ideal|лучш(?:ий|ая|ее)|правильный"
@@ -172,9 +172,9 @@ _JUDGEMENTS = (
     ),
     re.compile(
         rf"(?:^|[,，])\s*(?:(?:so|thus|therefore|hence|и|поэтому|所以|因此)\s+)?(?:the\s+|самый\s+)?{_SUPERLATIVE}(?:的)?\s*"
-        rf"(?:(?:{_NOUN}|one|fit|match|answer)\s*)?(?:is|are|would be|—|-|:|=|это|是|为)\s*(?:the\s+)?{_LIST}{_AFTER}"
+        rf"(?:(?:{_NOUN}|one|fit|match|answer)\s*)?(?:is|are|would be|—|-|:|=|это|是|为)\s*(?:the\s+)?{_LIST}{_FOLLOWS}"
     ),
-    re.compile(rf"(?:^|[,，])\s*(?:здесь\s+)?(?:лучше|больше) всего (?:подходит|подходят)\s*{_LIST}{_AFTER}"),
+    re.compile(rf"(?:^|[,，])\s*(?:здесь\s+)?(?:лучше|больше) всего (?:подходит|подходят)\s*{_LIST}{_FOLLOWS}"),
 )
 _ANSWER = (
     rf"(?:answer|choice|selection|ranking|order|排序|排名|порядок|selected|chosen|output|ids?|{_NOUN}"
@@ -192,7 +192,7 @@ _OPENING = re.compile(
 )
 _WHOLE_LINE = re.compile(rf"^(?:the\s+|мой\s+|my\s+|选|我选)?\s*{_LIST}$")
 
-_UNREAD = re.compile(
+_UNREAD_TEXT = re.compile(
     r"(?<!\w)(?:not|no|nor|never|neither|cannot|without|except|unless|if|whether|either|or|otherwise|maybe|perhaps|possibly"
     r"|probably|might|may|could|unsure|torn|tempted|almost|usually|previously|earlier|yesterday|than|rather|instead"
     r"|unlike|worse|wrong|incorrect|someone|people|users?|you|they|he|she|says?|said|example|e\.g|suppose|asked|\w+n['’]t"
@@ -354,7 +354,7 @@ def _claims(text: str) -> tuple[list[tuple[int, ...]], tuple[int, ...] | None, i
         sentence = _plain(text[start:following]).strip(" .!。！；;\n")
         sentence = _TAIL.sub("", sentence)
         forms: tuple[re.Pattern[str], ...] = (
-            () if _UNREAD.search(sentence) else (_MARKED_CHOICE, _DECISION, *_JUDGEMENTS)
+            () if _UNREAD_TEXT.search(sentence) else (_MARKED_CHOICE, _DECISION, *_JUDGEMENTS)
         )
         if not claims and not text[:start].strip() and forms:
             forms = (_OPENING, *forms)

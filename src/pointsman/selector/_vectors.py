@@ -170,16 +170,18 @@ class Recent(Generic[T]):
     def __init__(self, build: Callable[[tuple[ToolMetadata, ...]], T]) -> None:
         """Compute missing values with ``build``."""
         self._build = build
-        self._kept: tuple[tuple[tuple[ToolMetadata, ...], T], ...] = ()  # replaced as a whole, so threads need no lock
+        self._cached_values: tuple[
+            tuple[tuple[ToolMetadata, ...], T], ...
+        ] = ()  # replaced as a whole, so threads need no lock
 
     def of(self, choices: tuple[ToolMetadata, ...]) -> T:
         """Return the value for these choices in this order."""
-        entries = self._kept
+        entries = self._cached_values
         for entry_choices, value in entries:
             if entry_choices == choices:
                 return value
         value = self._build(choices)
-        self._kept = ((choices, value), *entries[: self._CAPACITY - 1])
+        self._cached_values = ((choices, value), *entries[: self._CAPACITY - 1])
         return value
 
 

@@ -86,7 +86,7 @@ class SelectorResult:
         Raises:
             ValueError: there are several selections, or none.
         """
-        return self._only("inds").index
+        return self._selection_of("inds").index
 
     @property
     def inds(self) -> list[int]:
@@ -100,14 +100,14 @@ class SelectorResult:
         Raises:
             ValueError: there are several selections, or none.
         """
-        return self._only("reasons").reason
+        return self._selection_of("reasons").reason
 
     @property
     def reasons(self) -> list[str]:
         """The reasons of all selections."""
         return [selection.reason for selection in self.selections]
 
-    def _only(self, alternative: str) -> SingleSelection:
+    def _selection_of(self, alternative: str) -> SingleSelection:
         if len(self.selections) != 1:
             raise ValueError(f"There are {len(self.selections)} selections, use .{alternative} instead")
         return self.selections[0]

@@ -41,7 +41,7 @@ TEXT: Final = "text"
 BOTH: Final = "text and vector"
 """Both lists as one: a collection has one vote among sources, however many lists it has."""
 _RRF_K: Final = 60
-_TOGETHER: Final = 1000
+_BATCH_ROWS: Final = 1000
 """Documents read at a time."""
 CACHED_SECONDS: Final = 600.0
 """Collections have no sequence number: values computed from one are recomputed after this many seconds."""
@@ -163,7 +163,7 @@ class AttachedStore(BaseStore):
     def __init__(self, attachment: Attachment) -> None:
         self._attachment = attachment
         self._asking = threading.Lock()
-        self._away: tuple[float, StoreUnavailableError] | None = None
+        self._absence: tuple[float, StoreUnavailableError] | None = None
 
     @property
     def technique(self) -> Literal["hybrid", "keyword", "vector"]:
@@ -190,14 +190,14 @@ class AttachedStore(BaseStore):
             StoreUnavailableError: the server cannot be reached, or a file cannot be read.
         """
         with self._asking:  # one caller waits for the server; the others share what it learnt
-            if self._away is not None and time.monotonic() < self._away[0]:
-                raise StoreUnavailableError(str(self._away[1])) from self._away[1]
+            if self._absence is not None and time.monotonic() < self._absence[0]:
+                raise StoreUnavailableError(str(self._absence[1])) from self._absence[1]
             try:
                 facts = self._facts
             except StoreUnavailableError as error:
-                self._away = time.monotonic() + AWAY_SECONDS, error
+                self._absence = time.monotonic() + AWAY_SECONDS, error
                 raise
-            self.known, self._away = True, None
+            self.known, self._absence = True, None
         return StoreInfo(
             self.kind,
             hashlib.blake2b(facts.fingerprint.encode(), digest_size=16).hexdigest(),
@@ -359,7 +359,7 @@ def page_of(
     begin = position(after)
     documents_shown: list[Document] = []
     while len(documents_shown) < limit:
-        batch = documents(begin, _TOGETHER if filters is not None else limit)
+        batch = documents(begin, _BATCH_ROWS if filters is not None else limit)
         if not batch:
             return Page(documents_shown, None)
         for document in batch:

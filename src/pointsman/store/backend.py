@@ -50,7 +50,7 @@ NEW: Final = ""
 _MANIFEST: Final = "workspace.json"
 _DATASETS: Final = "datasets"
 _OF_DATASET: Final = "manifest.json"
-_REMEMBERED: Final = 10_000  # manifests that are read again only when they change
+_REMEMBERED_MANIFESTS: Final = 10_000  # manifests that are read again only when they change
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _LONGEST_NAME: Final = 128
@@ -341,7 +341,7 @@ class LocalBackend(BaseBackend):
 
     def records(self, kind: str) -> dict[str, Record]:
         """See `Backend`."""
-        paths = (self.path / kind / name for name in _listed(self.path / kind))
+        paths = (self.path / kind / name for name in _list_folder(self.path / kind))
         files = [self._file(kind, ""), *(path for path in paths if path.suffix == ".json")]
         records = ((unquote(path.stem) if path.parent != self.path else "", self._read(path)) for path in files)
         return {name: record for name, record in records if record is not None}
@@ -390,7 +390,7 @@ class LocalBackend(BaseBackend):
         """Return the names of all datasets, sorted."""
         return [
             name
-            for name in _listed(self._datasets)
+            for name in _list_folder(self._datasets)
             if not name.startswith(".") and _holds_dataset(f"{self._datasets}/{name}")
         ]
 
@@ -411,7 +411,7 @@ class LocalBackend(BaseBackend):
         cached_stamp, record = self._abouts.get(name, (None, None))
         if stamp != cached_stamp:
             record = self._read_about(name)
-            if len(self._abouts) >= _REMEMBERED:
+            if len(self._abouts) >= _REMEMBERED_MANIFESTS:
                 self._abouts.clear()
             self._abouts[name] = stamp, record
         return record
@@ -466,7 +466,7 @@ class LocalBackend(BaseBackend):
             )
 
 
-def _listed(folder: str | Path) -> list[str]:
+def _list_folder(folder: str | Path) -> list[str]:
     """Return the names in a folder, sorted; none if it is missing. ``glob`` would hide that a folder is unreadable.
 
     Raises:

@@ -42,9 +42,9 @@ TEXT: Final = "document"
 VECTOR: Final = "embedding"
 
 _PORT: Final = 8000
-_MOST: Final = 16_384
+_MAX: Final = 16_384
 """Number of nearest documents that a filter is applied to at most."""
-_TOGETHER: Final = 1000
+_BATCH_ROWS: Final = 1000
 """Documents per response."""
 _SCORES: Final[dict[str, Callable[[float], float]]] = {
     "cosine": lambda d: 1 - d,
@@ -124,7 +124,7 @@ class ChromaStore(AttachedStore):
         body: dict[str, Any] = {
             "query_embeddings": [query.vector.tolist() for query in store_queries if query.vector is not None],
             "include": [*_DOCUMENTS, "distances"],
-            **_where(first.filters),
+            **_where_clause(first.filters),
         }
 
         def ask(size: int) -> list[list[Row]]:
@@ -142,12 +142,12 @@ class ChromaStore(AttachedStore):
                 )
             ]
 
-        lists, is_incomplete = matching(first.filters, first.depth, _MOST, ask)
+        lists, is_incomplete = matching(first.filters, first.depth, _MAX, ask)
         location, fields = self._attachment.place, self._attachment.metadata
         notes = list(unknown_keys(first.filters, fields, location)) if fields else []
         if is_incomplete:
             notes.append(
-                f"{location}: the filter was applied to the nearest {_MOST:,} documents only; there may be more matches"
+                f"{location}: the filter was applied to the nearest {_MAX:,} documents only; there may be more matches"
             )
         return [
             Lists(
@@ -189,7 +189,7 @@ class ChromaStore(AttachedStore):
                 {"limit": size, "offset": number * (total - size) // max(count - 1, 1)} for number in range(count)
             ]
         else:
-            requests = [{"limit": _TOGETHER, "offset": begin} for begin in range(0, total, _TOGETHER)]
+            requests = [{"limit": _BATCH_ROWS, "offset": begin} for begin in range(0, total, _BATCH_ROWS)]
         vectors: dict[str, Sequence[float]] = {}
         for request in requests:
             answer = self._ask("get", {"include": ["embeddings"], **request})
@@ -238,13 +238,13 @@ class ChromaStore(AttachedStore):
             return self._read
 
 
-def _where(filters: Filter | None) -> dict[str, Any]:
+def _where_clause(filters: Filter | None) -> dict[str, Any]:
     """Return the part of a request that excludes documents which certainly do not match."""
-    condition = narrowed(filters, _condition, _both)
+    condition = narrowed(filters, _condition, _join_conditions)
     return {} if condition is None else {"where": condition}
 
 
-def _both(word: str, conditions: list[dict[str, Any]]) -> dict[str, Any]:
+def _join_conditions(word: str, conditions: list[dict[str, Any]]) -> dict[str, Any]:
     return {f"${word}": conditions}
 
 

@@ -16,7 +16,7 @@ from pointsman.store.attachment import AttachedStore
 from pointsman.store.base import BaseStore
 from pointsman.types import Document
 
-_TOGETHER: Final = 1000
+_BATCH_ROWS: Final = 1000
 """Documents requested at a time from a store that pages."""
 
 
@@ -149,13 +149,13 @@ def _of_chroma(store: Any, name: str) -> Listing | None:
     def of_pages() -> Iterator[Document]:
         offset = 0
         while True:
-            answer = store.get(limit=_TOGETHER, offset=offset, include=page["include"])
+            answer = store.get(limit=_BATCH_ROWS, offset=offset, include=page["include"])
             ids = answer["ids"]
             texts, metadatas = (answer.get(field) or [None] * len(ids) for field in ("documents", "metadatas"))
             for id_, text, metadata in zip(ids, texts, metadatas, strict=True):
                 if isinstance(text, str):
                     yield Document(id_, text, dict(metadata or {}))
-            if len(ids) < _TOGETHER:
+            if len(ids) < _BATCH_ROWS:
                 return
             offset += len(ids)
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from pointsman.store.base import Store
     from pointsman.views import View
 
-_UNSUPPORTED: Final = frozenset({Capability.WRITE, Capability.LATER, Capability.CHANGES, Capability.RECORDS})
+_UNSUPPORTED_CAPABILITIES: Final = frozenset(
+    {Capability.WRITE, Capability.LATER, Capability.CHANGES, Capability.RECORDS}
+)
 
 
 class StoreView(BaseStore):
@@ -63,7 +65,7 @@ class StoreView(BaseStore):
             info.embedder if has_vectors else None,
             info.dimensions if has_vectors else None,
             info.scales,
-            info.capabilities - _UNSUPPORTED,
+            info.capabilities - _UNSUPPORTED_CAPABILITIES,
         )
 
     def _check_part(self, view: View) -> None:

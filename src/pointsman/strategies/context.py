@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pointsman.protocols import Embedder
-    from pointsman.retrieval.compress.expand import PassageStore, Stores, _Group, _Look
+    from pointsman.retrieval.compress.expand import PassageStore, Stores, _Group, _PassageLookup
     from pointsman.types import Hit, HitKey, Query, Ranked
 
 FACTOR = 3
@@ -159,7 +159,7 @@ class AutoMerger(ParentExpander):
             first.setdefault(hit.key, hit)
         return replace(result, hits=tuple(first.values()))
 
-    def _groups(self, hits: Sequence[Hit], lookup: _Look) -> list[_Group]:
+    def _groups(self, hits: Sequence[Hit], lookup: _PassageLookup) -> list[_Group]:
         groups = []
         for group in super()._groups(hits, lookup):
             count, best = len(group.members), hits[group.members[0]]
@@ -170,7 +170,7 @@ class AutoMerger(ParentExpander):
                 lookup.note("whose parent has too few of its passages found")
         return groups
 
-    def _passages(self, hit: Hit, lookup: _Look) -> int:
+    def _passages(self, hit: Hit, lookup: _PassageLookup) -> int:
         """The number of passages of the hit's parent; 0 if unknown."""
         return len(lookup.source(hit).of_parent(hit.metadata[self.parent_key], self.parent_key))
 

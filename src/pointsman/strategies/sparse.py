@@ -81,7 +81,7 @@ class SparseIndex:
             ModelError: the model returned something that is not a sparse vector.
         """
         postings = self._current()
-        tokens, weights = _vector(self._encoded(self.model.encode_queries, [query.text])[0], self.model.name)
+        tokens, weights = _vector(self._encode_texts(self.model.encode_queries, [query.text])[0], self.model.name)
         mask = None
         if query.filters is not None:
             import numpy as np
@@ -111,11 +111,11 @@ class SparseIndex:
             return self._postings
 
     def _encode(self, batch: Sequence[tuple[int, Document]]) -> None:
-        vectors = self._encoded(self.model.encode_documents, [document.searchable for _, document in batch])
+        vectors = self._encode_texts(self.model.encode_documents, [document.searchable for _, document in batch])
         for (key, _), vector in zip(batch, vectors, strict=True):
             self._vectors[key] = _vector(vector, self.model.name)
 
-    def _encoded(self, encode: Any, texts: list[str]) -> Sequence[SparseVector]:
+    def _encode_texts(self, encode: Any, texts: list[str]) -> Sequence[SparseVector]:
         try:
             vectors: Sequence[SparseVector] = encode(texts)
         except Exception as error:

@@ -42,7 +42,7 @@ class StoreSubject(TwinConformance):
     cosine_tolerance: float = 1e-5
     trees: int = 300
     rounds: int = 6
-    _filled: Store | None = None
+    _filled_store: Store | None = None
 
     def make_store(self) -> Store:
         """Return a new empty store of yours, for words and vectors if it supports both."""
@@ -59,11 +59,11 @@ class StoreSubject(TwinConformance):
     def make(self) -> Store:
         """Return the store with `documents` in it; one for all tests that only read."""
         cls = type(self)
-        if cls._filled is None:
+        if cls._filled_store is None:
             store = self.make_store()
             self._write(store, self.documents())
-            cls._filled = store
-        return cls._filled
+            cls._filled_store = store
+        return cls._filled_store
 
     def takes(self, filters: Filter) -> bool:  # noqa: ARG002  (used by subclasses)
         """Whether yours supports this filter; an unsupported one must raise an `UnmetNeedError`."""

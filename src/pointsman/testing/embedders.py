@@ -58,27 +58,27 @@ class EmbedderConformance(TextConformance):
         sound_rows(subject, answer, 1)
         sound_rows(subject, subject.embed_documents([text]), 1)
 
-    def _ways(self, subject: Any) -> Mapping[str, Callable[[Sequence[str]], NDArray[np.float32]]]:
+    def _embedding_calls(self, subject: Any) -> Mapping[str, Callable[[Sequence[str]], NDArray[np.float32]]]:
         return {"embed_queries": subject.embed_queries, "embed_documents": subject.embed_documents}
 
     def test_several_texts(self) -> None:
         """One row per text."""
         subject, texts = self.make(), list(self.texts())
-        for name, embed in self._ways(subject).items():
+        for name, embed in self._embedding_calls(subject).items():
             with answering(name):
                 sound_rows(subject, embed(texts), len(texts))
 
     def test_no_texts(self) -> None:
         """No rows, but the same dimensions."""
         subject = self.make()
-        for name, embed in self._ways(subject).items():
+        for name, embed in self._embedding_calls(subject).items():
             with answering(f"{name}([])"):
                 sound_rows(subject, embed([]), 0)
 
     def test_a_text_does_not_depend_on_its_batch(self) -> None:
         """A text has the same vector in its row alone, among others, and in another order."""
         subject, texts = self.make(), list(self.texts())
-        for name, embed in self._ways(subject).items():
+        for name, embed in self._embedding_calls(subject).items():
             with answering(name):
                 batch = np.asarray(embed(texts))
                 single = np.concatenate([np.asarray(embed([text])) for text in texts])
@@ -93,7 +93,7 @@ class EmbedderConformance(TextConformance):
     def test_different_texts_have_different_vectors(self) -> None:
         """A constant vector would not distinguish texts."""
         subject, texts = self.make(), list(self.texts())
-        for name, embed in self._ways(subject).items():
+        for name, embed in self._embedding_calls(subject).items():
             with answering(name):
                 rows = np.asarray(embed(texts), np.float64)
             cosines = rows @ rows.T - 2 * np.eye(len(rows))
@@ -103,7 +103,7 @@ class EmbedderConformance(TextConformance):
         """The caller's list is not modified."""
         subject, texts = self.make(), list(self.texts())
         original = list(texts)
-        for name, embed in self._ways(subject).items():
+        for name, embed in self._embedding_calls(subject).items():
             with answering(name):
                 embed(texts)
             assert texts == original, f"{name} changed the list it was given"
@@ -111,7 +111,7 @@ class EmbedderConformance(TextConformance):
     def test_vectors_are_the_callers(self) -> None:
         """Changing a returned array does not change cached vectors."""
         subject, texts = self.make(), list(self.texts())
-        for name, embed in self._ways(subject).items():
+        for name, embed in self._embedding_calls(subject).items():
             with answering(name):
                 first = np.array(embed(texts))
                 vectors = embed(texts)

@@ -22,7 +22,7 @@ class RouterConformance(TwinConformance):
     ``decide`` and their async versions agree; no datasets, or two with the same name, raise an `InputError`.
     """
 
-    _shared: Sequence[Dataset] | None = None
+    _shared_datasets: Sequence[Dataset] | None = None
 
     def make(self) -> BaseRouter:
         """Return an instance of your implementation."""
@@ -30,7 +30,7 @@ class RouterConformance(TwinConformance):
 
     def datasets(self) -> Sequence[Dataset]:
         """Return at least two datasets with different names; by default, three small keyword datasets."""
-        if RouterConformance._shared is None:
+        if RouterConformance._shared_datasets is None:
             from pointsman.dataset import Dataset
 
             datasets = []
@@ -38,8 +38,8 @@ class RouterConformance(TwinConformance):
                 dataset = Dataset(language, description, "keyword")
                 dataset.add(document for document in DOCUMENTS if document.metadata["language"] == language)
                 datasets.append(dataset)
-            RouterConformance._shared = datasets
-        return RouterConformance._shared
+            RouterConformance._shared_datasets = datasets
+        return RouterConformance._shared_datasets
 
     def _ask(self, subject: Any, text: str) -> Any:
         return subject.decide(text, self.datasets())

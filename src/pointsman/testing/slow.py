@@ -24,7 +24,7 @@ def _far_away(name: str) -> Any:
 
     @wraps(getattr(BaseStore, name), updated=())  # the method is not abstract
     def method(self: SlowStore, *args: Any, **options: Any) -> Any:
-        return self._delayed(name, lambda: getattr(self.store, name)(*args, **options))
+        return self._call_later(name, lambda: getattr(self.store, name)(*args, **options))
 
     return method
 
@@ -76,7 +76,7 @@ class SlowStore(BaseStore):
         with self._lock:
             self.calls.clear()
 
-    def _delayed(self, name: str, call: Callable[[], T]) -> T:
+    def _call_later(self, name: str, call: Callable[[], T]) -> T:
         with self._lock:
             self.calls[name] += 1
         time.sleep(self.seconds)
@@ -90,7 +90,7 @@ class SlowStore(BaseStore):
 
     def search(self, store_queries: Sequence[StoreQuery]) -> list[Lists]:
         """See `Store`."""
-        return self._delayed("search", lambda: self._with_documents(self.store.search(store_queries)))
+        return self._call_later("search", lambda: self._with_documents(self.store.search(store_queries)))
 
     def _with_documents(self, answers: list[Lists]) -> list[Lists]:
         if not self._documents:
@@ -119,7 +119,7 @@ class SlowStore(BaseStore):
         """See `Store`; cached for a second."""
         cached = self._statistics_at
         if cached is None or time.monotonic() - cached[0] > 1:
-            self._statistics_at = cached = (time.monotonic(), self._delayed("statistics", self.store.statistics))
+            self._statistics_at = cached = (time.monotonic(), self._call_later("statistics", self.store.statistics))
         return cached[1]
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from pointsman.text.unicode import normalize
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
+_THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
 _NUMBERS_ONLY = re.compile(r"[\W_]*\d{1,6}(?:[\s,;，；、.()\[\]-]+\d{1,6})*[\W_]*")
 _RANGE = re.compile(r"\W*(\d{1,6})\s*(?:[-–—]|\.\.)\s*(\d{1,6})\W*")
 _NUMBER = re.compile(r"\W*(\d{1,6})\W*")
@@ -39,7 +39,7 @@ _LONGEST = 50_000  # characters of an answer that are read: reading more would b
 _MOST_LINES = 200
 """Lines of prose that are taken for quotations."""
 
-_FOUNDED = 1 / 3
+_FOUNDED_SHARE = 1 / 3
 """The share of a summary's vocabulary that must occur in the source or in the query."""
 
 
@@ -73,7 +73,7 @@ def references(answer: str, texts: Sequence[str], template: str) -> References:
     >>> references('Sure: {"keep": [2, 7, "The cat sat."]}', ["The cat  sat.", "It rained."], "")
     References(places=(1, 0), invented=1)
     """
-    text = _checked(answer, template)
+    text = _check_answer(answer, template)
     items, is_truncated = _items(text)
     if items is None and _NUMBERS_ONLY.fullmatch(text):
         items = re.findall(r"\d+\s*[-–]\s*\d+|\d+", text)
@@ -106,7 +106,7 @@ def summary(answer: str, source: str, query: str, template: str, fits: Callable[
     Raises:
         DefectError: the summary is not valid.
     """
-    text = _checked(answer, template).strip('`"“”«»「」 \n')
+    text = _check_answer(answer, template).strip('`"“”«»「」 \n')
     if not text:
         raise DefectError("empty", "it says nothing")
     if text.strip(" .。!*\n").upper() == NOTHING:
@@ -119,14 +119,14 @@ def summary(answer: str, source: str, query: str, template: str, fits: Callable[
             "language", f"it is in {detect(text)!r}, neither the query's language nor the source's script"
         )
     _check_founded(text, source, query, same_script=script == _script(source))
-    return _shortened(text, fits)
+    return _shorten(text, fits)
 
 
-def _checked(answer: str, template: str) -> str:
+def _check_answer(answer: str, template: str) -> str:
     """The answer without the model's thinking; raises if nothing is left or if it echoes the prompt."""
     if len(answer) > _LONGEST:
         raise DefectError("no_answer", f"it has {len(answer)} characters, more than any answer needs")
-    text = _THOUGHT.split(answer)[-1].strip()
+    text = _THOUGHT_END.split(answer)[-1].strip()
     if not text:
         raise DefectError("empty", "it says nothing")
     if any(line in text for line in _own_lines(template)):
@@ -148,18 +148,18 @@ def _items(text: str) -> tuple[list[Any] | None, bool]:
     except TooMuchError:
         return None, False
     for value in reversed(values):
-        items = _listed(value.value)
+        items = _list_in(value.value)
         if items is not None:
             return items, value.cut
     return None, False
 
 
-def _listed(value: Any) -> list[Any] | None:
+def _list_in(value: Any) -> list[Any] | None:
     if isinstance(value, list):
         return value
     if not isinstance(value, Object):
         return None
-    lists = [inner for _, item in value.pairs if (inner := _listed(item)) is not None]
+    lists = [inner for _, item in value.pairs if (inner := _list_in(item)) is not None]
     if lists:
         return lists[-1]
     plain = [item for _, item in value.pairs if isinstance(item, int | str) and not isinstance(item, bool)]
@@ -259,11 +259,11 @@ def _check_founded(text: str, source: str, query: str, *, same_script: bool) -> 
         raise DefectError("unfounded", f"the number {foreign[0]:.20} is not in the source")
     tokens = set(DEFAULT_ANALYZER.query_tokens(text))
     common_tokens = tokens & {*DEFAULT_ANALYZER.tokens(source), *DEFAULT_ANALYZER.tokens(query)}
-    if same_script and len(common_tokens) < _FOUNDED * len(tokens):
+    if same_script and len(common_tokens) < _FOUNDED_SHARE * len(tokens):
         raise DefectError("unfounded", f"only {len(common_tokens)} of its {len(tokens)} words are in the source")
 
 
-def _shortened(text: str, fits: Callable[[str], bool]) -> str:
+def _shorten(text: str, fits: Callable[[str], bool]) -> str:
     """The text, or as many of its first sentences as fit.
 
     Raises:

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 MAX_CHARS: Final = 1000
 """The default limit, in characters, on all texts of an answer together."""
 
-_NOTHING = "dropped: other texts are more relevant to the query and used up the budget"
+_DROPPED_REASON = "dropped: other texts are more relevant to the query and used up the budget"
 _LONGEST_CAUSE = 300
 
 
@@ -104,18 +104,18 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
         hits, short = ranking.hits[:top_k], None
         try:
             short = self._short(ranking, hits)
-            return short or self._applied(ranking, hits, self.compress(query, hits))
+            return short or self._apply_compression(ranking, hits, self.compress(query, hits))
         except Exception as error:  # noqa: BLE001  (reported in the answer and logged)
-            return self._whole(ranking, hits, error)
+            return self._uncompressed_ranking(ranking, hits, error)
 
     async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Async version of `refine`."""
         hits = ranking.hits[:top_k]
         try:
             short = await in_thread(self._short, ranking, hits)
-            return short or self._applied(ranking, hits, await self.acompress(query, hits))
+            return short or self._apply_compression(ranking, hits, await self.acompress(query, hits))
         except Exception as error:  # noqa: BLE001  (reported in the answer and logged)
-            return self._whole(ranking, hits, error)
+            return self._uncompressed_ranking(ranking, hits, error)
 
     def _short(self, ranking: Ranked, hits: Sequence[Hit]) -> Ranked | None:
         """The answer if there is nothing to compress; otherwise None."""
@@ -123,16 +123,16 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
         if total > self.budget.most:
             return None
         detail = f"left whole: {total} of at most {self.budget.most} {self.budget.unit}"
-        return _passed(ranking, hits, detail=detail)
+        return _pass_on(ranking, hits, detail=detail)
 
-    def _applied(self, ranking: Ranked, hits: Sequence[Hit], compression: Compressed) -> Ranked:
+    def _apply_compression(self, ranking: Ranked, hits: Sequence[Hit], compression: Compressed) -> Ranked:
         name = type(self).__name__
         if not isinstance(compression, Compressed) or len(compression.excerpts) != len(hits):
             raise ModelError(f"{name}.compress returned no Compressed with one excerpt for each of {len(hits)} hits")
         remaining, reasons = [], dict[HitKey, str]()
         for index, (hit, excerpt) in enumerate(zip(hits, compression.excerpts, strict=True)):
             if excerpt is None or not excerpt.text.strip():
-                reasons[hit.key] = compression.reasons.get(index, _NOTHING)
+                reasons[hit.key] = compression.reasons.get(index, _DROPPED_REASON)
             else:
                 _check(excerpt, hit, name)
                 remaining.append(replace(hit, excerpt=excerpt))
@@ -142,7 +142,7 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
         detail = f"{total} of at most {self.budget.most} {self.budget.unit}"
         if compression.detail:
             detail += f"; {compression.detail}"
-        return _passed(
+        return _pass_on(
             ranking,
             remaining,
             detail=detail,
@@ -151,14 +151,14 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
             cut=ranking.hits[len(hits) :],
         )
 
-    def _whole(self, ranking: Ranked, hits: Sequence[Hit], error: Exception) -> Ranked:
+    def _uncompressed_ranking(self, ranking: Ranked, hits: Sequence[Hit], error: Exception) -> Ranked:
         cause = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_CAUSE]
         message = f"compress failed in {type(self).__name__}, texts are left whole: {cause}"
         _log.warning("%s", message, exc_info=error)
-        return _passed(ranking, hits, degraded=(message,))
+        return _pass_on(ranking, hits, degraded=(message,))
 
 
-def _passed(
+def _pass_on(
     ranking: Ranked,
     hits: Sequence[Hit],
     *,

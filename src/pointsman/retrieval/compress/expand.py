@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_BELOW = "below the cut: only the hits of the answer get more context"
+_BELOW_CUT = "below the cut: only the hits of the answer get more context"
 
 
 @runtime_checkable
@@ -68,9 +68,9 @@ class _Expander(BaseRefiner, ABC):
     def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (independent of the query)
         """The first ``top_k`` hits with more context; hits that became part of a better one are dropped."""
         hits = ranking.hits[:top_k]
-        reader = _Look(self.fetch)
+        reader = _PassageLookup(self.fetch)
         groups = {group.members[0]: group for group in self._groups(hits, reader)}
-        reasons: dict[HitKey, str] = {hit.key: _BELOW for hit in ranking.hits[top_k:]}
+        reasons: dict[HitKey, str] = {hit.key: _BELOW_CUT for hit in ranking.hits[top_k:]}
         merged_indices = {index for group in groups.values() for index in group.members[1:]}
         expanded_hits = []
         for index, hit in enumerate(hits):
@@ -86,7 +86,7 @@ class _Expander(BaseRefiner, ABC):
         )
 
     @abstractmethod
-    def _groups(self, hits: Sequence[Hit], lookup: _Look) -> list[_Group]:
+    def _groups(self, hits: Sequence[Hit], lookup: _PassageLookup) -> list[_Group]:
         """Which hits get which document; hits in no group stay unchanged."""
 
 
@@ -99,7 +99,7 @@ def _merged_hit(hits: Sequence[Hit], group: _Group) -> Hit:
 
 
 @dataclass(slots=True)
-class _Look:
+class _PassageLookup:
     """Look-ups for one answer: each source is read once; a failure is reported and leaves its hit unchanged."""
 
     fetch: Stores
@@ -198,7 +198,7 @@ class WindowExpander(_Expander):
                 raise InputError(f"{name} is an int from 0 up, not {value!r:.80}")
         self.before, self.after = before, after
 
-    def _groups(self, hits: Sequence[Hit], lookup: _Look) -> list[_Group]:
+    def _groups(self, hits: Sequence[Hit], lookup: _PassageLookup) -> list[_Group]:
         windows: dict[Hashable, list[tuple[int, int, int]]] = {}
         texts: dict[Hashable, list[Document]] = {}
         for index, hit in enumerate(hits):
@@ -218,7 +218,7 @@ class WindowExpander(_Expander):
             for start, end, members in _merged_windows(windows_of_source):
                 if end - start > 1:
                     first = min(members)
-                    groups.append(_Group(sorted(members), _joined(hits[first].document, texts[key][start:end])))
+                    groups.append(_Group(sorted(members), _join_passages(hits[first].document, texts[key][start:end])))
         return groups
 
 
@@ -258,7 +258,7 @@ class ParentExpander(_Expander):
         super().__init__(fetch)
         self.parent_key = parent_key
 
-    def _groups(self, hits: Sequence[Hit], lookup: _Look) -> list[_Group]:
+    def _groups(self, hits: Sequence[Hit], lookup: _PassageLookup) -> list[_Group]:
         children: dict[tuple[str | None, str], list[int]] = {}
         for index, hit in enumerate(hits):
             parent = hit.metadata.get(self.parent_key)
@@ -274,22 +274,22 @@ class ParentExpander(_Expander):
                 groups.append(_Group(members, document))
         return groups
 
-    def _parent(self, hit: Hit, parent: str, lookup: _Look) -> Document | None:
+    def _parent(self, hit: Hit, parent: str, lookup: _PassageLookup) -> Document | None:
         document = lookup.document(hit, parent)
         if document is None:
             passages = lookup.source(hit).of_parent(parent, self.parent_key)
             if len(passages) > 1 and any(passage.id == hit.id for passage in passages):
-                document = _joined(hit.document, passages)
+                document = _join_passages(hit.document, passages)
             elif not passages:
                 lookup.note("whose parent is not stored")
         return document
 
 
-def _joined(document: Document, passages: Sequence[Document]) -> Document:
+def _join_passages(document: Document, passages: Sequence[Document]) -> Document:
     """A document with the joined text of several passages, and their place in the source."""
     texts = [passages[0].text]
     for first, second in pairwise(passages):
-        overlap = _shared(first, second)
+        overlap = _shared_length(first, second)
         if overlap is None or overlap < -1:
             texts.append("\n\n" + second.text)
         else:
@@ -301,7 +301,7 @@ def _joined(document: Document, passages: Sequence[Document]) -> Document:
     return replace(document, text="".join(texts), metadata=metadata)
 
 
-def _shared(first: Document, second: Document) -> int | None:
+def _shared_length(first: Document, second: Document) -> int | None:
     """The number of characters that two neighbours share, negative for a gap; None if unknown."""
     end, start = _number(first, "end"), _number(second, "start")
     if end is None or start is None:

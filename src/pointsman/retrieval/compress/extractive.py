@@ -39,7 +39,7 @@ _COSINE: Final = 1.0
 EMBEDDED: Final = 256
 """The most sentences embedded per answer, the best by words: a small model embeds some 30 to 100 a second."""
 
-_SAME: Final = 0.85
+_SAME_COSINE: Final = 0.85
 """The Jaccard similarity of tokens from which two sentences count as repeats."""
 
 _DIGITS = re.compile(r"\d+")
@@ -182,10 +182,10 @@ class _Distinct:
             return True
         facts = tuple(_DIGITS.findall(text)), len(_NEGATIONS.findall(text))
         rare = sorted(tokens, key=lambda token: (self.frequency[token], token))
-        rare = rare[: len(tokens) - math.ceil(_SAME * len(tokens)) + 1]
+        rare = rare[: len(tokens) - math.ceil(_SAME_COSINE * len(tokens)) + 1]
         for token in rare:
             for other_tokens in self.by_rare_token.get((facts, token), ()):
-                if len(tokens & other_tokens) >= _SAME * len(tokens | other_tokens):
+                if len(tokens & other_tokens) >= _SAME_COSINE * len(tokens | other_tokens):
                     return False
         for token in rare:
             self.by_rare_token.setdefault((facts, token), []).append(tokens)

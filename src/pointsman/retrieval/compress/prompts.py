@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NOTHING = "NONE"
 """The model's answer if there is nothing to summarise."""
 
-_KNOWN = {"text", "query", "count", "most", "problem", "nothing"}
+_FIELDS = {"text", "query", "count", "most", "problem", "nothing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class CompressionPrompts:
         for name, required_names in (("extract", {"text", "query"}), ("summary", {"text", "query"}), ("retry", set())):
             template = Template(getattr(self, name))
             identifiers = set(template.get_identifiers())
-            if not template.is_valid() or identifiers - _KNOWN or required_names - identifiers:
+            if not template.is_valid() or identifiers - _FIELDS or required_names - identifiers:
                 needs = ", ".join(f"${key}" for key in sorted(required_names)) or "nothing"
                 raise InputError(
-                    f"the prompt {name!r} needs {needs} and may use {', '.join(f'${key}' for key in sorted(_KNOWN))}; "
+                    f"the prompt {name!r} needs {needs} and may use {', '.join(f'${key}' for key in sorted(_FIELDS))}; "
                     f"it uses {sorted(identifiers)}; write $$ for a dollar sign"
                 )
 

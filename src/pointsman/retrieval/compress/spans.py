@@ -90,9 +90,9 @@ def pieces(text: str, start: int, end: int, longest: int = LONGEST) -> Iterator[
     """Splits a stretch into pieces of at most ``longest`` characters, between clauses, else words, else characters."""
     while end - start > longest:
         stop = _stop(text, start + longest // 2, start + longest)
-        yield from _trimmed(text, start, stop)
+        yield from _trim_span(text, start, stop)
         start = stop
-    yield from _trimmed(text, start, end)
+    yield from _trim_span(text, start, end)
 
 
 def _stop(text: str, lowest: int, highest: int) -> int:
@@ -129,7 +129,7 @@ def _continues(text: str, position: int) -> bool:
     return unicodedata.category(character) in ("Mn", "Me", "Mc")
 
 
-def _trimmed(text: str, start: int, end: int) -> Iterator[Span]:
+def _trim_span(text: str, start: int, end: int) -> Iterator[Span]:
     region = text[start:end]
     bare = region.strip()
     if bare:
@@ -159,7 +159,7 @@ def window(text: str, start: int, end: int, room: int, words: Mapping[str, float
     if right < end:
         right = max((b for _, b, _ in spans if max(last, begin + 1) <= b <= right), default=right)
         right = _whole_character(text, begin, right)
-    return next(_trimmed(text, begin, right), (begin, right))
+    return next(_trim_span(text, begin, right), (begin, right))
 
 
 def _worth(word: str, words: Mapping[str, float]) -> float:
@@ -215,8 +215,8 @@ class _Filling:
         previous, following = spans[index - 1 : index], spans[index : index + 1]
         cost = self.budget.cost(self.texts[unit.hit][unit.start : unit.end])
         new_span = [(unit.start, unit.end)]
-        cost += self._between(unit.hit, previous, new_span) + self._between(unit.hit, new_span, following)
-        cost -= self._between(unit.hit, previous, following)
+        cost += self._cost_between(unit.hit, previous, new_span) + self._cost_between(unit.hit, new_span, following)
+        cost -= self._cost_between(unit.hit, previous, following)
         if self.spent + cost > self.budget.most:
             return False
         self.spent += cost
@@ -259,7 +259,7 @@ class _Filling:
                 spans.append((start, end))
         return excerpt(text, spans) if spans else None
 
-    def _between(self, hit: int, spans_before: list[Span], spans_after: list[Span]) -> int:
+    def _cost_between(self, hit: int, spans_before: list[Span], spans_after: list[Span]) -> int:
         """The cost of what stands between two parts: the joiner, or the source's own white space."""
         if not spans_before or not spans_after:
             return 0

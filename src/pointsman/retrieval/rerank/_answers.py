@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HIGHEST = 10
 
-_THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
+_THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
 _THINKING = re.compile(r"\s*<(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
 _GRADE_KEYS = frozenset(
     (
@@ -115,7 +115,7 @@ def _in_words(text: str, count: int) -> list[int]:
 
 def _after_thinking(answer: str) -> str:
     text = repair(answer)
-    thoughts = list(_THOUGHT.finditer(text))
+    thoughts = list(_THOUGHT_END.finditer(text))
     if thoughts:
         text = text[thoughts[-1].end() :]
     elif _THINKING.match(text):

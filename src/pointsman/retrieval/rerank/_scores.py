@@ -41,28 +41,28 @@ class ScoreCache:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._kept: OrderedDict[CacheKey, tuple[float, ...]] = OrderedDict()
+        self._cached_scores: OrderedDict[CacheKey, tuple[float, ...]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._cached_scores)
 
     def known(self, keys: Iterable[CacheKey]) -> dict[CacheKey, tuple[float, ...]]:
         """Return the cached scores for these keys."""
         with self._lock:
-            hits = {key: scores for key in keys if (scores := self._kept.get(key)) is not None}
+            hits = {key: scores for key in keys if (scores := self._cached_scores.get(key)) is not None}
             for key in hits:
-                self._kept.move_to_end(key)
+                self._cached_scores.move_to_end(key)
         return hits
 
     def keep(self, scores: Mapping[CacheKey, tuple[float, ...]]) -> None:
         """Cache these scores; the least recently used are evicted."""
         with self._lock:
-            self._kept.update(scores)
+            self._cached_scores.update(scores)
             for key in scores:
-                self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+                self._cached_scores.move_to_end(key)
+            while len(self._cached_scores) > self._size:
+                self._cached_scores.popitem(last=False)
 
 
 def digest(texts: Sequence[str]) -> bytes:
@@ -131,9 +131,9 @@ class ScoreLookup:
         Raises:
             ModelError: more than half of a list got no score, so that the others cannot be estimated.
         """
-        return [self._of(pairs) for pairs in self.lists]
+        return [self._scores_of(pairs) for pairs in self.lists]
 
-    def _of(self, pairs: Sequence[Pair]) -> Scored:
+    def _scores_of(self, pairs: Sequence[Pair]) -> Scored:
         if self.independent:
             scores = [self.scores_by_unit[(pair,)][0] for pair in pairs]
         else:
@@ -143,7 +143,7 @@ class ScoreLookup:
             raise ModelError(told_missing(errors, len(pairs)))
         fresh = sum(pair in self.asked for pair in pairs)
         problem = f"{told_missing(errors, len(pairs))}; each stays near its neighbours" if errors else ""
-        return Scored(_between(scores, errors), fresh, problem)
+        return Scored(_scores_between(scores, errors), fresh, problem)
 
 
 def checked(answer: Sequence[float], count: int, name: str) -> PartialScores:
@@ -165,7 +165,7 @@ def checked(answer: Sequence[float], count: int, name: str) -> PartialScores:
     return PartialScores([0.0 if index in missing else float(score) for index, score in enumerate(scores)], missing)
 
 
-def _between(scores: list[float], errors: Mapping[int, str]) -> list[float]:
+def _scores_between(scores: list[float], errors: Mapping[int, str]) -> list[float]:
     """The scores, with each missing one replaced by the mean of its nearest neighbours before and after."""
     if not errors:
         return scores

@@ -12,7 +12,7 @@ _DENSE = re.compile("[\u2e80-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U0002
 _DENSE_WEIGHT = 3
 """A Chinese character carries as much as about three letters, and is about one token."""
 
-_LEAST = 0.7
+_LEAST_SHARE = 0.7
 """How much of the limit a cut at the end of a sentence must use; otherwise the cut is between words."""
 
 _WORD_END = re.compile(r"\s\S*$")
@@ -36,7 +36,7 @@ def shortened(text: str, limit: int) -> str:
         return text
     # The search includes one character after what fits, as a stop may be the last that fits.
     ends = [end for _, end in sentences(head[:fits]) if end < fits or head[fits - 1] in ".!?…。！？"]
-    if ends and ends[-1] >= _LEAST * fits:
+    if ends and ends[-1] >= _LEAST_SHARE * fits:
         return head[: ends[-1]]
     if not head[fits : fits + 1].isspace() and not _DENSE.match(head[fits : fits + 1]):
         word = _WORD_END.search(head, max(0, fits - _LONGEST_WORD), fits)

@@ -133,7 +133,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         lookup = self._lookup_of(query, documents, top_n)
         if lookup is None:
             return []
-        return _best(documents, self._warned(self._limited(lambda: self._scored(lookup), 1)), top_n)
+        return _best(documents, self._warn_of_gaps(self._limit_time(lambda: self._score_pairs(lookup), 1)), top_n)
 
     async def arerank(self, query: str | Query, documents: Sequence[Document], top_n: int | None = 4) -> list[Document]:
         """Async version of `rerank`."""
@@ -142,7 +142,9 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         lookup = self._lookup_of(query, documents, top_n)
         if lookup is None:
             return []
-        return _best(documents, self._warned(await self._alimited(lambda: self._ascored(lookup), 1)), top_n)
+        return _best(
+            documents, self._warn_of_gaps(await self._alimit_time(lambda: self._ascore_pairs(lookup), 1)), top_n
+        )
 
     # ── rankings ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -162,20 +164,20 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         if not ranking.hits:
             return self._passed_on(ranking, "nothing to rerank")
         try:
-            scores = self._limited(lambda: self._scored(self._lookup([self._pairs(query, ranking)])), 1)
+            scores = self._limit_time(lambda: self._score_pairs(self._lookup([self._pairs(query, ranking)])), 1)
         except PointsmanError as error:
-            return self._failed(ranking, error)
-        return self._reordered(ranking, scores)
+            return self._failed_ranking(ranking, error)
+        return self._reorder(ranking, scores)
 
     async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (as above)
         """Async version of `refine`."""
         if not ranking.hits:
             return self._passed_on(ranking, "nothing to rerank")
         try:
-            scores = await self._alimited(lambda: self._ascored(self._lookup([self._pairs(query, ranking)])), 1)
+            scores = await self._alimit_time(lambda: self._ascore_pairs(self._lookup([self._pairs(query, ranking)])), 1)
         except PointsmanError as error:
-            return self._failed(ranking, error)
-        return self._reordered(ranking, scores)
+            return self._failed_ranking(ranking, error)
+        return self._reorder(ranking, scores)
 
     def refine_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int) -> list[Ranked]:
         """Refines several rankings at once.
@@ -192,10 +194,10 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
             return [self.refine(query, ranking, top_k) for query, ranking in zip(queries, rankeds, strict=True)]
         lists = [self._pairs(query, ranking) for query, ranking in zip(queries, rankeds, strict=True)]
         try:
-            scores = self._limited(lambda: self._scored_lists(lists), len(lists))
+            scores = self._limit_time(lambda: self._scored_lists(lists), len(lists))
         except PointsmanError as error:
-            return [self._failed(ranking, error) for ranking in rankeds]
-        return [self._reordered(*pair) for pair in zip(rankeds, scores, strict=True)]
+            return [self._failed_ranking(ranking, error) for ranking in rankeds]
+        return [self._reorder(*pair) for pair in zip(rankeds, scores, strict=True)]
 
     async def arefine_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int) -> list[Ranked]:
         """Async version of `refine_many`."""
@@ -203,10 +205,10 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         if self._shares_batches:
             lists = [self._pairs(query, ranking) for query, ranking in zip(queries, rankeds, strict=True)]
             try:
-                scores = await self._alimited(lambda: in_thread(self._scored_lists, lists), len(lists))
+                scores = await self._alimit_time(lambda: in_thread(self._scored_lists, lists), len(lists))
             except PointsmanError as error:
-                return [self._failed(ranking, error) for ranking in rankeds]
-            return [self._reordered(*pair) for pair in zip(rankeds, scores, strict=True)]
+                return [self._failed_ranking(ranking, error) for ranking in rankeds]
+            return [self._reorder(*pair) for pair in zip(rankeds, scores, strict=True)]
         return [await self.arefine(query, ranking, top_k) for query, ranking in zip(queries, rankeds, strict=True)]
 
     def forget(self) -> None:
@@ -243,13 +245,13 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
     def _lookup(self, lists: Sequence[Sequence[Pair]]) -> ScoreLookup:
         return ScoreLookup(self.name, self._cache, self.independent, lists)
 
-    def _scored(self, lookup: ScoreLookup) -> Scored:
+    def _score_pairs(self, lookup: ScoreLookup) -> Scored:
         if lookup.missing:
             query, texts = lookup.for_one_query()
             lookup.hear(self.score(query, texts))
         return lookup.scored()[0]
 
-    async def _ascored(self, lookup: ScoreLookup) -> Scored:
+    async def _ascore_pairs(self, lookup: ScoreLookup) -> Scored:
         if lookup.missing:
             query, texts = lookup.for_one_query()
             lookup.hear(await self.ascore(query, texts))
@@ -261,7 +263,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
             lookup.hear(self.score_pairs(lookup.missing))
         return lookup.scored()
 
-    def _limited(self, call: Callable[[], T], shares: int) -> T:
+    def _limit_time(self, call: Callable[[], T], shares: int) -> T:
         """Run the call in a thread, and wait at most ``shares`` times the timeout.
 
         Raises:
@@ -275,7 +277,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         except Exception as error:
             raise self._foreign(error) from error
 
-    async def _alimited(self, call: Callable[[], Awaitable[T]], shares: int) -> T:
+    async def _alimit_time(self, call: Callable[[], Awaitable[T]], shares: int) -> T:
         limit = None if self.timeout is None else self.timeout * shares
         try:
             with anyio.move_on_after(limit):
@@ -298,7 +300,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
     # ── inside: from scores to a ranking ─────────────────────────────────────────────────────────────────────────
 
-    def _reordered(self, ranking: Ranked, scores: Scored) -> Ranked:
+    def _reorder(self, ranking: Ranked, scores: Scored) -> Ranked:
         if not ranking.hits:
             return self._passed_on(ranking, "nothing to rerank")
         head, tail = ranking.hits[: len(scores.scores)], ranking.hits[len(scores.scores) :]
@@ -318,7 +320,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
     def _passed_on(self, ranking: Ranked, detail: str, degraded: tuple[str, ...] = ()) -> Ranked:
         return Ranked(ranking.hits, ranking.scale, detail, degraded=degraded, refused=ranking.refused)
 
-    def _failed(self, ranking: Ranked, error: Exception) -> Ranked:
+    def _failed_ranking(self, ranking: Ranked, error: Exception) -> Ranked:
         cause = str(error).removeprefix(f"{self.name} failed: ")
         if len(cause) > _LONGEST_CAUSE:
             cause = f"{cause[:_LONGEST_CAUSE]}…"
@@ -326,7 +328,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         _log.warning("%s", message)
         return self._passed_on(ranking, "the previous order is kept", (message,))
 
-    def _warned(self, scores: Scored) -> Sequence[float]:
+    def _warn_of_gaps(self, scores: Scored) -> Sequence[float]:
         """Return the scores, and log what is incomplete, as `rerank` has no trace."""
         if scores.problem:
             _log.warning("rerank by %s is incomplete: %s", self.name, scores.problem)

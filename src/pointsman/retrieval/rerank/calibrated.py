@@ -22,7 +22,7 @@ MAX_TEXTS: Final = 20
 """Texts embedded per ranking, at some 30 a second."""
 
 SCALE: Final = "calibrated"
-_SETTLED: Final = frozenset({SCALE, f"{SCALE} with variants", "bm25", "cosine"})
+_SETTLED_SCALES: Final = frozenset({SCALE, f"{SCALE} with variants", "bm25", "cosine"})
 """Scales of rankings that are left alone: the sum itself, also with variants, and single lists."""
 
 
@@ -105,27 +105,27 @@ class CalibratedReranker(BaseReranker):
 
     def depth(self, top_k: int, scale: str) -> int:
         """The number of hits of the answer if the order will stay; otherwise the number of hits that it can order."""
-        return top_k if scale in _SETTLED else max(top_k, self.max_candidates)
+        return top_k if scale in _SETTLED_SCALES else max(top_k, self.max_candidates)
 
     # ── rankings whose hits carry their scores ───────────────────────────────────────────────────────────────────
 
     def refine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """The calibrated sum if both scores are there; otherwise see the class. Never raises: see `BaseReranker`."""
         try:
-            result = self._settled(ranking)
+            result = self._settled_ranking(ranking)
         except PointsmanError as error:
-            return self._failed(ranking, error)
+            return self._failed_ranking(ranking, error)
         return result or super().refine(query, ranking, top_k)
 
     async def arefine(self, query: Query, ranking: Ranked, top_k: int) -> Ranked:
         """Async version of `refine`; adding up scores needs no worker thread."""
         try:
-            result = self._settled(ranking)
+            result = self._settled_ranking(ranking)
         except PointsmanError as error:
-            return self._failed(ranking, error)
+            return self._failed_ranking(ranking, error)
         return result or await super().arefine(query, ranking, top_k)
 
-    def _settled(self, ranking: Ranked) -> Ranked | None:
+    def _settled_ranking(self, ranking: Ranked) -> Ranked | None:
         """The answer if no text needs to be read; otherwise None."""
         if not ranking.hits:
             return None
@@ -136,7 +136,7 @@ class CalibratedReranker(BaseReranker):
         cosines = [scores.cosine for scores in raw if scores.cosine is not None]
         if len(words) == len(raw) and cosines:
             # A hit without a cosine has no vector and gets the lowest cosine; every hit has a BM25 score, possibly 0.
-            return self._summed(
+            return self._calibrated_ranking(
                 ranking, words, [math.nan if scores.cosine is None else scores.cosine for scores in raw]
             )
         if len(words) + len(cosines) == len(raw) and not (words and cosines):
@@ -148,7 +148,7 @@ class CalibratedReranker(BaseReranker):
             )
         return None
 
-    def _summed(self, ranking: Ranked, bm25: Sequence[float], cosine: Sequence[float]) -> Ranked:
+    def _calibrated_ranking(self, ranking: Ranked, bm25: Sequence[float], cosine: Sequence[float]) -> Ranked:
         spread = self._known_spread()
         if spread is None:
             raise InputError("the spread of the cosines is unknown; give sigma or spread")
@@ -208,10 +208,10 @@ class _Raw:
 
     @classmethod
     def of(cls, hit: Hit) -> _Raw:
-        return cls(_only(hit, "bm25"), _only(hit, "vector"))
+        return cls(_only_score(hit, "bm25"), _only_score(hit, "vector"))
 
 
-def _only(hit: Hit, source: str) -> float | None:
+def _only_score(hit: Hit, source: str) -> float | None:
     """A source's score if the hit has exactly one; several belong to several queries and cannot be compared."""
     scores = [contribution.score for contribution in hit.provenance if contribution.source == source]
     return scores[0] if len(scores) == 1 else None

@@ -52,9 +52,9 @@ def reranker_for(settings: Settings, environ: Mapping[str, str] | None = None) -
     if not settings.reranker:
         return None
     key = key_in(environ, settings.reranker_api_key_env, f"the reranker {settings.reranker!r}")
-    return _opened(settings.reranker, key, settings.reranker_timeout)
+    return _open_reranker(settings.reranker, key, settings.reranker_timeout)
 
 
 @lru_cache(maxsize=4)
-def _opened(spec: str, api_key: str | None, timeout: float) -> BaseReranker:
+def _open_reranker(spec: str, api_key: str | None, timeout: float) -> BaseReranker:
     return load_reranker(spec, api_key=api_key, timeout=timeout)

@@ -33,7 +33,7 @@ _RUN_TOKENS: Final = 16_384
 _CHARACTERS_PER_TOKEN: Final = 32
 """Characters read per token of the limit; hardly any token is longer."""
 
-_LEAST: Final = 16
+_LEAST_ROOM: Final = 16
 """The smallest sensible token limit: some of the query, some of the document, and the special tokens."""
 
 
@@ -85,22 +85,22 @@ class CrossEncoderReranker(BaseReranker):
         super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
         if truncation not in get_args(Truncation):
             raise InputError(f"truncation is one of {', '.join(get_args(Truncation))}, not {truncation!r}")
-        if count_of(max_length, "max_length") < _LEAST:
-            raise InputError(f"max_length is at least {_LEAST}, not {max_length}")
+        if count_of(max_length, "max_length") < _LEAST_ROOM:
+            raise InputError(f"max_length is at least {_LEAST_ROOM}, not {max_length}")
         self._batch_size = count_of(batch_size, "batch_size")
         count_of(max_windows, "max_windows")
         self._windows = max_windows if truncation == "windows" else 1
         self._truncation = truncation
         self._model = OnnxTextModel(directory, threads, "CrossEncoderReranker")
         self._max_length = min(max_length, _positions(self._model.folder) or max_length)
-        if self._max_length < _LEAST:
+        if self._max_length < _LEAST_ROOM:
             raise InputError(f"the model in {self._model.folder} reads {self._max_length} tokens only")
         self._marks: int = self._model.tokenizer.num_special_tokens_to_add(True)
         names = [output.name for output in self._model.outputs]
         self._output: str = "logits" if "logits" in names else names[0]
         windows = f"-{max_windows}" if truncation == "windows" else ""
         self._name = f"{self._model.name}|{self._max_length}|{truncation}{windows}"
-        self._run([self._encoded("query", "document")])  # fails at once if this is not a cross-encoder
+        self._run([self._encode_pair("query", "document")])  # fails at once if this is not a cross-encoder
 
     @property
     def name(self) -> str:
@@ -126,9 +126,9 @@ class CrossEncoderReranker(BaseReranker):
         encodings: list[Any] = []
         for owner, (query, text) in enumerate(pairs):
             short, tokens = queries[query]
-            for window in self._parts(text, self._max_length - self._marks - tokens):
+            for window in self._text_parts(text, self._max_length - self._marks - tokens):
                 owners.append(owner)
-                encodings.append(self._encoded(short, window))
+                encodings.append(self._encode_pair(short, window))
         scores = np.full(len(pairs), -np.inf)
         for run in equal_runs([len(encoding.ids) for encoding in encodings], _RUN_TOKENS):
             for indices in batched(run, self._batch_size):
@@ -137,7 +137,7 @@ class CrossEncoderReranker(BaseReranker):
         best: list[float] = scores.tolist()
         return best
 
-    def _encoded(self, query: str, text: str) -> Any:
+    def _encode_pair(self, query: str, text: str) -> Any:
         """The pair as tokens; a text cut inside a word may yield more tokens than before, and is cut again."""
         encoding = self._model.tokenizer.encode(query, text)
         while (excess := len(encoding.ids) - self._max_length) > 0 and text:
@@ -181,7 +181,7 @@ class CrossEncoderReranker(BaseReranker):
         _log.warning("a query of %d tokens is cut to %d, to leave room for documents", len(ends), limit)
         return query[: ends[limit - 1][1]], limit
 
-    def _parts(self, text: str, room: int) -> Iterator[str]:
+    def _text_parts(self, text: str, room: int) -> Iterator[str]:
         """Yields the parts of a document to read, each of at most ``room`` tokens: one part, or several windows."""
         max_characters = room * _CHARACTERS_PER_TOKEN * self._windows
         if len(text) > max_characters:

@@ -58,13 +58,13 @@ class ForeignReranker(BaseRefiner):
         if not ranking.hits:
             return replace(ranking, detail="nothing to rerank", dropped={}, degraded=())
         available = getattr(self.reranker, "is_available", None)
-        if callable(available) and not _waited(available()):
+        if callable(available) and not _wait_for_value(available()):
             message = f"rerank: {self.name} is not available; the previous order is kept"
             return replace(ranking, detail="the previous order is kept", dropped={}, degraded=(message,))
         if isinstance(self.reranker, BaseRefiner):
             return self.reranker.refine(query, ranking, top_k)
         head, tail = ranking.hits[: self.max_candidates], ranking.hits[self.max_candidates :]
-        answer = _waited(self.reranker.rerank(query.text, [hit.document for hit in head], len(head)))
+        answer = _wait_for_value(self.reranker.rerank(query.text, [hit.document for hit in head], len(head)))
         order = self._order(head, answer)
         hits = [seen(hit, rank, score) for rank, (hit, score) in enumerate(order, 1)]
         ranked_ids = {id(hit) for hit, _ in order}
@@ -122,7 +122,7 @@ def _is_finite(score: Any) -> bool:
     return isinstance(score, (int, float)) and not isinstance(score, bool) and math.isfinite(score)
 
 
-def _waited(value: T | Awaitable[T]) -> T:
+def _wait_for_value(value: T | Awaitable[T]) -> T:
     """The value itself, or the result of awaiting it."""
     if not inspect.isawaitable(value):
         return value

@@ -107,7 +107,7 @@ class HTTPReranker(BaseReranker):
             raise InputError(f"api is one of {', '.join(get_args(API))}, not {api!r}")
         url_parts = address(url)
         self._client = JSONClient(url_parts, api_key, insecure=insecure, retries=retries, needed_for="HTTPReranker")
-        self._ways = _endpoints(url_parts, api)
+        self._endpoints_left = _endpoints(url_parts, api)
         self._model = model
         self._max_chars = None if max_chars is None else count_of(max_chars, "max_chars")
         self._max_tokens = None if max_tokens_per_doc is None else count_of(max_tokens_per_doc, "max_tokens_per_doc")
@@ -142,14 +142,14 @@ class HTTPReranker(BaseReranker):
     def _scores(self, query: str, texts: list[str], deadline: float) -> list[float]:
         """The scores, by the first endpoint that the server accepts."""
         refused: list[str] = []
-        for endpoint in self._ways:
+        for endpoint in self._endpoints_left:
             scores: list[float] = []
             try:
                 for batch in batched(texts, self._batch_size or _BATCHES[endpoint.api]):
                     scores += _read(
                         self._client.post(endpoint.url, self._request(endpoint.api, query, batch), deadline), len(batch)
                     )
-                    self._ways = (endpoint,)
+                    self._endpoints_left = (endpoint,)
             except UnknownShapeError as error:
                 refused.append(f"{urlsplit(endpoint.url).path} as {endpoint.api}: {error}")
                 if scores:

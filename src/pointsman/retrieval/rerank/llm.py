@@ -134,7 +134,7 @@ class LLMReranker(BaseReranker):
         passages = [shortened(text, self._max_chars) for text in texts]
         if self.mode == "pointwise":
             return await self._grades(query, passages, prompts, ask_model)
-        return await self._places(query, passages, prompts, ask_model)
+        return await self._order_of_group(query, passages, prompts, ask_model)
 
     async def _grades(
         self, query: str, texts: Sequence[str], prompts: RerankPrompts, ask_model: Ask
@@ -147,7 +147,7 @@ class LLMReranker(BaseReranker):
             prompt = fill(prompts.pointwise, query=fenced(quoted(query)), passage=fenced(quoted(text)))
             async with slots:
                 try:
-                    grades[index] = await self._followed(prompt, _GRADE_SCHEMA, read_grade, prompts, ask_model)
+                    grades[index] = await self._follow_order(prompt, _GRADE_SCHEMA, read_grade, prompts, ask_model)
                 except ModelError as error:
                     missing[index] = str(error)
 
@@ -158,7 +158,7 @@ class LLMReranker(BaseReranker):
             raise ModelError(next(iter(missing.values())))
         return PartialScores(grades, missing)
 
-    async def _places(
+    async def _order_of_group(
         self, query: str, texts: Sequence[str], prompts: RerankPrompts, ask_model: Ask
     ) -> Sequence[float]:
         order = list(range(len(texts)))
@@ -172,7 +172,7 @@ class LLMReranker(BaseReranker):
                     prompts.listwise, query=fenced(quoted(query)), passages=fenced(lines), count=len(passages)
                 )
                 reader = partial(read_order, count=len(passages))
-                answer = await self._followed(prompt, _order_schema(len(passages)), reader, prompts, ask_model)
+                answer = await self._follow_order(prompt, _order_schema(len(passages)), reader, prompts, ask_model)
                 ranked_places = [passages[index] for index in answer]
                 order[start:end] = ranked_places + [index for index in passages if index not in set(ranked_places)]
             if not start:
@@ -183,7 +183,7 @@ class LLMReranker(BaseReranker):
             scores[index] = (len(texts) - rank) / len(texts)
         return scores
 
-    async def _followed(
+    async def _follow_order(
         self, first: str, schema: Schema, reader: Callable[[str], T], prompts: RerankPrompts, ask_model: Ask
     ) -> T:
         """The model's parsed answer; asks twice at most.

@@ -41,12 +41,12 @@ class RerankPrompts:
             identifiers = set(template.get_identifiers())
             if not template.is_valid() or identifiers - optional or required_names - identifiers:
                 raise InputError(
-                    f"the prompt {name!r} needs {_listed(required_names)} and may use {_listed(optional)}; it uses "
-                    f"{_listed(identifiers) or 'none'}; write $$ for a dollar sign"
+                    f"the prompt {name!r} needs {_as_list(required_names)} and may use {_as_list(optional)}; it uses "
+                    f"{_as_list(identifiers) or 'none'}; write $$ for a dollar sign"
                 )
 
 
-def _listed(names: set[str]) -> str:
+def _as_list(names: set[str]) -> str:
     return ", ".join(f"${name}" for name in sorted(names))
 
 

@@ -37,7 +37,7 @@ TIMEOUT = 30.0
 """Seconds after which a search returns what it has."""
 
 _MANIFEST = "hybrid.json"
-_SAVED = re.compile(r"retriever_\d+(-[0-9a-f]{32})?")  # a retriever's folder; a later save has other ones
+_SAVED_FOLDER = re.compile(r"retriever_\d+(-[0-9a-f]{32})?")  # a retriever's folder; a later save has other ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +110,11 @@ class SimpleHybridRetriever(BaseRetriever):
         self._key = content_key if dedupe == "content" else _node_key if len(set(of_datasets)) > 1 else None
         if self._key is None and 0 < len(of_datasets) < len(own_retrievers):  # hits of other retrievers name no dataset
             self._key = _id_key
-        self._branches = self._asked({})
+        self._branches = self._branches_with({})
         self._breaker = breaker or Breaker()
         self._loaded_from: frozenset[Path] = frozenset()
 
-    def _asked(self, options: Mapping[str, Any]) -> list[RetrieverBranch]:
+    def _branches_with(self, options: Mapping[str, Any]) -> list[RetrieverBranch]:
         """The retrievers, set up to be called with these further arguments."""
         return [
             RetrieverBranch(retriever, name, self._key, options)
@@ -150,7 +150,7 @@ class SimpleHybridRetriever(BaseRetriever):
     def _flow(
         self, mode: Mode, query: Query, top_k: int, timeout: float | None, options: Mapping[str, Any]
     ) -> Coroutine[Any, Any, Hits]:
-        branches = self._asked(options) if options else self._branches
+        branches = self._branches_with(options) if options else self._branches
         return self._retrieve(mode, query, top_k, Journal(self._timeout if timeout is None else timeout), branches)
 
     async def _retrieve(
@@ -291,7 +291,7 @@ class SimpleHybridRetriever(BaseRetriever):
             names, kinds = [str(name) for name in manifest["names"]], [str(kind) for kind in manifest["kinds"]]
             weights = manifest["weights"]
             folders = [str(name) for name in manifest.get("folders", map(_folder, range(len(names))))]
-            if len(folders) != len(names) or not all(map(_SAVED.fullmatch, folders)):
+            if len(folders) != len(names) or not all(map(_SAVED_FOLDER.fullmatch, folders)):
                 raise ValueError(f"these cannot be the folders of its {len(names)} retrievers: {folders!r:.200}")
             if not names or not isinstance(manifest["names"], list) or not isinstance(weights, (list, NoneType)):
                 raise TypeError("its names or weights are not a list")
@@ -343,7 +343,7 @@ def _former_saves(folder: Path) -> list[Path]:
     except (FileExistsError, NotADirectoryError):
         raise InputError(f"{folder} is not a folder; name a new one to save into") from None
     items = [item for item in folder.iterdir() if not item.name.startswith(_MANIFEST)]
-    if not all(_SAVED.fullmatch(item.name) for item in items):
+    if not all(_SAVED_FOLDER.fullmatch(item.name) for item in items):
         raise InputError(f"{folder} is not empty, and holds more than a saved hybrid retriever; name a new folder")
     return items
 

@@ -124,11 +124,11 @@ class RouterRetriever(BaseRetriever):
         Raises:
             RetrievalError: several were chosen and all of them failed; it carries every error.
         """
-        return _fused(self.routed(query, top_k), top_k)
+        return _fuse_answers(self.routed(query, top_k), top_k)
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> Hits:
         """Async version of `retrieve`."""
-        return _fused(await self.arouted(query, top_k), top_k)
+        return _fuse_answers(await self.arouted(query, top_k), top_k)
 
     def routed(self, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
         """Return the selection, the hits of each chosen retriever, and the failures."""
@@ -152,7 +152,7 @@ class RouterRetriever(BaseRetriever):
         return ask
 
 
-def _fused(answers: Routed[list[Hit]], top_k: int) -> Hits:
+def _fuse_answers(answers: Routed[list[Hit]], top_k: int) -> Hits:
     """The hits of a single chosen retriever unchanged; of several, fused, each hit with its provenance.
 
     Either way the trace says what was chosen and why, and ``degraded`` reports a fallback of the selector.

@@ -103,7 +103,7 @@ _CUES: Final = {
     "mark": {"en": "ends in a question mark", "zh": "问号结尾", "ru": "в конце вопросительный знак"},
     "word": {"en": "opens with “{}”", "zh": "疑问词“{}”", "ru": "вопросительное слово «{}»"},
 }
-_INSTEAD: Final = {
+_UNMET_TEXTS: Final = {
     "en": "{reason}; but {unmet} cannot be used, so {strategy} is recommended",
     "zh": "{reason}；但{unmet}不可用，因此改用{strategy}",
     "ru": "{reason}; но {unmet} недоступно, поэтому {strategy}",
@@ -137,21 +137,21 @@ def recommend(
     if available is not None and (isinstance(available, str) or not available):
         raise InputError(f"available names the strategies that can be used, at least one; not {available!r:.80}")
     language = detect(text)
-    language = language if language in _INSTEAD else "en"
+    language = language if language in _UNMET_TEXTS else "en"
     rule, cue = _rule_for(text, language)
     reason = rule.reasons[language].format(cue=cue)
     usable = [strategy for strategy in rule.strategies if available is None or strategy[0] in available]
     if not usable:  # only user-defined strategies
         usable = [(min(available or ()), 0.5)]
     strategy, confidence = usable[0]
-    passed_over = [name for name, _ in rule.strategies[: _place(rule, strategy)]]
+    passed_over = [name for name, _ in rule.strategies[: _position_of(rule, strategy)]]
     if passed_over:
         unmet = ", ".join(_with_reason(name, why_not or {}) for name in passed_over)
-        reason = _INSTEAD[language].format(reason=reason, unmet=unmet, strategy=strategy)
+        reason = _UNMET_TEXTS[language].format(reason=reason, unmet=unmet, strategy=strategy)
     return Recommendation(strategy, confidence, reason, tuple(usable[1:]))
 
 
-def _place(rule: _Rule, strategy: str) -> int:
+def _position_of(rule: _Rule, strategy: str) -> int:
     names = [name for name, _ in rule.strategies]
     return names.index(strategy) if strategy in names else len(names)
 

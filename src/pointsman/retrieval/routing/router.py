@@ -67,10 +67,10 @@ class RouteDecision:
         return form_of(self, datasets=[dataset.name for dataset in self.datasets])
 
 
-_Ways = ("decide", "adecide", "route", "aroute")
+_ROUTING_METHODS = ("decide", "adecide", "route", "aroute")
 
 
-class BaseRouter(Twins, needs=_Ways):
+class BaseRouter(Twins, needs=_ROUTING_METHODS):
     """Chooses datasets. Implement one of ``route``, ``aroute``, ``decide`` and ``adecide``.
 
     An implementation may rely on: ``datasets`` is a tuple of at least two with different names, and ``query``
@@ -80,9 +80,9 @@ class BaseRouter(Twins, needs=_Ways):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for method in _Ways:
+        for method in _ROUTING_METHODS:
             if method in cls.__dict__:
-                guard = _aguarded if method.startswith("a") else _guarded
+                guard = _aguard if method.startswith("a") else _guard
                 setattr(cls, method, guard(cls.__dict__[method], decides=method.endswith("decide")))
 
     def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
@@ -110,27 +110,27 @@ class BaseRouter(Twins, needs=_Ways):
         return await in_thread(self.decide, query, datasets)
 
 
-def _guarded(implementation: Callable[..., Any], *, decides: bool) -> Callable[..., Any]:
+def _guard(implementation: Callable[..., Any], *, decides: bool) -> Callable[..., Any]:
     """Wraps an implementation: it is called only if there is a choice, and its answer is checked."""
 
     @functools.wraps(implementation)
     def wrapper(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
         sources = _checked_datasets(datasets)
         if len(sources) == 1:
-            return _only(sources) if decides else list(sources)
+            return _only_dataset(sources) if decides else list(sources)
         return _sound(self, sources, implementation(self, Query.of(query).for_method(implementation), sources))
 
     return wrapper
 
 
-def _aguarded(
+def _aguard(
     implementation: Callable[..., Coroutine[Any, Any, Any]], *, decides: bool
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     @functools.wraps(implementation)
     async def wrapper(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
         sources = _checked_datasets(datasets)
         if len(sources) == 1:
-            return _only(sources) if decides else list(sources)
+            return _only_dataset(sources) if decides else list(sources)
         return _sound(self, sources, await implementation(self, Query.of(query).for_method(implementation), sources))
 
     return wrapper
@@ -146,7 +146,7 @@ def _checked_datasets(datasets: Sequence[Any]) -> tuple[Any, ...]:
     return sources
 
 
-def _only(sources: tuple[Any, ...]) -> RouteDecision:
+def _only_dataset(sources: tuple[Any, ...]) -> RouteDecision:
     return RouteDecision(sources, "the only dataset", confidence=1.0)
 
 
@@ -179,11 +179,11 @@ class SelectorRouter(BaseRouter):
 
     def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """Return the selector's choice."""
-        return _followed(self.selector.select(_choices(datasets), query), datasets)
+        return _decision_of(self.selector.select(_choices(datasets), query), datasets)
 
     async def adecide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """Async version of `decide`."""
-        return _followed(await self.selector.aselect(_choices(datasets), query), datasets)
+        return _decision_of(await self.selector.aselect(_choices(datasets), query), datasets)
 
 
 class LLMRouter(BaseRouter):
@@ -203,11 +203,11 @@ class LLMRouter(BaseRouter):
 
     def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """Return the model's choice."""
-        return _followed(self._selector(len(datasets)).select(_choices(datasets), query), datasets)
+        return _decision_of(self._selector(len(datasets)).select(_choices(datasets), query), datasets)
 
     async def adecide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """Async version of `decide`."""
-        return _followed(await self._selector(len(datasets)).aselect(_choices(datasets), query), datasets)
+        return _decision_of(await self._selector(len(datasets)).aselect(_choices(datasets), query), datasets)
 
     def _selector(self, count: int) -> BaseSelector:
         from pointsman.selector.llm import LLMSelector
@@ -220,7 +220,7 @@ def _choices(datasets: Sequence[Source]) -> list[ToolMetadata]:
     return [ToolMetadata(dataset.name, dataset.description) for dataset in datasets]
 
 
-def _followed(result: SelectorResult, datasets: Sequence[Source]) -> RouteDecision:
+def _decision_of(result: SelectorResult, datasets: Sequence[Source]) -> RouteDecision:
     targets = tuple(datasets[index] for index in result.inds)
     names = [dataset.name for dataset in targets]
     scores = {
@@ -348,7 +348,7 @@ class ContentRouter(BaseRouter):
         vector_scores = _nearness(query, sketches) if self._weight else None
         if not words.any() and vector_scores is None:
             return None
-        scores = words if vector_scores is None else words + self._weight * _completed(vector_scores, words)
+        scores = words if vector_scores is None else words + self._weight * _complete_cosines(vector_scores, words)
         scores[[not sketch.documents for sketch in sketches]] = -np.inf
         return scores
 
@@ -380,7 +380,7 @@ def _nearness(query: Query, sketches: Sequence[Sketch]) -> NDArray[np.float64] |
     return values if groups else None
 
 
-def _completed(cosine: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
+def _complete_cosines(cosine: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
     """Judges a dataset without vectors by its words alone; without a query word, a search would find nothing there."""
     finite = cosine[~np.isnan(cosine)]
     return np.where(np.isnan(cosine), np.where(words > 0, finite.max(), finite.min()), cosine)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pointsman.types import Query
 
 _WORD_MATCHES, _VECTOR_MATCHES = 5, 3
-_FEW = 10  # with fewer documents, frequencies mean nothing; fewer count as this many
+_LEAST_DOCUMENTS = 10  # with fewer documents, frequencies mean nothing; fewer count as this many
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Sketch:
         >>> round(idf(10, 1), 2), round(idf(10_000, 1), 2)
         (1.99, 8.8)
         """
-        return idf(max(_FEW, self.documents), 1)
+        return idf(max(_LEAST_DOCUMENTS, self.documents), 1)
 
     def nearness(self, vector: NDArray[np.float32]) -> float:
         """The mean of the three best cosines."""

@@ -65,8 +65,8 @@ class BridgeFinder(BaseTransformer):
                 seconds = _seconds(account)
                 context = self.lookup.search(_first(query, hops), _PASSAGES, seconds)
             except (PointsmanError, TimeoutError) as error:
-                return _failed(query, error)
-        return self._filled(query, hops, context)
+                return _failed_transform(query, error)
+        return self._fill_hops(query, hops, context)
 
     async def atransform(self, query: str | Query) -> Transformed:
         """Async version of `transform`."""
@@ -79,10 +79,10 @@ class BridgeFinder(BaseTransformer):
                 seconds = _seconds(account)
                 context = await self.lookup.asearch(_first(query, hops), _PASSAGES, seconds)
             except (PointsmanError, TimeoutError) as error:
-                return _failed(query, error)
-        return self._filled(query, hops, context)
+                return _failed_transform(query, error)
+        return self._fill_hops(query, hops, context)
 
-    def _filled(self, query: Query, hops: Sequence[Hop], context: RetrievalContext) -> Transformed:
+    def _fill_hops(self, query: Query, hops: Sequence[Hop], context: RetrievalContext) -> Transformed:
         passages = [hit.document.searchable for hit in context]
         names = [name for name in bridge_entities(query.text, passages, MOST_NAMES) if len(name) <= _LONGEST_NAME]
         variants = (Variant(hops[1].filled(name), "bridge", self.weight) for name in names)
@@ -102,7 +102,7 @@ def _seconds(account: Spending) -> float:
     return seconds
 
 
-def _failed(query: Query, error: Exception) -> Transformed:
+def _failed_transform(query: Query, error: Exception) -> Transformed:
     message = f"the search for the first step failed, the chain is not followed: {describe(error)}"
     log.warning("%s", message)
     return Transformed(query, degraded=(message,))

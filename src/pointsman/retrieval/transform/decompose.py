@@ -102,21 +102,21 @@ def chain(text: str) -> tuple[Hop, ...]:
 def _taken_apart(text: str) -> tuple[tuple[str, ...], str]:
     if not text.strip() or len(text) > LONGEST:
         return (), ""
-    subqueries = _listed(text) or _separate(text)
+    subqueries = _listed_questions(text) or _separate(text)
     if subqueries:
         return tuple(subqueries), "several questions in one"
     bare = " ".join(text.split())
     language = language_of(bare)
     if subqueries := _chinese_conjunction(bare) if language == "zh" else _conjunction(bare, language):
-        return tuple(_tidied(subqueries)), "several questions in one"
+        return tuple(_tidy_texts(subqueries)), "several questions in one"
     if compares := comparison(text):
         return compares.parts, "a comparison"
     if hops := _CHAINS[language](bare):
-        return tuple(_tidied([hop.text for hop in hops])), "a chain of hops"
+        return tuple(_tidy_texts([hop.text for hop in hops])), "a chain of hops"
     return (), ""
 
 
-def _tidied(texts: Sequence[str]) -> list[str]:
+def _tidy_texts(texts: Sequence[str]) -> list[str]:
     return [tidy for text in texts if _says_something(tidy := text.strip(" ,;:，；：、"))]
 
 
@@ -134,7 +134,7 @@ def _asks(text: str) -> bool:
 _MARKERS = late(r"(?:(?<=\s)|^)[(（]?(\d{1,2}|[a-eа-д])[)）.、]\s*(?=\D)")
 
 
-def _listed(text: str) -> list[str]:
+def _listed_questions(text: str) -> list[str]:
     """The items of «1) … 2) …»."""
     markers = list(_MARKERS.finditer(text))
     names = "".join(marker[1] for marker in markers)
@@ -274,7 +274,7 @@ def _chinese_conjunction(text: str) -> list[str]:
 
 # --- chains, English --------------------------------------------------------------------------------------------------
 
-_UP = r"[A-Z0-9\"“'‘]"
+_CAPITAL = r"[A-Z0-9\"“'‘]"
 _EN_RELATIONS = """father mother son daughter wife husband spouse brother sister sibling parents child children
     founder author writer director producer performer singer composer creator inventor designer developer
     publisher owner president chairman ceo leader king queen emperor ruler governor mayor captain coach manager
@@ -289,7 +289,9 @@ _SORTS = (
 )
 """Nouns that precede a name with «of»: the city of Rome need not be looked up."""
 _EN_ADJ = r"(?:(?!(?:of|in|is|are|was|were|did|does|do|the|a|an|and|or|that|which|who)\b)[\w'’-]+\s+){0,3}?"
-_EN_PROPER = rf"(?:the\s+)?{_UP}[\w'’.&-]*(?:(?:\s+(?:of|the|and|de|von|van|in|a|for|to)){{0,2}}\s+{_UP}[\w'’.&-]*)*"
+_EN_PROPER = (
+    rf"(?:the\s+)?{_CAPITAL}[\w'’.&-]*(?:(?:\s+(?:of|the|and|de|von|van|in|a|for|to)){{0,2}}\s+{_CAPITAL}[\w'’.&-]*)*"
+)
 _EN_BIRTH = r"(?:\s+of\s+(?:birth|death|citizenship|origin|residence))?"
 _EN_RELATIVE = late(
     rf"\b(?P<np>(?:[Tt]he|[Aa]n?|[Tt]his|that|[Ww]hat"
@@ -300,13 +302,15 @@ _EN_PARTICIPLE = late(
     rf"\b(?P<np>[Tt]he\s+{_EN_ADJ}(?P<noun>{_REL}))\s+(?P<clause>(?:directed|written|produced|founded"
     rf"|created|starring|featuring|based|named|located|born|played|owned|released|published|performed"
     rf"|known|made|built|designed|written and \w+)\s+(?:by|in|on|after|at|as|from"
-    rf"|with)?\s*(?={_UP}).{{3,}})"
+    rf"|with)?\s*(?={_CAPITAL}).{{3,}})"
 )
 _EN_OF = late(
     rf"\b[Tt]he\s+(?P<noun>{_EN_ADJ}(?:(?!{_SORTS}\b)(?:{_REL})|(?:{_REL})\s+of\s+(?:birth|death"
     rf"|citizenship|origin|residence)))\s+of\s+(?P<of>{_EN_PROPER})"
 )
-_EN_GENITIVE = late(rf"(?P<who>{_EN_PROPER})(?<=[^'’])['’]s?\s+(?P<noun>{_EN_ADJ}(?:{_REL}){_EN_BIRTH})\b(?!\s+{_UP})")
+_EN_GENITIVE = late(
+    rf"(?P<who>{_EN_PROPER})(?<=[^'’])['’]s?\s+(?P<noun>{_EN_ADJ}(?:{_REL}){_EN_BIRTH})\b(?!\s+{_CAPITAL})"
+)
 _EN_OWNER = late(rf"\b[Tt]he\s+(?P<noun>{_EN_ADJ}(?:{_REL}){_EN_BIRTH})(?P<of>\s+of\s+)$")
 _EN_WH = late(r"\b(?:what|which|how many|how much|where|when|whom|who)\b\s*(?!.*\b(?:that|who|which)\b)", re.IGNORECASE)
 _EN_VERBS_TEXT = """die died live lived play played start begin began end win won attend work worked move
@@ -328,11 +332,11 @@ def _english_chain(text: str) -> tuple[Hop, ...]:
     if len(hops) < 2:
         return ()
     # «the nationality of the director of the film»: the director, once the film is known
-    hops = _further(hops, _EN_OWNER, "the ")
+    hops = _further_hops(hops, _EN_OWNER, "the ")
     return (*hops[:-1], Hop(f"{hops[-1].text}?", hops[-1].slot))
 
 
-def _further(hops: list[Hop], owner: re.Pattern[str], article: str) -> list[Hop]:
+def _further_hops(hops: list[Hop], owner: re.Pattern[str], article: str) -> list[Hop]:
     """The hops, with the last one split if it asks for an attribute of something related to the earlier result."""
     for _ in range(2):
         last = hops[-1]
@@ -406,7 +410,7 @@ def _bridges(text: str, match: re.Match[str]) -> bool:
     """Whether the phrase describes an unknown that the rest of the question asks about."""
     groups = match.groupdict()
     inner = groups.get("clause") or groups.get("of") or groups.get("who") or ""
-    if not re.search(rf"(?<!\w){_UP}", inner) and not _EN_WH.search(inner):
+    if not re.search(rf"(?<!\w){_CAPITAL}", inner) and not _EN_WH.search(inner):
         return False  # the clause contains no name that could be looked up
     following = re.match(r"\s+([a-z]+)", text[match.end() :]) if groups.get("of") else None
     if following and following[1] not in ENGLISH and following[1] not in _EN_VERBS:
@@ -473,7 +477,7 @@ def _russian_chain(text: str) -> tuple[Hop, ...]:
     hops = _russian_inner(bare, 3)
     if len(hops) < 2:
         return ()
-    hops = _further(hops, _RU_OWNER, "")
+    hops = _further_hops(hops, _RU_OWNER, "")
     return (*hops[:-1], Hop(f"{hops[-1].text}?", hops[-1].slot))
 
 

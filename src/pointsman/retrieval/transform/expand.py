@@ -152,10 +152,12 @@ class RuleExpander(BaseTransformer):
         self.neighbours, self.speller = neighbours, speller
         self.weights = dict(weights or {})
         self.least_likeness = least_likeness
-        self._synonyms = _folded(read_thesaurus(thesaurus) if isinstance(thesaurus, str | Path) else thesaurus or {})
+        self._synonyms = _fold_thesaurus(
+            read_thesaurus(thesaurus) if isinstance(thesaurus, str | Path) else thesaurus or {}
+        )
         self._longest = max((len(term.split()) for term in self._synonyms), default=1)
         self._longest_han = max((len(term) for term in self._synonyms if HAN_RUN.fullmatch(term)), default=0)
-        self._ours = thesaurus is None and neighbours is None
+        self._is_default = thesaurus is None and neighbours is None
 
     def transform(self, query: str | Query) -> Transformed:
         """Return the query unchanged, with its variants."""
@@ -207,11 +209,11 @@ class RuleExpander(BaseTransformer):
         return list(rounds)[:_SYNONYM_VARIANTS], degraded
 
     def _synonyms_of(self, term: str) -> tuple[str, ...]:
-        return everyday_synonyms(term) if self._ours else self._synonyms.get(_key(term), ())
+        return everyday_synonyms(term) if self._is_default else self._synonyms.get(_key(term), ())
 
     def _terms(self, text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
         """Yields the places of thesaurus terms, the longest first if they overlap."""
-        if not self._synonyms and not self._ours:
+        if not self._synonyms and not self._is_default:
             return
         words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
         position = 0
@@ -224,7 +226,7 @@ class RuleExpander(BaseTransformer):
                     yield start, end, synonyms
                     position = end
                     break
-        longest = longest_han() if self._ours else min(self._longest_han, 2 * _LONGEST_TERM)
+        longest = longest_han() if self._is_default else min(self._longest_han, 2 * _LONGEST_TERM)
         for run in HAN_RUN.finditer(text) if longest else ():
             start = run.start()
             while start < run.end():
@@ -299,14 +301,14 @@ def read_thesaurus(path: str | Path) -> dict[str, list[str]] | dict[str, dict[st
     raise InputError(f"a thesaurus is a .json or .tsv file, not {path.name!r}")
 
 
-def _folded(thesaurus: Thesaurus | Mapping[str, Thesaurus]) -> dict[str, tuple[str, ...]]:
+def _fold_thesaurus(thesaurus: Thesaurus | Mapping[str, Thesaurus]) -> dict[str, tuple[str, ...]]:
     """One table for all languages: a term is looked for in queries of any language."""
     if not isinstance(thesaurus, Mapping):
         raise InputError(f"a thesaurus is a mapping of terms to synonyms or a file, not {type(thesaurus).__name__}")
     table: dict[str, tuple[str, ...]] = {}
     for term, synonyms in thesaurus.items():
         if isinstance(synonyms, Mapping):
-            table |= _folded(synonyms)
+            table |= _fold_thesaurus(synonyms)
             continue
         if not isinstance(term, str) or isinstance(synonyms, str) or not _are_texts(synonyms):
             raise InputError(f"the synonyms of {term!r:.80} are a list of str, not {synonyms!r:.80}")

@@ -59,7 +59,7 @@ _PLACEHOLDER = late(
 )
 _WORDS = late(r"[^\W_]+")
 _HAN = late("[\u3400-\u9fff]")
-_THOUGHT = late(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
+_THOUGHT_END = late(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
 _THINKING = late(r"\s*<(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
 _ITEM = late(
     r"\s{0,12}(?:[-*+•·▪◦‣–—]\s+|[（(]?(?:\d{1,2}|[a-zа-я一二三四五六七八九十])[)）.、．:：]\s{0,8})(?=\S)",
@@ -157,7 +157,7 @@ def one(text: str, data: Any = None) -> str:
 
 def _answer(text: str) -> str:
     """The text without the model's thinking."""
-    thoughts = list(_THOUGHT.finditer(text))
+    thoughts = list(_THOUGHT_END.finditer(text))
     if thoughts:
         return text[thoughts[-1].end() :]
     return "" if _THINKING.match(text) else text

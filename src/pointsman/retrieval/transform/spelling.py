@@ -46,14 +46,14 @@ class Corrector(BaseTransformer):
 
     def at_once(self, query: Query) -> Transformed | None:
         """Return the query unchanged in the usual case, after one lookup: a document contains all its words."""
-        return Transformed(query) if not self.datasets or len(query.text) > 2000 or self._known(query.text) else None
+        return Transformed(query) if not self.datasets or len(query.text) > 2000 or self._is_known(query.text) else None
 
     def transform(self, query: str | Query) -> Transformed:
         """Return the query with corrected words; the same object if there is nothing to correct."""
         query = Query.of(query)
         if (result := self.at_once(query)) is not None:
             return result
-        unknown_words = {word for word in set(_WORD.findall(query.text)) if not self._known(word)}
+        unknown_words = {word for word in set(_WORD.findall(query.text)) if not self._is_known(word)}
         if not unknown_words:
             return Transformed(query)
         speller = self._vocabulary.speller_in_time(FIRST_SECONDS)
@@ -63,7 +63,7 @@ class Corrector(BaseTransformer):
         changes = [
             change
             for change in correction.changes
-            if not self._known(change.old) and (self._known(change.new) or not change.sure)  # it may be stale
+            if not self._is_known(change.old) and (self._is_known(change.new) or not change.sure)  # it may be stale
         ]
         text = query.text
         for change in reversed(changes):
@@ -71,7 +71,7 @@ class Corrector(BaseTransformer):
         if not changes:
             return Transformed(query)
         pairs = ", ".join(f"{change.old} → {change.new}" for change in changes)
-        are_own_words = all(self._known(change.new) for change in changes)
+        are_own_words = all(self._is_known(change.new) for change in changes)
         detail = f"corrected by the documents' own words{'' if are_own_words else ' and common ones'}: {pairs}"
         if all(change.sure for change in changes):
             return Transformed(replace(query, text=text), (), detail, spelling=Spelling(text, query.text))
@@ -79,5 +79,5 @@ class Corrector(BaseTransformer):
         detail = f"{detail}; searched as written as well"
         return Transformed(replace(query, text=text), (original,), detail, spelling=Spelling(text, query.text, True))
 
-    def _known(self, word: str) -> bool:
+    def _is_known(self, word: str) -> bool:
         return any(reading_of(dataset).store.frequencies([word])[0] > 0 for dataset in self.datasets)

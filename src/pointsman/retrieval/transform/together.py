@@ -36,13 +36,13 @@ class Together(BaseTransformer):
 
     def transform(self, query: str | Query) -> Transformed:
         """See `BaseTransformer`."""
-        return run(self._all(Threads(), Query.of(query)))
+        return run(self._transform_all(Threads(), Query.of(query)))
 
     async def atransform(self, query: str | Query) -> Transformed:
         """Async version of `transform`."""
-        return await self._all(Tasks(), Query.of(query))
+        return await self._transform_all(Tasks(), Query.of(query))
 
-    async def _all(self, mode: Mode, query: Query) -> Transformed:
+    async def _transform_all(self, mode: Mode, query: Query) -> Transformed:
         with spending(self.budget) as account:
             calls = [DualCall(partial(step.transform, query), partial(step.atransform, query)) for step in self.steps]
             remaining = account.left()  # a model's own limit comes first, and its error names the setting

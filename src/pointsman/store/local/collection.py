@@ -85,7 +85,7 @@ _COLUMNS_AGAIN = 10_000  # fewer changed documents than this are never worth a n
 _COMPLETING_SECONDS = 10.0
 _LAG_SECONDS = 1.0  # how long an index may be behind before answers report it
 _WRITERS_SECONDS = 60.0  # how long `verify` waits for a writing process
-_COUNTED = 10_000  # maximum number of changes counted to report the lag
+_COUNTED_CHANGES = 10_000  # maximum number of changes counted to report the lag
 _LOOK_SECONDS = 0.02  # how often searches check whether the name still refers to this collection
 _HEAL_SECONDS = 1.0  # until the next attempt after a failed repair
 
@@ -147,7 +147,7 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
     """
     make_directory(directory.parent)
     with translated(directory):
-        if _occupied(directory):
+        if _is_occupied(directory):
             return False
         collect_leftovers(directory.parent)
         with directory_aside(directory.parent) as temporary:
@@ -164,7 +164,7 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
     return True
 
 
-def _occupied(directory: Path) -> bool:
+def _is_occupied(directory: Path) -> bool:
     """Whether something other than an empty directory has this name."""
     try:
         return any(directory.iterdir())
@@ -218,7 +218,7 @@ def _drop(directory: Path, lock: WriterLock, identity: str | None = None) -> boo
             if not exists:
                 return False
             if identity is not None and (read_manifest(directory) or {}).get("identity") != identity:
-                raise _replaced(directory)
+                raise _replaced_error(directory)
             lock.unsign()
             remove_directory(directory)
     except FileNotFoundError:
@@ -238,7 +238,7 @@ def _sync_names(directory: Path) -> None:
             sync_directory(folder)
 
 
-def _replaced(directory: Path) -> ReplacedError:
+def _replaced_error(directory: Path) -> ReplacedError:
     return ReplacedError(f"{directory} was deleted or recreated by another process; open it again")
 
 
@@ -272,11 +272,11 @@ class Collection:
         self._look_again = 0.0
         self._stamp: object = None  # of the manifest as last read
         self.truth, self.manifest = self._open(about or {})
-        self._named = False  # whether this process has made the directory entry durable
+        self._is_entry_durable = False  # whether this process has made the directory entry durable
         self._writing = threading.RLock()
         self._writers = 0  # open ``writer`` blocks, all of one thread
-        self._inside = 0  # open ``writing`` blocks
-        self._own = threading.local()  # its ``depth``: how many of them belong to this thread
+        self._open_blocks = 0  # open ``writing`` blocks
+        self._thread_blocks = threading.local()  # its ``depth``: how many of them belong to this thread
         self._deriving = threading.Lock()
         self.columns = Columns(self._load_columns, self._matching, self._restored_columns)
         self._columns_seq = -1
@@ -292,7 +292,7 @@ class Collection:
         self.permissions = PermissionTable(self.truth)
         self._vectors: VectorIndex | None = None
         self._embedder: str | None = None
-        self._seen = -1
+        self._seen_sequence = -1
         self._behind_since = math.inf  # the moment when an index was first seen behind
         self._heal_again = 0.0  # the time of the next repair attempt
         try:
@@ -338,11 +338,15 @@ class Collection:
         time = monotonic()
         if time > self._look_again:
             if file_stamp(self._manifest_path) != self._stamp and self.replaced:
-                raise _replaced(self._directory)
+                raise _replaced_error(self._directory)
             self._look_again = time + _LOOK_SECONDS  # not set if it was replaced: the next search is to raise too
         if seq is None:
             seq = self.truth.sequence()
-        if self._seen == seq == self.keyword.applied and self._columns_seq in (seq, -1) and not self._wants_base:
+        if (
+            self._seen_sequence == seq == self.keyword.applied
+            and self._columns_seq in (seq, -1)
+            and not self._wants_base
+        ):
             return
         if self._deriving.acquire(blocking=False):  # else another thread is updating; this search uses what there is
             try:
@@ -356,8 +360,8 @@ class Collection:
     def may_lag(self) -> bool:
         """Whether an index was behind the documents when last checked; `lagging` returns the details."""
         vectors = self._vectors
-        vectors_lag = vectors is not None and vectors.loaded and vectors.applied < self._seen
-        return self.keyword.shown < self._seen or vectors_lag
+        vectors_lag = vectors is not None and vectors.loaded and vectors.applied < self._seen_sequence
+        return self.keyword.shown < self._seen_sequence or vectors_lag
 
     def lagging(self, *, words: bool = True) -> str | None:
         """Describe what current answers may lack; return None if the indexes contain all writes.
@@ -386,8 +390,8 @@ class Collection:
             if last_seq < 0:
                 messages.append(f"the {name} of {self._directory.name!r} is not there yet{reason}")
             elif late:
-                count = self.truth.changed_since(last_seq, _COUNTED)
-                suffix = " or more" if count == _COUNTED else ""
+                count = self.truth.changed_since(last_seq, _COUNTED_CHANGES)
+                suffix = " or more" if count == _COUNTED_CHANGES else ""
                 messages.append(
                     f"the {name} of {self._directory.name!r} lacks the last {count}{suffix} changes{reason}"
                 )
@@ -427,7 +431,7 @@ class Collection:
                 self._derive()
             finally:
                 self._writers -= 1
-                if not self._writers and not self._inside:
+                if not self._writers and not self._open_blocks:
                     self._step_down()
 
     @contextmanager
@@ -444,14 +448,14 @@ class Collection:
             LockedError: another process is still the writer after that time.
         """
         self._enter(wait)
-        self._own.depth = getattr(self._own, "depth", 0) + 1
+        self._thread_blocks.depth = getattr(self._thread_blocks, "depth", 0) + 1
         try:
             yield
         finally:
-            self._own.depth = getattr(self._own, "depth", 1) - 1
+            self._thread_blocks.depth = getattr(self._thread_blocks, "depth", 1) - 1
             with self._writing:  # a thread writing outside any block finishes first
-                self._inside -= 1
-                if not self._inside:
+                self._open_blocks -= 1
+                if not self._open_blocks:
                     self._settle()
                     self._step_down()
 
@@ -528,7 +532,7 @@ class Collection:
         with translated(self._directory), steady(self._directory, alone=True):
             manifest = read_manifest(self._directory)
             if manifest is None or manifest.get("identity") != self.truth.identity:
-                raise _replaced(self._directory)
+                raise _replaced_error(self._directory)
             self.manifest = {**manifest, **about}
             write_manifest(self._directory, self.manifest)
 
@@ -560,7 +564,7 @@ class Collection:
         with self._writing:
             self._let_go()
             if not _drop(self._directory, self._lock, self.truth.identity):
-                raise _replaced(self._directory)
+                raise _replaced_error(self._directory)
 
     # ── verifying ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -715,10 +719,10 @@ class Collection:
         with self._writing:
             # If threads of this process kept joining, other processes would never get a turn. A nested block must not
             # queue, however, behind a process that waits for its end.
-            is_nested = getattr(self._own, "depth", 0) > 0
-            if wait <= 0 or (self._lock.held and (is_nested or not self._inside or not self._lock.wanted)):
+            is_nested = getattr(self._thread_blocks, "depth", 0) > 0
+            if wait <= 0 or (self._lock.held and (is_nested or not self._open_blocks or not self._lock.wanted)):
                 self._become_writer()
-                self._inside += 1
+                self._open_blocks += 1
                 return
         try:
             with self._lock.line(deadline):
@@ -726,7 +730,7 @@ class Collection:
                     try:
                         with self._writing:
                             self._become_writer()
-                            self._inside += 1
+                            self._open_blocks += 1
                             return
                     except ReplacedError:
                         raise
@@ -735,7 +739,7 @@ class Collection:
                             raise
                     sleep(POLL_SECONDS)
         except FileNotFoundError as error:
-            raise _replaced(self._directory) from error
+            raise _replaced_error(self._directory) from error
 
     def _become_writer(self, *, healing: bool = False) -> None:
         """Acquire the lock unless it is held; then read what others have written meanwhile.
@@ -752,14 +756,14 @@ class Collection:
         try:
             self._lock.acquire(healing=healing)
         except FileNotFoundError as error:
-            raise _replaced(self._directory) from error
+            raise _replaced_error(self._directory) from error
         try:
             if self.replaced:
-                raise _replaced(self._directory)
-            if not self._named:  # its creator may have died before doing so
+                raise _replaced_error(self._directory)
+            if not self._is_entry_durable:  # its creator may have died before doing so
                 with translated(self._directory):
                     _sync_names(self._directory)
-                self._named = True
+                self._is_entry_durable = True
             with self._deriving:
                 self._derive_in_memory(save=False)
             self.keyword.reload()
@@ -812,7 +816,7 @@ class Collection:
         vectors = self.vectors
         if vectors is not None and (save or vectors.loaded):
             vectors.catch_up(save=save)
-        self._seen = target
+        self._seen_sequence = target
 
     def _save_columns(self) -> None:
         """As the writer, save the columns if many documents have changed since; else the change log is enough."""

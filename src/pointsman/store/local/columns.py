@@ -81,7 +81,7 @@ class Columns:
         self._load, self._scan, self._restore = load, scan, restore
         self._lock = threading.Lock()
         self._table: Table | None = Table(scan) if load is None else None
-        self._aligned: tuple[Keys, int, Keys | None] | None = None
+        self._aligned_rows: tuple[Keys, int, Keys | None] | None = None
 
     def put(self, key: int, metadata: Mapping[str, Any]) -> None:
         """Insert or replace one document."""
@@ -116,7 +116,7 @@ class Columns:
         """Drop everything; the next use loads again. Without ``load`` the columns are then empty."""
         with self._lock:
             self._table = Table(self._scan) if self._load is None else None
-            self._aligned = None
+            self._aligned_rows = None
 
     def use(self, action: Callable[[Table], None]) -> None:
         """Call ``action`` with the columns, loading them if need be; nobody else reads or changes them meanwhile."""
@@ -164,14 +164,14 @@ class Columns:
 
     def _align(self, table: Table, keys: Keys) -> Keys | None:
         """Return the rows of ``keys``, or None if they are the first ``len(keys)`` rows in order."""
-        if self._aligned is not None:
-            cached_keys, version, rows = self._aligned
+        if self._aligned_rows is not None:
+            cached_keys, version, rows = self._aligned_rows
             if cached_keys is keys and version == table.version and not keys.flags.writeable:
                 return rows
         straight = len(keys) <= table.size and np.array_equal(keys, table.keys.view[: len(keys)])
         rows = None if straight and table.alive.view[: len(keys)].all() else table.rows(keys)
         if not keys.flags.writeable:
-            self._aligned = keys, table.version, rows
+            self._aligned_rows = keys, table.version, rows
         return rows
 
 
@@ -214,22 +214,22 @@ class _RowOf:
 
     def __init__(self) -> None:
         self._table = _Growing(np.int32, -1)
-        self._others: dict[int, int] = {}
+        self._rows_beyond: dict[int, int] = {}
 
     def set(self, keys: Keys, rows: NDArray[np.int64], living: int) -> None:
         """Assign rows to keys; if a key repeats, its last row wins."""
         # at most 64 bytes of table per document, about the size of a dict entry
         in_table = (keys >= 0) & (keys < 16 * living + 2**20)
-        if self._others:
-            in_table &= [int(key) not in self._others for key in keys]
+        if self._rows_beyond:
+            in_table &= [int(key) not in self._rows_beyond for key in keys]
         if in_table.any():
             self._table.grow(int(keys[in_table].max()) + 1)
             self._table.view[keys[in_table]] = rows[in_table]
         beyond_table = ~in_table
-        self._others.update(zip(keys[beyond_table].tolist(), rows[beyond_table].tolist(), strict=True))
+        self._rows_beyond.update(zip(keys[beyond_table].tolist(), rows[beyond_table].tolist(), strict=True))
 
     def drop(self, key: int) -> None:
-        if self._others.pop(key, None) is None:
+        if self._rows_beyond.pop(key, None) is None:
             self._table.view[key] = -1
 
     def rows(self, keys: Keys) -> NDArray[np.int64]:
@@ -239,9 +239,9 @@ class _RowOf:
             return self._table.view[keys].astype(np.int64)
         rows = np.full(len(keys), -1)
         rows[in_table] = self._table.view[keys[in_table]]
-        if self._others:
+        if self._rows_beyond:
             for index in np.flatnonzero(rows < 0).tolist():
-                rows[index] = self._others.get(int(keys[index]), -1)
+                rows[index] = self._rows_beyond.get(int(keys[index]), -1)
         return rows
 
 
@@ -394,13 +394,13 @@ def _as_double(bound: Any, is_included: bool, *, is_above: bool) -> tuple[float 
 class _Vocabulary(_Column):
     """Codes: positions in a sorted vocabulary, followed by those of new values in order of arrival."""
 
-    __slots__ = ("_fresh", "_sorted")
+    __slots__ = ("_fresh", "_sorted_texts")
     dtype = np.int32
     missing = -1
 
     def __init__(self) -> None:
         super().__init__()
-        self._sorted: list[Any] = []
+        self._sorted_texts: list[Any] = []
         self._fresh: dict[Any, int] = {}
 
     def anything(self) -> Test:
@@ -412,15 +412,17 @@ class _Vocabulary(_Column):
 
     def passing(self, test: Callable[[str], bool]) -> Test:
         """Return the test that applies ``test`` to each value of the vocabulary once."""
-        mask = np.array([*map(test, self._sorted), *map(test, self._fresh), False], np.bool_)  # the last is for -1
+        mask = np.array(
+            [*map(test, self._sorted_texts), *map(test, self._fresh), False], np.bool_
+        )  # the last is for -1
         return lambda cells: mask[cells]
 
     def within(self, interval: Interval) -> Test:
         _, low, low_included, high, high_included = interval
-        start = 0 if low is None else (bisect_left if low_included else bisect_right)(self._sorted, low)
-        end = len(self._sorted)
+        start = 0 if low is None else (bisect_left if low_included else bisect_right)(self._sorted_texts, low)
+        end = len(self._sorted_texts)
         if high is not None:
-            end = (bisect_right if high_included else bisect_left)(self._sorted, high)
+            end = (bisect_right if high_included else bisect_left)(self._sorted_texts, high)
         fresh = [code for text, code in self._fresh.items() if interval.contains(text)]
 
         def test(cells: NDArray[Any]) -> Bools:
@@ -434,50 +436,52 @@ class _Vocabulary(_Column):
 
     def tidy(self, slack: int) -> None:
         """Merge the new strings into the sorted vocabulary once there are many, to amortise the cost."""
-        if len(self._fresh) > max(slack, len(self._sorted) // 4):
-            texts = [*self._sorted, *self._fresh]
+        if len(self._fresh) > max(slack, len(self._sorted_texts) // 4):
+            texts = [*self._sorted_texts, *self._fresh]
             order = sorted(range(len(texts)), key=texts.__getitem__)
             codes = np.full(len(texts) + 1, -1, np.int32)  # the last position maps -1 (no value) to itself
             codes[order] = np.arange(len(texts), dtype=np.int32)
-            self._sorted, self._fresh = [texts[index] for index in order], {}
+            self._sorted_texts, self._fresh = [texts[index] for index in order], {}
             for array in (self._cells, *self._planes):
                 array.view[:] = codes[array.view]
 
     def to_arrays(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
         """See `_Column`; the vocabulary is JSON."""
         header, arrays = super().to_arrays()
-        vocabulary = json.dumps([self._sorted, list(self._fresh)]).encode()
+        vocabulary = json.dumps([self._sorted_texts, list(self._fresh)]).encode()
         return header, [*arrays, np.frombuffer(vocabulary, np.uint8)]
 
     def restore(self, description: Mapping[str, Any], arrays: Iterator[NDArray[Any]]) -> None:
         """See `_Column`."""
         super().restore(description, arrays)
-        self._sorted, fresh = json.loads(next(arrays).tobytes())
-        self._fresh = {content: code for code, content in enumerate(fresh, len(self._sorted))}
+        self._sorted_texts, fresh = json.loads(next(arrays).tobytes())
+        self._fresh = {content: code for code, content in enumerate(fresh, len(self._sorted_texts))}
 
     def _entry(self, content: Any) -> Any:
         """Return the form of a value that the vocabulary holds."""
         return content
 
     def _code(self, entry: Any) -> int | None:
-        index = bisect_left(self._sorted, entry)
-        return index if index < len(self._sorted) and self._sorted[index] == entry else self._fresh.get(entry)
+        index = bisect_left(self._sorted_texts, entry)
+        return (
+            index if index < len(self._sorted_texts) and self._sorted_texts[index] == entry else self._fresh.get(entry)
+        )
 
     def _encode(self, content: Any) -> int:
         entry = self._entry(content)
         code = self._code(entry)
         if code is None:
-            code = self._fresh[entry] = len(self._sorted) + len(self._fresh)
+            code = self._fresh[entry] = len(self._sorted_texts) + len(self._fresh)
         return code
 
     def _recode(self, cells: NDArray[Any]) -> NDArray[Any]:
         """Drop the strings that no document uses any more."""
-        texts = [*self._sorted, *self._fresh]
+        texts = [*self._sorted_texts, *self._fresh]
         codes_in_use = np.unique(cells).tolist()
         order = sorted(codes_in_use, key=texts.__getitem__)
         codes = np.full(len(texts), -1, np.int32)
         codes[order] = np.arange(len(order), dtype=np.int32)
-        self._sorted, self._fresh = [texts[code] for code in order], {}
+        self._sorted_texts, self._fresh = [texts[code] for code in order], {}
         new_cells: NDArray[Any] = codes[cells]
         return new_cells
 
@@ -489,16 +493,16 @@ class _Strings(_Vocabulary):
         whole: whether long strings are kept whole.
     """
 
-    __slots__ = ("_whole", "cut")
+    __slots__ = ("_keeps_whole", "cut")
 
     def __init__(self, *, whole: bool) -> None:
         super().__init__()
-        self._whole = whole
+        self._keeps_whole = whole
         self.cut = False
         """Whether some string has been cut."""
 
     def _entry(self, content: Any) -> Any:
-        if self._whole or len(content) <= _LONGEST:
+        if self._keeps_whole or len(content) <= _LONGEST:
             return content
         check = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         return f"{content[:_LONGEST]}{check}"
@@ -514,7 +518,7 @@ class _Strings(_Vocabulary):
         self.cut = description["cut"]
 
     def _encode(self, content: Any) -> int:
-        self.cut = self.cut or (not self._whole and len(content) > _LONGEST)
+        self.cut = self.cut or (not self._keeps_whole and len(content) > _LONGEST)
         return super()._encode(content)
 
 
@@ -643,7 +647,7 @@ class Table:
         match filter:
             case And() | Or():
                 is_and = isinstance(filter, And)
-                result, join = self._none(rows), np.logical_and if is_and else np.logical_or
+                result, join = self._no_rows(rows), np.logical_and if is_and else np.logical_or
                 result[:] = is_and
                 for operand in filter.parts:
                     join(result, self.evaluate(operand, rows), out=result)
@@ -652,7 +656,7 @@ class Table:
                 np.logical_not(result, out=result)
             case Equals() | In() | Range() | PartOfText() | Exists():
                 needs_documents = self._takes_documents(filter)
-                result = self._scanned(filter, rows) if needs_documents else self._meeting(filter, rows)
+                result = self._scan_values(filter, rows) if needs_documents else self._meeting(filter, rows)
             case _:
                 raise TypeError(f"columns cannot answer a {type(filter).__name__}, only what pointsman.filters has")
         return result
@@ -666,18 +670,18 @@ class Table:
                 return self._hits(condition.key, condition.typed, rows)
             case Range(interval=interval):
                 kinds = ("number", "integer") if interval.kind == "number" else (interval.kind,)
-                return self._any(condition.key, kinds, lambda column: column.within(interval), rows)
+                return self._any_column(condition.key, kinds, lambda column: column.within(interval), rows)
             case PartOfText():
                 test = condition.test
-                return self._any(condition.key, ("string",), lambda column: column.passing(test), rows)
+                return self._any_column(condition.key, ("string",), lambda column: column.passing(test), rows)
             case Exists():
-                return self._any(condition.key, None, lambda column: column.anything(), rows)
+                return self._any_column(condition.key, None, lambda column: column.anything(), rows)
 
-    def _any(
+    def _any_column(
         self, key: str, kinds: Collection[str] | None, test: Callable[[Any], Test], rows: NDArray[np.int64] | None
     ) -> Bools:
         """Return a mask of the rows with a passing value of one of these kinds, or of any kind."""
-        result = self._none(rows)
+        result = self._no_rows(rows)
         for kind, column in self._columns.get(key, {}).items():
             if kinds is None or kind in kinds:
                 result |= column.hits(test(column), self.size, rows)
@@ -696,7 +700,7 @@ class Table:
         column = self._columns.get(condition.key, {}).get("string")
         return isinstance(column, _Strings) and column.cut and _beginning(condition) > _LONGEST
 
-    def _scanned(self, condition: Condition, rows: NDArray[np.int64] | None) -> Bools:
+    def _scan_values(self, condition: Condition, rows: NDArray[np.int64] | None) -> Bools:
         assert self._scan is not None
         matching = self.rows(self._scan(condition))
         result = np.zeros(self.size, np.bool_)
@@ -710,9 +714,9 @@ class Table:
             if contents:
                 hits = column.hits(column.one_of(contents), self.size, rows)
                 result = hits if result is None else result | hits
-        return self._none(rows) if result is None else result
+        return self._no_rows(rows) if result is None else result
 
-    def _none(self, rows: NDArray[np.int64] | None) -> Bools:
+    def _no_rows(self, rows: NDArray[np.int64] | None) -> Bools:
         return np.zeros(self.size if rows is None else len(rows), np.bool_)
 
     def _note(self, batch: Iterable[tuple[int, Mapping[str, Any]]]) -> set[_Column]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MAGIC: Final = b"PMCOLUMN"
 _FORMAT: Final = 1
-_ALIGNED: Final = 64
+_ALIGNMENT: Final = 64
 
 
 def write_table(path: Path, table: Table, identity: str, seq: int) -> None:
@@ -50,11 +50,11 @@ def write_table(path: Path, table: Table, identity: str, seq: int) -> None:
             file.write(data)
 
         head = json.dumps(header).encode()
-        head += b" " * (-(16 + len(head)) % _ALIGNED)
+        head += b" " * (-(16 + len(head)) % _ALIGNMENT)
         write(_MAGIC + struct.pack("<Q", len(head)) + head)
         for array in arrays:
             write(np.ascontiguousarray(array).data.cast("B") if len(array) else b"")
-            write(b"\0" * (-array.nbytes % _ALIGNED))
+            write(b"\0" * (-array.nbytes % _ALIGNMENT))
         file.write(digest.digest())
 
 
@@ -72,7 +72,7 @@ def read_table(path: Path, identity: str, scan: Scan | None) -> tuple[Table, int
     for dtype, length in header["arrays"]:
         end = start + np.dtype(dtype).itemsize * length
         arrays.append(np.asarray(content[start:end]).view(dtype))
-        start = end + -end % _ALIGNED
+        start = end + -end % _ALIGNMENT
     return Table.from_arrays(header["table"], arrays, scan), int(header["seq"])
 
 

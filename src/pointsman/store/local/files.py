@@ -304,7 +304,7 @@ def directory_aside(folder: Path) -> Iterator[Path]:
 
 def replace_directory(directory: Path, aside: Path) -> None:
     """Replace a directory by another, if it exists; for a moment there may be none of that name."""
-    old_directory = _doomed(directory)
+    old_directory = _doomed_directory(directory)
     with suppress(FileNotFoundError):
         directory.rename(old_directory)
     aside.rename(directory)
@@ -319,7 +319,7 @@ def _remove_tree(directory: Path) -> None:
     shutil.rmtree(directory)
 
 
-def _doomed(directory: Path) -> Path:
+def _doomed_directory(directory: Path) -> Path:
     return directory.with_name(f".pointsman-{uuid.uuid4().hex}.removed")
 
 
@@ -328,7 +328,7 @@ def remove_directory(directory: Path) -> None:
 
     The caller holds it exclusively (`steady`). Files that cannot be removed are renamed away and collected later.
     """
-    old_directory = _doomed(directory)
+    old_directory = _doomed_directory(directory)
     directory.rename(old_directory)
     sync_directory(directory.parent)
     try:
@@ -451,7 +451,7 @@ class WriterLock:
         try:
             while not self._lock.acquire():
                 if healing or self._note()[1] == "writing" or monotonic() >= deadline:
-                    raise self._locked()
+                    raise self._locked_error()
                 sleep(POLL_SECONDS)
         except FileNotFoundError:
             raise
@@ -484,7 +484,7 @@ class WriterLock:
         try:
             while not queue_lock.acquire():
                 if monotonic() >= until:
-                    raise self._locked()
+                    raise self._locked_error()
                 sleep(POLL_SECONDS)
         except FileNotFoundError:
             raise
@@ -506,13 +506,13 @@ class WriterLock:
             with suppress(OSError):  # a wrong note only affects a message
                 self._holder.unlink()
 
-    def _locked(self) -> LockedError:
+    def _locked_error(self) -> LockedError:
         return LockedError(
-            f"{self._directory} is being written to by {self._who()}; wait until that write has ended and try "
+            f"{self._directory} is being written to by {self._holder_name()}; wait until that write has ended and try "
             "again, or let Dataset.writing(wait=30) wait for it; reading goes on meanwhile"
         )
 
-    def _who(self) -> str:
+    def _holder_name(self) -> str:
         process, _ = self._note()
         if process is None:
             return "another process"  # the message lacks its number

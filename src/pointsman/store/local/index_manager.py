@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 LISTED_EVERY: Final = 60.0
 """Seconds between two automatic listings of a store that does not tell what has changed, while its number is equal."""
-_TOGETHER: Final = 1000
+_BATCH_ROWS: Final = 1000
 """Documents compared and committed together."""
 _AT_LEAST: Final = 40
 """Matches looked for at first if a filter is applied afterwards."""
@@ -259,7 +259,7 @@ class _ListIndex:
         start = self.clock()
         with self.store.writing():
             listed_ids: set[str] = set()
-            for batch in batched(self._listing.documents(), _TOGETHER):
+            for batch in batched(self._listing.documents(), _BATCH_ROWS):
                 documents = [_storable(document) for document in {document.id: document for document in batch}.values()]
                 listed_ids.update(document.id for document in documents)
                 self.store.write(documents)

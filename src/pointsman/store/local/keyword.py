@@ -141,7 +141,7 @@ class _IndexSnapshot:
             if not hits:
                 return False
             explanation = json.loads(query.explain(self.searcher, hits[0][1]).to_json())
-            numbers = {detail["description"]: detail["value"] for detail in _parts(explanation)}
+            numbers = {detail["description"]: detail["value"] for detail in _explanation_parts(explanation)}
             self.counted_length = float(numbers["avgdl, average length of field"])
             self.counted = int(numbers["N, total number of docs"])
             markers = self.searcher.doc_freq("key", _MARKER)
@@ -333,7 +333,7 @@ class WordQuery:
         """See `KeywordIndex.score`."""
         if not keys or self._query is None:
             return [0.0] * len(keys)
-        hits, _ = _read(self._snapshot, _among(keys, self._query), len(keys))
+        hits, _ = _read(self._snapshot, _query_among(keys, self._query), len(keys))
         scores = dict(self._best(hits, len(hits)))
         return [scores.get(key, 0.0) for key in keys]
 
@@ -372,19 +372,19 @@ class WordQuery:
         # would cost ten times the search.
         snapshot, limit = self._snapshot, k + _TIES
         if allowed_keys is None:
-            return _sorted(_read(snapshot, query, min(limit, snapshot.documents + 1))[0])[:k]
+            return _sort_hits(_read(snapshot, query, min(limit, snapshot.documents + 1))[0])[:k]
         if not len(allowed_keys):
             return []
         # The best k allowed documents are the first k allowed ones of the whole ranking. Read until they are found,
         # unless that is so deep that listing the allowed keys in the query is cheaper, despite its higher cost per key.
         depth = int(1.5 * limit * snapshot.size / len(allowed_keys))
         if len(allowed_keys) <= max(_ID_SET, depth // _ID_COST):
-            return _sorted(_read(snapshot, _among(allowed_keys.tolist(), query), len(allowed_keys))[0])[:k]
+            return _sort_hits(_read(snapshot, _query_among(allowed_keys.tolist(), query), len(allowed_keys))[0])[:k]
         while True:
             depth = min(depth, snapshot.size) + 1
             hits, count = _read(snapshot, query, depth, allowed_keys)
             if len(hits) >= limit or count < depth:
-                return _sorted(hits)[:k]
+                return _sort_hits(hits)[:k]
             depth *= 4
 
 
@@ -431,9 +431,9 @@ class KeywordIndex:
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
         self._snapshot: _IndexSnapshot | None = None  # may outlive its files while they are rebuilt
-        self._applied = -1
+        self._applied_sequence = -1
         self._reloads = 0  # since the index was opened
-        self._looked_at: object = None  # the state of the files that `_applied` describes
+        self._looked_at: object = None  # the state of the files that `_applied_sequence` describes
         self._mirror: Path | None = None  # directory of links through which the index is read
         self._anew = False  # the next catch-up starts from an empty index
         self._writes = False  # this object is writing: until it is done, its searches ignore the state on disk
@@ -485,7 +485,7 @@ class KeywordIndex:
         """The sequence number of the index on disk; -1 when there is no usable index."""
         if self._looked_at is None:
             self.reload()
-        return self._applied
+        return self._applied_sequence
 
     @property
     def shown(self) -> int:
@@ -506,7 +506,7 @@ class KeywordIndex:
                         self._index = self._open()
                     else:
                         self._index.reload()
-                    self._look(self._index)
+                    self._load_snapshot(self._index)
                 except BaseException as error:
                     if not _of_tantivy(error):
                         raise
@@ -594,7 +594,7 @@ class KeywordIndex:
         with self._guard:
             self._drop_mirror()
             self._index = self._snapshot = self._looked_at = None
-            self._applied = -1
+            self._applied_sequence = -1
 
     def keys(self) -> Iterator[int]:
         """Return every key in the index, to compare it with the truth."""
@@ -615,11 +615,11 @@ class KeywordIndex:
             log.warning(
                 "keyword index %s does not exist yet; nothing is found until its writer has built it", self._directory
             )
-        return _nothing()
+        return _empty_snapshot()
 
     def _load(self) -> None:
         """Open the index on disk if it is intact and belongs to this source; called with the guard held."""
-        self._index, self._applied = None, -1
+        self._index, self._applied_sequence = None, -1
         while (state := file_stamp(self._directory / "meta.json")) != "absent":
             try:
                 for path in damaged_files(self._directory):
@@ -627,7 +627,7 @@ class KeywordIndex:
                 index = self._open()
                 if index.schema != _SCHEMA:
                     raise ValueError("meta.json has an unexpected schema")
-                self._look(index)
+                self._load_snapshot(index)
             except BaseException as error:
                 if not _of_tantivy(error):
                     raise
@@ -667,7 +667,7 @@ class KeywordIndex:
             note_checksums(directory)
             with self._guard:
                 self._index = None
-                self._anew, self._applied, self._looked_at = False, -1, None
+                self._anew, self._applied_sequence, self._looked_at = False, -1, None
             replace_directory(self._directory, directory)
 
     def _open(self) -> tantivy.Index:
@@ -691,7 +691,7 @@ class KeywordIndex:
         if mirror is not None:
             shutil.rmtree(mirror, ignore_errors=True)  # open files stay open
 
-    def _look(self, index: tantivy.Index) -> None:
+    def _load_snapshot(self, index: tantivy.Index) -> None:
         searcher = index.searcher()
         hits = searcher.search(_key(_MARKER), 1, count=False).hits
         if not hits:
@@ -699,7 +699,7 @@ class KeywordIndex:
         marker, _, seq = str(searcher.doc(hits[0][1])["marker"][0]).partition("\n")
         if marker != self._marker:
             raise ValueError(f"it belongs to {marker!r}, not to {self._marker!r}")
-        self._snapshot, self._applied = _IndexSnapshot(searcher, int(seq)), int(seq)
+        self._snapshot, self._applied_sequence = _IndexSnapshot(searcher, int(seq)), int(seq)
 
     def _write(self, sequence: int, target: int) -> None:
         writer = self._open_writer()
@@ -746,7 +746,7 @@ class KeywordIndex:
 
 
 @cache
-def _nothing() -> _IndexSnapshot:
+def _empty_snapshot() -> _IndexSnapshot:
     return _IndexSnapshot(tantivy.Index(_SCHEMA).searcher(), -1)
 
 
@@ -805,7 +805,7 @@ def _any_of(snapshot: _IndexSnapshot, terms: Mapping[str, int]) -> tantivy.Query
     return tantivy.Query.boolean_query(clauses)
 
 
-def _among(keys: Sequence[int], query: tantivy.Query) -> tantivy.Query:
+def _query_among(keys: Sequence[int], query: tantivy.Query) -> tantivy.Query:
     """Restrict a query to these keys; a disjunction of keys is faster than tantivy's own term set."""
     key_query = tantivy.Query.boolean_query([(tantivy.Occur.Should, _key(key)) for key in keys])
     must = tantivy.Occur.Must
@@ -821,11 +821,11 @@ def _in_a_byte(length: int) -> int:
     return 24 + (excess >> shift << shift)
 
 
-def _parts(explanation: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _explanation_parts(explanation: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield a tantivy explanation and all its nested parts."""
     yield explanation
     for detail in explanation.get("details", ()):
-        yield from _parts(detail)
+        yield from _explanation_parts(detail)
 
 
 class _Hit(NamedTuple):
@@ -862,7 +862,7 @@ def _entry(term: str) -> bytes:
     return f"\n{term} ".encode()
 
 
-def _sorted(hits: list[_Hit]) -> list[_Hit]:
+def _sort_hits(hits: list[_Hit]) -> list[_Hit]:
     hits.sort(key=attrgetter("key"))
     hits.sort(key=attrgetter("score"), reverse=True)  # stable: ties stay in the order of their keys
     return hits

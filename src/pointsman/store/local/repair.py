@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 _PAGE: Final = 2000
 _HEAD: Final = 8192  # bytes of SQLite's first page in our files: the header and the list of tables
-_TOGETHER: Final = 1000
+_BATCH_ROWS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +164,12 @@ def _save(path: Path, truth: WritableTruth, work: Path) -> _Salvage:
     for suffix in ("", "-wal"):
         with suppress(FileNotFoundError):
             shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
-    with closing(_opened(copy, work)) as connection:
+    with closing(_open_copy(copy, work)) as connection:
         notes = _notes(connection)
         dimensions = int(notes["dimensions"]) if {"embedder", "dimensions"} <= notes.keys() else 0
         salvage = _Salvage(last=_last(connection), deleted=_deleted(connection))
         rows = _sound_rows(connection, salvage, 4 * dimensions)
-        for batch in batched(rows, _TOGETHER):
+        for batch in batched(rows, _BATCH_ROWS):
             # A row whose entry in the index of ids is damaged may exist twice; the later row is the newer one.
             latest = {item.document.id: (item, vector) for item, vector in batch}
             with_vector = [(item, vector) for item, vector in latest.values() if vector is not None]
@@ -183,9 +183,9 @@ def _save(path: Path, truth: WritableTruth, work: Path) -> _Salvage:
     return salvage
 
 
-def _opened(copy: Path, work: Path) -> sqlite3.Connection:
+def _open_copy(copy: Path, work: Path) -> sqlite3.Connection:
     """Return a connection to a copy of a damaged file, with a new first page if that one is damaged."""
-    if not _listed(copy):
+    if not _has_tables(copy):
         fresh = WritableTruth(work / "fresh.sqlite")
         fresh.close()
         head = bytearray((work / "fresh.sqlite").read_bytes()[:_HEAD])
@@ -193,17 +193,17 @@ def _opened(copy: Path, work: Path) -> sqlite3.Connection:
         head[28:32] = (len(content) // _HEAD).to_bytes(4, "big")  # the number of pages
         content[:_HEAD] = head
         copy.write_bytes(content)
-    return _connected(copy)
+    return _connect(copy)
 
 
-def _connected(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None)
 
 
-def _listed(path: Path) -> bool:
+def _has_tables(path: Path) -> bool:
     """Whether the tables are listed."""
     try:
-        with closing(_connected(path)) as connection:
+        with closing(_connect(path)) as connection:
             return schema_rows() <= set(connection.execute("SELECT name, sql FROM sqlite_master").fetchall())
     except SQLITE_ERRORS as error:
         log.info("the head of %s is damaged: %s", path, error)
@@ -214,8 +214,8 @@ def _notes(connection: sqlite3.Connection) -> dict[str, str]:
     """Return the intact values of ``meta``."""
     notes: dict[str, str] = {}
     has_checksums = _first(connection, "PRAGMA user_version") != 0
-    for (name,) in _all(connection, "SELECT name FROM meta"):
-        for (raw,) in _all(connection, "SELECT value FROM meta WHERE name = ?", name):
+    for (name,) in _readable_rows(connection, "SELECT name FROM meta"):
+        for (raw,) in _readable_rows(connection, "SELECT value FROM meta WHERE name = ?", name):
             with suppress(ValueError):
                 notes[str(name)] = value_of(str(name), raw, checked=has_checksums)
     return notes
@@ -242,10 +242,12 @@ def _sound_rows(
     for start in range(1, salvage.last + 1, _PAGE):
         end = min(start + _PAGE - 1, salvage.last)
         vectors: Mapping[int, object] = dict(
-            _between(connection, "SELECT key, vector FROM vectors WHERE key BETWEEN ? AND ? ORDER BY key", start, end)
+            _rows_between(
+                connection, "SELECT key, vector FROM vectors WHERE key BETWEEN ? AND ? ORDER BY key", start, end
+            )
         )
         sql = f"SELECT {ROW} FROM documents WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608  (ours)
-        for row in _between(connection, sql, start, end):
+        for row in _rows_between(connection, sql, start, end):
             try:
                 document = document_in(row)
             except ValueError as error:
@@ -262,7 +264,7 @@ def _sound_rows(
             yield Prepared(document, row[2], row[3][:16]), vector
 
 
-def _between(connection: sqlite3.Connection, sql: str, first: int, last: int) -> list[Any]:
+def _rows_between(connection: sqlite3.Connection, sql: str, first: int, last: int) -> list[Any]:
     """Return the readable rows of a range of keys."""
     try:
         return connection.execute(sql, (first, last)).fetchall()
@@ -271,10 +273,10 @@ def _between(connection: sqlite3.Connection, sql: str, first: int, last: int) ->
             log.debug("key %d cannot be read: %s", first, error)
             return []
     middle = (first + last) // 2
-    return [*_between(connection, sql, first, middle), *_between(connection, sql, middle + 1, last)]
+    return [*_rows_between(connection, sql, first, middle), *_rows_between(connection, sql, middle + 1, last)]
 
 
-def _all(connection: sqlite3.Connection, sql: str, *values: object) -> list[Any]:
+def _readable_rows(connection: sqlite3.Connection, sql: str, *values: object) -> list[Any]:
     try:
         return connection.execute(sql, values).fetchall()
     except SQLITE_ERRORS as error:
@@ -283,5 +285,5 @@ def _all(connection: sqlite3.Connection, sql: str, *values: object) -> list[Any]
 
 
 def _first(connection: sqlite3.Connection, sql: str) -> Any:
-    rows = _all(connection, sql)
+    rows = _readable_rows(connection, sql)
     return rows[0][0] if rows else None

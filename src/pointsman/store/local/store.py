@@ -79,7 +79,7 @@ class LocalStore(BaseStore):
         self._due: dict[int, int] = {}  # by the last sequence number, how many documents lack their vector
         self._refresh: Callable[[], None] = self.collection.refresh
         self._metas: Mapping[str, str] | None = None  # of a pinned store
-        self._unpinned: LocalStore | None = None  # of a pinned store, which holds it as every use does
+        self._unpinned_store: LocalStore | None = None  # of a pinned store, which holds it as every use does
 
     @property
     def info(self) -> StoreInfo:
@@ -175,7 +175,7 @@ class LocalStore(BaseStore):
         if filters is None:
             documents, following = self.collection.truth.page(last, limit)
             return Page(documents, None if following is None else str(following))
-        matching_keys = self._allowed(filters)
+        matching_keys = self._allowed_keys(filters)
         matching_keys = matching_keys[matching_keys > last][: limit + 1]
         page_documents = [document for document in self.fetch(matching_keys[:limit].tolist()) if document is not None]
         return Page(page_documents, str(matching_keys[limit - 1]) if len(matching_keys) > limit else None)
@@ -185,7 +185,7 @@ class LocalStore(BaseStore):
         if filters is None:
             yield from self.collection.truth.documents()
             return
-        for keys in batched(self._allowed(filters).tolist(), _READ_TOGETHER):
+        for keys in batched(self._allowed_keys(filters).tolist(), _READ_TOGETHER):
             yield from (document for document in self.fetch(keys) if document is not None)
 
     def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
@@ -193,7 +193,7 @@ class LocalStore(BaseStore):
         truth = self.collection.truth
         if filters is None:
             return truth.ids(source=source)
-        ids = truth.ids_of(self._allowed(filters).tolist())
+        ids = truth.ids_of(self._allowed_keys(filters).tolist())
         of_source = None if source is None else set(truth.ids(source=source))
         return ids if of_source is None else [id_ for id_ in ids if id_ in of_source]
 
@@ -204,9 +204,9 @@ class LocalStore(BaseStore):
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
-        return len(self.collection.truth) if filters is None else len(self._allowed(filters))
+        return len(self.collection.truth) if filters is None else len(self._allowed_keys(filters))
 
-    def _allowed(self, filters: Filter) -> NDArray[np.int64]:
+    def _allowed_keys(self, filters: Filter) -> NDArray[np.int64]:
         """Return the sorted keys of the documents that match."""
         self._refresh()
         return np.sort(self.collection.columns.allowed(filters))
@@ -292,7 +292,7 @@ class LocalStore(BaseStore):
         metas = self.collection.truth.metas()
         self.collection.refresh(int(metas.get("seq", 0)))
         snapshot = object.__new__(LocalStore)
-        snapshot.__dict__.update(self.__dict__, _info=self.info, _metas=metas, _refresh=_as_it_is, _unpinned=self)
+        snapshot.__dict__.update(self.__dict__, _info=self.info, _metas=metas, _refresh=_as_it_is, _unpinned_store=self)
         return snapshot
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 TallyName = Literal["ids", "writes", "deletions"]
 
 _PRIME: Final = 2**31 - 1  # products of two remainders fit into SQLite's integers, and so do sums of four billion
-_MIXED: Final = f"ifnull(sum((key % {_PRIME}) * ((2 * seq + 1) % {_PRIME}) % {_PRIME}), 0)"
+_MIXED_SUM: Final = f"ifnull(sum((key % {_PRIME}) * ((2 * seq + 1) % {_PRIME}) % {_PRIME}), 0)"
 _IDS: Final = "SELECT key || ' ' || id FROM documents INDEXED BY sqlite_autoindex_documents_1"
 _NUMBERS: Final[dict[TallyName, str]] = {
-    "writes": f"SELECT {_MIXED} FROM documents INDEXED BY documents_seq",  # noqa: S608  (ours)
-    "deletions": f"SELECT {_MIXED} FROM tombstones INDEXED BY tombstones_seq",  # noqa: S608
+    "writes": f"SELECT {_MIXED_SUM} FROM documents INDEXED BY documents_seq",  # noqa: S608  (ours)
+    "deletions": f"SELECT {_MIXED_SUM} FROM tombstones INDEXED BY tombstones_seq",  # noqa: S608
 }
 
 

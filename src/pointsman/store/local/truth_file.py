@@ -54,7 +54,7 @@ PRAGMA synchronous = FULL;
 PRAGMA cache_size = -8000;
 PRAGMA mmap_size = 1073741824;
 """
-_ALONE = "PRAGMA locking_mode = EXCLUSIVE;"
+_EXCLUSIVE = "PRAGMA locking_mode = EXCLUSIVE;"
 
 
 _NO_ROOM: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
@@ -114,7 +114,7 @@ def connect(path: Path, *, create: bool = False, identity: str = "") -> TruthCon
                 if error_code(error) not in _NO_ROOM or create:
                     raise
                 # There is no room for SQLite's shared-memory index of readers. An exclusive lock needs none.
-                connection = _connect_with(path, mode, _ALONE + _SETTINGS, create=False)
+                connection = _connect_with(path, mode, _EXCLUSIVE + _SETTINGS, create=False)
                 connection.alone = True
     except SQLITE_ERRORS as error:
         raise translated_error(path, error) from error

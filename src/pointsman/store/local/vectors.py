@@ -42,16 +42,16 @@ log = logging.getLogger(__name__)
 _MAGIC = b"PMVECTOR"
 _FORMAT = 1
 _EXACT_ROWS = 50_000  # above this many base rows the scan is quantised
-_FEW = 2_000  # as many allowed rows are scanned exactly, which takes no longer than a scan of all codes
+_FEW_ROWS = 2_000  # as many allowed rows are scanned exactly, which takes no longer than a scan of all codes
 _REBASE_ROWS = 2048  # a tail shorter than this is never worth a new base file
-_SETTLED = 50  # beside a quantised base, a long write leaves no tail of over one row in this many
+_SETTLED_SHARE = 50  # beside a quantised base, a long write leaves no tail of over one row in this many
 _OVERFETCH = 8  # candidates of the quantised scan per wanted result, and some more, rescored exactly
 _WIDER = 4  # factor for another attempt with more candidates
-_MOST = 4  # at most one allowed row in this many becomes a candidate
+_CANDIDATE_SHARE = 4  # at most one allowed row in this many becomes a candidate
 _DEVIATIONS = 3.0  # assumed maximum error of a quantised score, in standard deviations
 _SAMPLE = 512  # rows whose codes are compared with them
 _TRAINING_ROWS = 4096  # FAISS uses no more for 16 centroids
-_GATHERED = 64  # rows copied together: less than malloc fetches from the system anew
+_GATHERED_ROWS = 64  # rows copied together: less than malloc fetches from the system anew
 _ROUNDING = 1e-4  # by less than this do two ways to multiply unit vectors differ
 _SURER = 2.0  # where documents that do not exist must change nothing: six deviations instead of three
 _CODES = ".codes"  # the suffix of the file with the codes
@@ -92,7 +92,7 @@ class _Base:
         self._codes, self._checksum = codes, checksum
         self._codes_damaged = False
         self.keys.flags.writeable = False  # columns cache the rows of constant key arrays
-        self._quantised: Any = None
+        self._loaded_codes: Any = None
         self._earlier: Any = None  # the codes of an earlier base whose rows begin this one, in the same order
         self._building: threading.Thread | None = None
         self._residuals: tuple[Any, NDArray[np.float32]] | None = None
@@ -110,14 +110,14 @@ class _Base:
 
         It is read from its file. If that is missing, damaged or of another base, it is built in the background.
         """
-        if self._quantised is None:
+        if self._loaded_codes is None:
             with self._guard:
-                if self._quantised is None:
-                    self._quantised = self._read_codes()
-                if self._quantised is None and self._building is None:
+                if self._loaded_codes is None:
+                    self._loaded_codes = self._read_codes()
+                if self._loaded_codes is None and self._building is None:
                     self._building = threading.Thread(target=self._build, name="pointsman-codes", daemon=True)
                     self._building.start()
-        return self._quantised
+        return self._loaded_codes
 
     def save_codes(self) -> None:
         """Write the file of the codes unless it is there; for the writer, of a base that is scanned with it.
@@ -129,15 +129,15 @@ class _Base:
             return
         if self._codes_damaged or not _belongs_to(self._codes, self._checksum):
             with self._guard:
-                if self._quantised is None:
-                    self._quantised, self._earlier = _quantise(self.matrix, self._earlier), None
-            _write_codes(self._codes, self._quantised, self._checksum)
+                if self._loaded_codes is None:
+                    self._loaded_codes, self._earlier = _quantise(self.matrix, self._earlier), None
+            _write_codes(self._codes, self._loaded_codes, self._checksum)
             self._codes_damaged = False
 
     def continue_codes(self, base: _Base) -> None:
         """Take over the codes of a base whose rows begin this one, so that only the others are quantised."""
         if _trained_on(len(base.keys)) == _trained_on(len(self.keys)):
-            self._earlier = base._quantised
+            self._earlier = base._loaded_codes
 
     def _build(self) -> None:
         try:
@@ -146,7 +146,7 @@ class _Base:
             log.warning("%s cannot be built (%s); vectors are scanned exactly", self._codes, error)
             return
         with self._guard:
-            self._quantised = index
+            self._loaded_codes = index
 
     def codes_are_damaged(self) -> bool:
         """Read the file of the codes again, if there is one, to see whether it is damaged."""
@@ -263,7 +263,7 @@ class VectorQuery:
             exact: list[float] = _scores_by_row(self.state, self.vector, key_array).tolist()
             return exact
         scores = np.full(len(key_array), np.nan, np.float32)
-        for matrix, indices, rows in _located(self.state, key_array):
+        for matrix, indices, rows in _locate_rows(self.state, key_array):
             scores[indices] = matrix[rows] @ self.vector
         return scores.tolist()
 
@@ -306,7 +306,7 @@ class SubsetVectorQuery:
 def _scores_by_row(state: _IndexState, vector: NDArray[np.float32], keys: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the cosine of each key's vector, each multiplied by itself; NaN if there is no such vector."""
     scores = np.full(len(keys), np.nan, np.float32)
-    for matrix, indices, rows in _located(state, keys):
+    for matrix, indices, rows in _locate_rows(state, keys):
         scores[indices] = np.einsum("ij,j->i", matrix[rows], vector)
     return scores
 
@@ -367,7 +367,7 @@ class VectorIndex:
         self._refresh = refresh or (lambda: None)
         self._state: _IndexState | None = None
         self._unusable = False  # the file on disk is unusable
-        self._written = 0  # rows since a write began
+        self._written_rows = 0  # rows since a write began
         self._anew = False  # the next update starts empty; until it ends, searches see the old state
         self._guard = threading.Lock()
 
@@ -417,7 +417,7 @@ class VectorIndex:
     def of(self, keys: Sequence[int]) -> NDArray[np.float32]:
         """Return the vectors of those keys that have one, in order, shape ``(at most len(keys), dimensions)``."""
         state = self._current()
-        matrix_rows = list(_located(state, np.asarray(keys, np.int64)))
+        matrix_rows = list(_locate_rows(state, np.asarray(keys, np.int64)))
         if not matrix_rows:
             return np.zeros((0, state.base.matrix.shape[1]), np.float32)
         rows = np.concatenate([matrix[rows] for matrix, _, rows in matrix_rows])
@@ -448,7 +448,7 @@ class VectorIndex:
         complaints: list[str] = []
         for changes in self._source.vector_changes(0):
             truth = self._matrix(changes.vectors)
-            for matrix, indices, rows in _located(state, np.array(changes.keys, np.int64)):
+            for matrix, indices, rows in _locate_rows(state, np.array(changes.keys, np.int64)):
                 different = indices[(matrix[rows] != truth[indices]).any(axis=1)].tolist()
                 complaints += [f"the vector index differs from the truth for key {changes.keys[p]}" for p in different]
         return complaints_of_codes + complaints[:10]  # missing keys are reported by comparing keys
@@ -486,7 +486,7 @@ class VectorIndex:
                 state = self._apply(state, target, save=save)
                 self._source.check_vectors(target, len(state))
             if save and (state.untidy or self._unusable):
-                state = self._rebased(state)
+                state = self._with_new_base(state)
             if save:
                 self._save_codes(state.base)
             self._state = state
@@ -498,13 +498,13 @@ class VectorIndex:
         since every new base is written as a whole.
         """
         with self._guard:
-            state, written = self._state, self._written
-            self._written = 0
+            state, written = self._state, self._written_rows
+            self._written_rows = 0
             if state is None or len(state.base.keys) <= _EXACT_ROWS:
                 return
             rows = len(state.tail_keys)
-            if rows > len(state.base.keys) // _SETTLED and 2 * written > rows:
-                self._state = state = self._rebased(state)
+            if rows > len(state.base.keys) // _SETTLED_SHARE and 2 * written > rows:
+                self._state = state = self._with_new_base(state)
                 self._save_codes(state.base)
 
     def _save_codes(self, base: _Base) -> None:
@@ -534,19 +534,19 @@ class VectorIndex:
 
     def _apply(self, state: _IndexState, target: int, *, save: bool) -> _IndexState:
         """Update a state to ``target``; it keeps its number until then, as replaying twice is harmless."""
-        for changes in _gathered(self._source.vector_changes(max(state.seq, 0))):
+        for changes in _gather_changes(self._source.vector_changes(max(state.seq, 0))):
             removals = np.array([key for change in changes for key in change.gone], np.int64)
             keys = np.array([key for change in changes for key in change.keys], np.int64)
             state = state.applying(removals, keys, self._matrix(b"".join([change.vectors for change in changes])))
-            self._written += len(keys) if save else 0
+            self._written_rows += len(keys) if save else 0
             if save and len(state.tail_keys) >= max(2 * _APPLY_ROWS, len(state.base.keys)):
-                state = self._rebased(state)
+                state = self._with_new_base(state)
         return replace(state, seq=target)
 
     def _matrix(self, vectors: bytes) -> NDArray[np.float32]:
         return np.frombuffer(vectors, np.float32).reshape(-1, self._dimensions)
 
-    def _rebased(self, state: _IndexState) -> _IndexState:
+    def _with_new_base(self, state: _IndexState) -> _IndexState:
         """Write the state to a new base file; if that fails, it stays in memory, and is later derived again."""
         try:
             return self._rebase(state)
@@ -615,7 +615,7 @@ class VectorIndex:
             return None
 
 
-def _gathered(batches: Iterator[VectorChanges]) -> Iterator[list[VectorChanges]]:
+def _gather_changes(batches: Iterator[VectorChanges]) -> Iterator[list[VectorChanges]]:
     """Combine batches until they have about `_APPLY_ROWS` vectors."""
     together: list[VectorChanges] = []
     for batch in batches:
@@ -663,7 +663,7 @@ def _base_in(content: NDArray[np.uint8], path: Path, stamp: object, identity: st
     return _Base(keys, matrix, header["seq"], stamp, path.with_suffix(_CODES), checksum)
 
 
-def _located(
+def _locate_rows(
     state: _IndexState, keys: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]]:
     """Yield where the vectors of these keys are: a matrix, indices into ``keys``, and the matrix's row for each."""
@@ -689,8 +689,8 @@ def _base_top(
     """
     total = len(base.keys)
     count = total if valid is None else int(np.count_nonzero(valid))
-    if total > _EXACT_ROWS and count > _FEW:
-        likely = _quantised_top(base, vector, k, None if count == total else valid, count // _MOST, margin)
+    if total > _EXACT_ROWS and count > _FEW_ROWS:
+        likely = _quantised_top(base, vector, k, None if count == total else valid, count // _CANDIDATE_SHARE, margin)
         if likely is not None:
             rows, scores = likely
             return base.keys[rows], scores
@@ -860,8 +860,8 @@ def _quantised_top(
 def _dots(matrix: NDArray[np.float32], rows: NDArray[np.int64], vector: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the dot products of some rows with a vector, copying a few at a time."""
     scores = np.empty(len(rows), np.float32)
-    for start in range(0, len(rows), _GATHERED):
-        scores[start : start + _GATHERED] = matrix[rows[start : start + _GATHERED]] @ vector
+    for start in range(0, len(rows), _GATHERED_ROWS):
+        scores[start : start + _GATHERED_ROWS] = matrix[rows[start : start + _GATHERED_ROWS]] @ vector
     return scores
 
 

@@ -50,7 +50,7 @@ class WritableTruth(Truth):
     def unchanged(self, prepared: Sequence[Prepared], *, with_vectors: bool = False) -> list[bool]:
         """Return whether each document is already stored unchanged and, if ``with_vectors``, has a vector."""
         existing = self._stored([item.document.id for item in prepared])
-        is_same = self._same(existing, prepared, None)
+        is_same = self._equal_to_stored(existing, prepared, None)
         if not with_vectors:
             return is_same
         ids_with_vector = self._embedded(existing)
@@ -63,7 +63,9 @@ class WritableTruth(Truth):
         ``vectors`` has None keeps it, and one for which it has `NO_VECTOR` loses it.
         """
         existing = self._stored([item.document.id for item in prepared])
-        fresh = [number for number, is_same in enumerate(self._same(existing, prepared, vectors)) if not is_same]
+        fresh = [
+            number for number, is_same in enumerate(self._equal_to_stored(existing, prepared, vectors)) if not is_same
+        ]
         result = AddResult(unchanged=len(prepared) - len(fresh))
         if not fresh:
             return result
@@ -74,7 +76,7 @@ class WritableTruth(Truth):
                 existing[item.document.id][0] if item.document.id in existing else next(new_keys) for item in prepared
             ]
             rows = [
-                (item.document.text, item.metadata, _sealed(item, key, seq), seq, item.document.id, key)
+                (item.document.text, item.metadata, _seal(item, key, seq), seq, item.document.id, key)
                 for item, key in zip(prepared, keys, strict=True)
             ]
             old = [row for row in rows if row[4] in existing]
@@ -278,7 +280,7 @@ class WritableTruth(Truth):
             raise self._translated_error(error) from error
         return connection
 
-    def _same(
+    def _equal_to_stored(
         self,
         existing: Mapping[str, tuple[int, bytes, int]],
         prepared: Sequence[Prepared],
@@ -298,7 +300,7 @@ class WritableTruth(Truth):
         ]
 
 
-def _sealed(item: Prepared, key: int, seq: int) -> bytes:
+def _seal(item: Prepared, key: int, seq: int) -> bytes:
     """Return the digest of the content followed by the checksum of the row."""
     return _sealed_row(item.digest, item.document.id, item.metadata, key, seq)
 

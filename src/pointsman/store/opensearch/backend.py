@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PREFIX: Final = re.compile(r"[a-z0-9][a-z0-9_]{0,40}")
-_KEPT: Final = ("name", "description", "indexing_technique")
+_KEPT_FIELDS: Final = ("name", "description", "indexing_technique")
 _DATASET: Final = "dataset"
 _PROBE: Final = "probe"
 _PROBES: Final = ({"tokens": "probe", "vector": [1.0, 0.0]}, {"tokens": "other", "vector": [0.0, 1.0]})
@@ -96,7 +96,7 @@ class OpenSearchBackend(BaseBackend):
         existing = self.open(name)
         if existing is not None:
             return existing
-        settings = {key: value for key, value in about.items() if key not in _KEPT}
+        settings = {key: value for key, value in about.items() if key not in _KEPT_FIELDS}
         identity = uuid.uuid4().hex
         record = {
             "kind": _DATASET,
@@ -136,13 +136,13 @@ class OpenSearchBackend(BaseBackend):
         path = f"/{self._catalogue}/_update/{_id(_DATASET, name)}"
         body = {"doc": {"description": description}}
         if self._cluster.ask("POST", path, body, accepted=(404,), refresh=True, retry_on_conflict=20) is None:
-            raise self._unknown(name)
+            raise self._unknown_dataset(name)
 
     def drop(self, name: str) -> None:
         """See `Backend`."""
         store = self.open(name)
         if store is None:
-            raise self._unknown(name)
+            raise self._unknown_dataset(name)
         store.drop()
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -195,7 +195,7 @@ class OpenSearchBackend(BaseBackend):
     def _alias(self, identity: str) -> str:
         return f"{self.prefix}-{identity}"
 
-    def _unknown(self, name: str) -> UnknownNameError:
+    def _unknown_dataset(self, name: str) -> UnknownNameError:
         return UnknownNameError("dataset", name, tuple(record.name for record in self.datasets()))
 
     def _document(self, kind: str, name: str) -> Any:
@@ -245,11 +245,11 @@ class OpenSearchBackend(BaseBackend):
 
         filters = [{"term": {"kind": _PROBE}}]
         vector: np.ndarray[Any, np.dtype[np.float32]] = np.array([1.0, 0.0], np.float32)
-        bm25 = self._probed(words({"probe": 1}, filters))[f"{_PROBE}-0"] / _RIGHT
-        cosines = self._probed(near(vector, 2, filters))
+        bm25 = self._probe_scores(words({"probe": 1}, filters))[f"{_PROBE}-0"] / _RIGHT
+        cosines = self._probe_scores(near(vector, 2, filters))
         return Factors(bm25, cosines[f"{_PROBE}-1"], cosines[f"{_PROBE}-0"])
 
-    def _probed(self, query: Mapping[str, Any]) -> dict[str, float]:
+    def _probe_scores(self, query: Mapping[str, Any]) -> dict[str, float]:
         answer = self._search({"query": query, "_source": False})
         return {hit["_id"]: hit["_score"] for hit in answer["hits"]["hits"]}
 

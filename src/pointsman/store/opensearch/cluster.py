@@ -71,7 +71,7 @@ class ClusterAddress:
         name, _, password = user.partition(":")
         self.user = (unquote(name), unquote(password)) if user else None
         self.prefix = url_parts.path.strip("/") or "pointsman"
-        text = ",".join(f"{_bracketed(host['host'])}:{host['port']}" for host in self.hosts)
+        text = ",".join(f"{_bracket_address(host['host'])}:{host['port']}" for host in self.hosts)
         self.label = f"{url_parts.scheme}://{quote(unquote(name)) + '@' if user else ''}{text}"
 
     def client(self) -> OpenSearch:
@@ -248,7 +248,7 @@ def _host(address: str) -> dict[str, Any]:
     return {"host": url_parts.hostname, "port": url_parts.port or 9200}
 
 
-def _bracketed(host: str) -> str:
+def _bracket_address(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 

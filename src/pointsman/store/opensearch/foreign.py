@@ -81,7 +81,7 @@ class IndexStore(AttachedStore):
         super().__init__(attachment)
         self._cluster = Cluster(address.client(), address.label, address.user[1] if address.user else "")
         self._opening = threading.Lock()
-        self._known: _Fields | None = None
+        self._known_fields: _Fields | None = None
 
     def __repr__(self) -> str:
         return f"IndexStore({self._cluster.label!r}, {self._attachment.table!r})"
@@ -134,7 +134,7 @@ class IndexStore(AttachedStore):
         size = sample or (len(keys) if keys is not None else 10_000)
         spread = {"function_score": {"query": query, "random_score": {"seed": 1, "field": "_seq_no"}}}
         hits = self._hits(spread if sample else query, size=max(1, size), _source=[name, self._attachment.id])
-        vectors = {self._id(hit): _at(hit["_source"], name) for hit in hits}
+        vectors = {self._id(hit): _value_at(hit["_source"], name) for hit in hits}
         return unit_rows(vectors, keys, self._fields.facts.dimensions)
 
     def close(self) -> None:
@@ -189,12 +189,12 @@ class IndexStore(AttachedStore):
         return {"terms": {self._attachment.id: [id_ for id_ in ids if id_]}}
 
     def _id(self, hit: Mapping[str, Any]) -> str:
-        return str(hit["_id"] if self._attachment.id == "_id" else _each(hit["_source"], self._attachment.id)[0])
+        return str(hit["_id"] if self._attachment.id == "_id" else _values_of(hit["_source"], self._attachment.id)[0])
 
     def _document(self, hit: Mapping[str, Any]) -> Document:
         source = hit["_source"]
-        metadata = {name: value for name in self._attachment.metadata if (value := _at(source, name)) is not None}
-        return Document(self._id(hit), "\n".join(map(str, _each(source, self._attachment.text))), metadata)
+        metadata = {name: value for name in self._attachment.metadata if (value := _value_at(source, name)) is not None}
+        return Document(self._id(hit), "\n".join(map(str, _values_of(source, self._attachment.text))), metadata)
 
     def _filter(self, filters: Filter | None) -> dict[str, Any]:
         """Return a filter as a query; an unknown key matches nothing, and `search` reports it."""
@@ -210,7 +210,7 @@ class IndexStore(AttachedStore):
             case PartOfText():
                 raise UnmetNeedError(f"{self._attachment.place}: attached indexes do not support substring filters")
             case Range():
-                return self._within(condition)
+                return self._range_clause(condition)
             case Exists(key):
                 return {"exists": {"field": self._fields.exact[key][0]}} if key in self._fields.exact else NOTHING
             case _:
@@ -221,7 +221,7 @@ class IndexStore(AttachedStore):
         able = [value for value_kind, value in values if value_kind == kind]
         return {"terms": {name: able}} if able else NOTHING
 
-    def _within(self, condition: Range) -> dict[str, Any]:
+    def _range_clause(self, condition: Range) -> dict[str, Any]:
         name, kind = self._fields.exact.get(condition.key, ("", ""))
         interval = condition.interval
         if interval.kind != kind:
@@ -236,9 +236,9 @@ class IndexStore(AttachedStore):
     @property
     def _fields(self) -> _Fields:
         with self._opening:
-            if self._known is None:
-                self._known = self._read()
-            return self._known
+            if self._known_fields is None:
+                self._known_fields = self._read()
+            return self._known_fields
 
     def _read(self) -> _Fields:
         """Return what the cluster reports about the index.
@@ -273,7 +273,7 @@ class IndexStore(AttachedStore):
             raise InputError(f"field {attachment.vector!r} of {attachment.table!r} is not a knn_vector")
         probe = {"query": {"exists": {"field": attachment.vector}}, "size": 1, "_source": [attachment.vector]}
         hits = self._cluster.ask("POST", f"/{attachment.table}/_search", probe)["hits"]["hits"]
-        readable = bool(hits) and _at(hits[0].get("_source") or {}, attachment.vector) is not None
+        readable = bool(hits) and _value_at(hits[0].get("_source") or {}, attachment.vector) is not None
         return _Fields(attachment.table, exact, CollectionFacts(fingerprint, int(field_type["dimension"]), readable))
 
 
@@ -296,16 +296,16 @@ def _exact(name: str, mapping: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _each(source: Mapping[str, Any], name: str) -> list[Any]:
+def _values_of(source: Mapping[str, Any], name: str) -> list[Any]:
     """Return the values of a field, which may have several."""
-    value = _at(source, name)
+    value = _value_at(source, name)
     return [element for element in (value if isinstance(value, list) else [value]) if element is not None]
 
 
-def _at(source: Mapping[str, Any], name: str) -> Any:
+def _value_at(source: Mapping[str, Any], name: str) -> Any:
     """Return the value of a field, whose name may contain dots, in a document."""
     if name in source:
         return source[name]
     head, _, remainder = name.partition(".")
     inner = source.get(head)
-    return _at(inner, remainder) if remainder and isinstance(inner, Mapping) else None
+    return _value_at(inner, remainder) if remainder and isinstance(inner, Mapping) else None

@@ -56,10 +56,10 @@ MOST: Final = 10_000
 LONGEST: Final = 150
 """Maximum characters of a string in a term, and so of a range's bound: Lucene accepts bounds of 1,000 bytes."""
 _LONGEST_KEY: Final = 80
-_PIECE: Final = 1000  # characters of a long string in one term
+_TERM_LENGTH: Final = 1000  # characters of a long string in one term
 _LONGEST_PATTERN: Final = 1000  # OpenSearch's limit on regular expressions
 _LONGEST_ID: Final = 512  # bytes; longer ids, and those that begin like a hash, are hashed
-_HASHED: Final = "#"
+_HASH_MARK: Final = "#"
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _EF: Final = 256  # HNSW candidates per segment
 
@@ -134,9 +134,9 @@ def key_of(id_: str) -> str:
     ('rails-7', '#ac9a', 33)
     """
     data = id_.encode()
-    if len(data) <= _LONGEST_ID and not id_.startswith(_HASHED):
+    if len(data) <= _LONGEST_ID and not id_.startswith(_HASH_MARK):
         return id_
-    return _HASHED + hashlib.blake2b(data, digest_size=16).hexdigest()
+    return _HASH_MARK + hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def packed(vector: NDArray[np.float32]) -> str:
@@ -175,7 +175,7 @@ def _name(key: str) -> str:
 def _terms(name: str, typed: Typed) -> list[str]:
     kind, value = typed
     if kind == "string" and len(value) > LONGEST:
-        substrings = [value[start : start + _PIECE] for start in range(0, len(value), _PIECE - LONGEST)]
+        substrings = [value[start : start + _TERM_LENGTH] for start in range(0, len(value), _TERM_LENGTH - LONGEST)]
         full_terms = [f"{name}s{value[:LONGEST]}\U0010ffff", f"{name}h{_hash(value)}"]
         return [*full_terms, *(f"{name}p{substring}" for substring in substrings), f"{name}e{value[-LONGEST:]}"]
     return [_term(name, typed)]
@@ -255,7 +255,7 @@ def _of_facts(condition: Condition) -> dict[str, Any]:
         raise UnmetNeedError("OpenSearch stores cannot filter by the text; search for its words instead")
     match condition:
         case Range():
-            return _within(condition) if storable(condition.key) else NOTHING
+            return _range_clause(condition) if storable(condition.key) else NOTHING
         case PartOfText():
             return _has_part(condition) if storable(condition.key) and storable(condition.part) else NOTHING
         case Exists(key):
@@ -274,7 +274,7 @@ def _any_of(key: str, values: Iterable[Typed]) -> dict[str, Any]:
     return {"terms": {"facts": [_term(_name(key), typed_value) for typed_value in able]}} if able else NOTHING
 
 
-def _within(condition: Range) -> dict[str, Any]:
+def _range_clause(condition: Range) -> dict[str, Any]:
     """Return an interval of terms: between the bounds, or from one of them to the end of its kind."""
     kind, low, low_included, high, high_included = condition.interval
     begin = f"{_name(condition.key)}{kind[0]}"

@@ -76,10 +76,10 @@ _CAPABILITIES: Final = frozenset(Capability) - {
 }
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 _SAME_LENGTH: Final = 0.001  # relative change of the mean length up to which a search is not repeated
-_TOGETHER: Final = 500  # documents in one request
+_BATCH_DOCUMENTS: Final = 500  # documents in one request
 _TOGETHER_BYTES: Final = 8_000_000
 _TRIES: Final = 20  # attempts of a write when others change the same documents
-_SHOWN: Final = {"includes": ["id", "text", "metadata"]}
+_SHOWN_FIELDS: Final = {"includes": ["id", "text", "metadata"]}
 _HOLDING: Final = "holding"  # the search that counts documents with words, beside those of the lists
 _ORDER_BITS: Final = 20  # bits for the number of a document within a write
 _BARE: Final[Mapping[str, Any]] = {"term": {"embedded": False}}
@@ -161,7 +161,7 @@ class OpenSearchStore(BaseStore):
     def _answers(self, store_queries: Sequence[StoreQuery]) -> list[dict[str, Any]]:
         """Return the cluster's answers to each look, by list."""
         queries = [self._queries(store_query) for store_query in store_queries]
-        answers = iter(self._many([query for group in queries for query in group.values()]))
+        answers = iter(self._search_each([query for group in queries for query in group.values()]))
         return [{name: next(answers) for name in group} for group in queries]
 
     def _queries(self, store_query: StoreQuery) -> dict[str, dict[str, Any]]:
@@ -174,7 +174,7 @@ class OpenSearchStore(BaseStore):
             bm25, fresh = self._bm25()
             queries[WORDS] = {
                 "size": size,
-                "_source": _SHOWN,
+                "_source": _SHOWN_FIELDS,
                 "query": words(terms, filters),
                 "rescore": exactly(terms, size, bm25),
                 "track_total_hits": False,
@@ -183,7 +183,7 @@ class OpenSearchStore(BaseStore):
         if size > 0 and vector is not None:
             queries[NEAR] = {
                 "size": size,
-                "_source": _SHOWN,
+                "_source": _SHOWN_FIELDS,
                 "query": near(vector, size, filters),
                 "track_total_hits": False,
             }
@@ -192,7 +192,7 @@ class OpenSearchStore(BaseStore):
     def _bm25(self) -> tuple[BM25, bool]:
         """Return the constants of the formula, and whether the mean length among them is recent."""
         if self._mean_length is None:
-            self._note_lengths(self._searched(holding((), lengths=True)))
+            self._note_lengths(self._search_index(holding((), lengths=True)))
         time_measured, mean = self._mean_length or (0.0, 1.0)
         return BM25(mean, *self._constants), time.monotonic() - time_measured < _FRESH_SECONDS
 
@@ -285,11 +285,11 @@ class OpenSearchStore(BaseStore):
                 if vector is not None:
                     searches.append({"size": size, "_source": False, "query": near(vector, size, candidate_filter)})
                     requests.append((number, NEAR))
-        for (number, name), answer in zip(requests, self._many(searches), strict=True):
+        for (number, name), answer in zip(requests, self._search_each(searches), strict=True):
             results[number][name] |= {hit["_id"]: self._score(name, hit["_score"]) for hit in answer["hits"]["hits"]}
         return list(results)
 
-    def _many(self, searches: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def _search_each(self, searches: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Return the answers to searches, in one request.
 
         Frequencies are those of all shards, and the same search goes to the same copies, as copies may differ in
@@ -307,7 +307,7 @@ class OpenSearchStore(BaseStore):
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`."""
-        records = self._records(list(dict.fromkeys(keys)), _SHOWN)
+        records = self._records(list(dict.fromkeys(keys)), _SHOWN_FIELDS)
         return [_document(records[key]["_source"]) if key in records else None for key in keys]
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
@@ -323,7 +323,7 @@ class OpenSearchStore(BaseStore):
     def _records(self, keys: Sequence[str], fields: object) -> dict[str, Any]:
         """Return the stored records of these keys, even if not yet visible to searches; skip unknown keys."""
         records: dict[str, Any] = {}
-        for batch in batched([key for key in keys if key], _TOGETHER):
+        for batch in batched([key for key in keys if key], _BATCH_DOCUMENTS):
             answer = self._cluster.ask(
                 "POST", f"/{self._alias}/_mget", {"docs": [{"_id": key, "_source": fields} for key in batch]}
             )
@@ -337,7 +337,7 @@ class OpenSearchStore(BaseStore):
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`."""
         last = position(after)
-        hits = self._in_order(last, min(limit + 1, MOST), filters, _SHOWN)
+        hits = self._in_order(last, min(limit + 1, MOST), filters, _SHOWN_FIELDS)
         documents = [_document(hit["_source"]) for hit in hits[:limit]]
         return Page(documents, str(hits[limit - 1]["sort"][0]) if len(hits) > limit else None)
 
@@ -350,14 +350,14 @@ class OpenSearchStore(BaseStore):
             "track_total_hits": False,
             "query": {"match_all": {}} if filters is None else {"bool": {"filter": [clause(filters)]}},
         }
-        hits: list[Any] = self._searched(body)["hits"]["hits"]
+        hits: list[Any] = self._search_index(body)["hits"]["hits"]
         return hits
 
-    def _searched(self, body: Mapping[str, Any]) -> Any:
+    def _search_index(self, body: Mapping[str, Any]) -> Any:
         """Search and require a complete answer."""
         return self._cluster.ask("POST", f"/{self._alias}/_search", body, allow_partial_search_results=False)
 
-    def _all(self, filters: Filter | None, fields: object) -> Iterator[Any]:
+    def _all_hits(self, filters: Filter | None, fields: object) -> Iterator[Any]:
         last, size = 0, 1000
         while hits := self._in_order(last, size, filters, fields):
             yield from hits
@@ -366,18 +366,18 @@ class OpenSearchStore(BaseStore):
     def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
         """See `Store`."""
         if source is None:
-            return [hit["_source"]["id"] for hit in self._all(filters, ["id"])]
+            return [hit["_source"]["id"] for hit in self._all_hits(filters, ["id"])]
         from pointsman.filters import Equals
 
         of_source = Equals("source", source)
-        hits = self._all(of_source if filters is None else of_source & filters, _SHOWN)
+        hits = self._all_hits(of_source if filters is None else of_source & filters, _SHOWN_FIELDS)
         documents = (_document(hit["_source"]) for hit in hits)
         return [document.id for document in documents if document.metadata.get("source") == source]
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
         query = {"match_all": {}} if filters is None else {"bool": {"filter": [clause(filters)]}}
-        return int(self._searched({"size": 0, "track_total_hits": True, "query": query})["hits"]["total"]["value"])
+        return int(self._search_index({"size": 0, "track_total_hits": True, "query": query})["hits"]["total"]["value"])
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -403,7 +403,7 @@ class OpenSearchStore(BaseStore):
             return None if rows is None or (has_vector is not None and not has_vector[index]) else rows[index]
 
         total = AddResult()
-        for batch in _parts(items):
+        for batch in _batches_by_size(items):
             total += self._write([(items[index], vector_of(index)) for index in batch], stored_only=stored_only)
         return total
 
@@ -441,7 +441,7 @@ class OpenSearchStore(BaseStore):
             fresh = []
             for item, vector, digest in pending:
                 record = records.get(key_of(item.document.id))
-                if record is None or not _same(record["_source"], digest):
+                if record is None or not _has_digest(record["_source"], digest):
                     fresh.append((item, vector, digest))
             total += AddResult(unchanged=len(pending) - len(fresh))
             if not fresh:
@@ -475,7 +475,7 @@ class OpenSearchStore(BaseStore):
         records = self._editable(changes)
         edits(changes, _documents(changes, records), replace=replace)  # all are checked before the first is written
         results = []
-        for batch in batched(changes, _TOGETHER):
+        for batch in batched(changes, _BATCH_DOCUMENTS):
             values = {id_: changes[id_] for id_ in batch}
             results.append(self._edit(values, records, vectors, replace=replace))
         return MetadataResult(
@@ -577,7 +577,7 @@ class OpenSearchStore(BaseStore):
         Raises:
             InputError: the dataset has vectors of another embedder.
         """
-        record = self._about()
+        record = self._record_fields()
         if record.get("dimensions") is None:
             first = (
                 "if (ctx._source.dimensions == null) "
@@ -609,8 +609,8 @@ class OpenSearchStore(BaseStore):
 
     def bare(self, limit: int) -> list[Document]:
         """See `Store`."""
-        body = {"size": min(limit, MOST), "_source": _SHOWN, "sort": [{"order": "asc"}], "query": _BARE}
-        return [_document(hit["_source"]) for hit in self._searched(body)["hits"]["hits"]]
+        body = {"size": min(limit, MOST), "_source": _SHOWN_FIELDS, "sort": [{"order": "asc"}], "query": _BARE}
+        return [_document(hit["_source"]) for hit in self._search_index(body)["hits"]["hits"]]
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
         """See `Store`."""
@@ -621,7 +621,7 @@ class OpenSearchStore(BaseStore):
             number = self._delete_matching([clause(filters)] if filters is not None else [])
         else:
             keys = [key_of(id_) for id_ in dict.fromkeys(ids) if storable(id_)]
-            for batch in batched(keys, _TOGETHER):
+            for batch in batched(keys, _BATCH_DOCUMENTS):
                 if filters is not None:
                     number += self._delete_matching([clause(filters), {"ids": {"values": list(batch)}}])
                 else:
@@ -657,7 +657,7 @@ class OpenSearchStore(BaseStore):
     def rebuild(self) -> None:
         """Recompute words and facts from the documents; nothing is embedded again."""
         self._cluster.add_field(self._alias, "length", LENGTH)
-        for batch in batched(self._all(None, True), _TOGETHER):
+        for batch in batched(self._all_hits(None, True), _BATCH_DOCUMENTS):
             items = [prepare(_document(hit["_source"])) for hit in batch]
             lines: list[Mapping[str, Any]] = []
             for hit, item in zip(batch, items, strict=True):
@@ -688,7 +688,7 @@ class OpenSearchStore(BaseStore):
         else:
             sampling = {"random_score": {"seed": 7, "field": "order"}}
             query = {"function_score": {"query": {"term": {"embedded": True}}, **sampling, "boost_mode": "replace"}}
-            hits = self._searched({"size": min(sample, MOST), "_source": fields, "query": query})["hits"]["hits"]
+            hits = self._search_index({"size": min(sample, MOST), "_source": fields, "query": query})["hits"]["hits"]
         rows = [unpacked(hit["_source"]["stored_vector"]) for hit in hits if "stored_vector" in hit["_source"]]
         return np.array(rows, np.float32).reshape(-1, dimensions)
 
@@ -697,7 +697,7 @@ class OpenSearchStore(BaseStore):
         tokens = [list(query_terms(word)) for word in words]
         terms = sorted({token for word_tokens in tokens for token in word_tokens})
         searches = [{"size": 0, "track_total_hits": True, "query": {"term": {"tokens": token}}} for token in terms]
-        totals: list[int] = [answer["hits"]["total"]["value"] for answer in self._many(searches)]
+        totals: list[int] = [answer["hits"]["total"]["value"] for answer in self._search_each(searches)]
         frequencies = dict(zip(terms, totals, strict=True))
         return [min((frequencies[token] for token in word_tokens), default=0) for word_tokens in tokens]
 
@@ -706,11 +706,11 @@ class OpenSearchStore(BaseStore):
         cached = self._statistics
         if cached is not None and time.monotonic() - cached[0] < _FRESH_SECONDS:
             return cached[1]
-        time_now, record = time.monotonic(), self._about()
+        time_now, record = time.monotonic(), self._record_fields()
         self._embedder, self._dimensions = record.get("embedder"), record.get("dimensions")
         notes, due = dict(record["notes"]), 0
         if WORDS_FIRST in notes:
-            answer = self._searched({"size": 0, "track_total_hits": True, "query": _BARE})
+            answer = self._search_index({"size": 0, "track_total_hits": True, "query": _BARE})
             due = int(answer["hits"]["total"]["value"])
         statistics = Statistics(record["seq"], self.count() if due else None, notes, due)
         self._statistics = time_now, statistics
@@ -727,7 +727,7 @@ class OpenSearchStore(BaseStore):
         """Measure statistics again after a write."""
         self._statistics = self._mean_length = None
 
-    def _about(self) -> dict[str, Any]:
+    def _record_fields(self) -> dict[str, Any]:
         """Return the current record of the dataset."""
         answer = self._cluster.ask("GET", f"/{self._catalogue}/_doc/{self._record}", accepted=(404,))
         if answer is None:
@@ -779,7 +779,7 @@ def _digest(item: Prepared, vector: NDArray[np.float32] | None) -> tuple[str, st
     return item.digest.hex(), hashlib.blake2b(vector.astype("<f4").tobytes(), digest_size=8).hexdigest()
 
 
-def _same(source: Mapping[str, Any], digest: tuple[str, str | None]) -> bool:
+def _has_digest(source: Mapping[str, Any], digest: tuple[str, str | None]) -> bool:
     """Whether the stored document equals this one; the vector is compared only if one is given."""
     return source["digest"] == digest[0] and (digest[1] is None or source.get("vector_digest") == digest[1])
 
@@ -813,13 +813,13 @@ def _body(
     return body
 
 
-def _parts(items: Sequence[Prepared]) -> Iterator[list[int]]:
+def _batches_by_size(items: Sequence[Prepared]) -> Iterator[list[int]]:
     """Yield the indices of documents to send in one request."""
     batch: list[int] = []
     size = 0
     for index, item in enumerate(items):
         weight = 12 * len(item.document.text) + 12 * len(item.metadata) + 10_000
-        if batch and (len(batch) >= _TOGETHER or size + weight > _TOGETHER_BYTES):
+        if batch and (len(batch) >= _BATCH_DOCUMENTS or size + weight > _TOGETHER_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(index)

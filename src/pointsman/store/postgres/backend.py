@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pointsman.store.postgres.connections import PostgresPool
 
 _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_OWN: Final = frozenset({"schema", "connections"})
-_KEPT: Final = ("description", "indexing_technique")
+_OWN_OPTIONS: Final = frozenset({"schema", "connections"})
+_KEPT_FIELDS: Final = ("description", "indexing_technique")
 _COLUMNS: Final = "number, identity::text, technique, analyzer, format, k1, b, embedder, dimensions, documents"
 
 
@@ -90,7 +90,7 @@ class PostgresBackend(BaseBackend):
     def create(self, name: str, about: Mapping[str, Any]) -> PostgresStore:
         """See `Backend`."""
         technique = about.get("indexing_technique", "hybrid")
-        settings = {key: value for key, value in about.items() if key not in {*_KEPT, "name"}}
+        settings = {key: value for key, value in about.items() if key not in {*_KEPT_FIELDS, "name"}}
         self._make()
 
         def create(connection: Connection[Any]) -> None:
@@ -288,7 +288,7 @@ def split(url: str) -> tuple[str, str, int]:
     options, foreign_options = {"schema": "pointsman", "connections": "8"}, []
     for option in filter(None, query.split("&")):
         name, _, value = option.partition("=")
-        if name in _OWN:
+        if name in _OWN_OPTIONS:
             options[name] = unquote(value)
         else:
             foreign_options.append(option)  # as it is written: libpq does not read a + as a space

@@ -64,7 +64,7 @@ _NETWORK: Final = {
     "tcp_user_timeout": 15_000,
 }
 _PASSING: Final = ("starting up", "shutting down", "in recovery", "too many", "remaining connection slots")
-_RETRIED: Final = ("08", "40", "53300", "57P")  # connection lost, transaction conflict, no free slot, shutdown
+_RETRIED_CODES: Final = ("08", "40", "53300", "57P")  # connection lost, transaction conflict, no free slot, shutdown
 
 
 class PostgresPool(Protocol):
@@ -111,11 +111,11 @@ class Connections:
             ) from None
         self.label = _label(parameters)
         self._password = str(parameters.get("password") or "")
-        self._most, self._patience, self._read_only = limit, patience, read_only
+        self._connection_limit, self._patience, self._read_only = limit, patience, read_only
         server_settings = {**_SETTINGS, **({"default_transaction_read_only": "on"} if read_only else {})}
         settings = " ".join(f"-c {name}={value}" for name, value in server_settings.items())
         options = f"{settings} {parameters.pop('options', '')}".strip()
-        secure = {} if _is_here(parameters) or "sslmode" in parameters or "PGSSLMODE" in os.environ else _VERIFIED
+        secure = {} if _is_here(parameters) or "sslmode" in parameters or "PGSSLMODE" in os.environ else _VERIFIED_TLS
         self._parameters: dict[str, Any] = {
             "application_name": "pointsman",
             **_NETWORK,
@@ -124,8 +124,8 @@ class Connections:
             "options": options,
         }
         self.pool = pool
-        self._wanted = server_settings
-        self._prepared: weakref.WeakSet[psycopg.Connection[Any]] = weakref.WeakSet()
+        self._server_settings = server_settings
+        self._prepared_connections: weakref.WeakSet[psycopg.Connection[Any]] = weakref.WeakSet()
         self._down_until = 0.0
         self._guard = threading.Lock()
         self._lanes: dict[int, _Lane] = {}
@@ -148,7 +148,7 @@ class Connections:
         down_until = self._down_until
         while True:
             try:
-                with self._lent() as connection:
+                with self._lend_connection() as connection:
                     return self._only_reading(connection, work) if self._read_only else work(connection)
             except psycopg.Error as error:
                 if not self._worth_another(error, start, down_until):
@@ -232,14 +232,14 @@ class Connections:
     # ── lending ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def _lent(self) -> Iterator[psycopg.Connection[Any]]:
+    def _lend_connection(self) -> Iterator[psycopg.Connection[Any]]:
         if self.pool is not None:
             with self.pool.connection() as connection, self._as_ours(connection):
                 yield connection
             return
         lane = self._lane()
         if not lane.places.acquire(timeout=STATEMENT_SECONDS):
-            raise StoreUnavailableError(f"{self.label}: all {self._most} connections are busy; allow more")
+            raise StoreUnavailableError(f"{self.label}: all {self._connection_limit} connections are busy; allow more")
         try:
             connection = lane.idle.pop() if lane.idle else psycopg.connect(**self._parameters, **_PLAIN)
             try:
@@ -260,11 +260,11 @@ class Connections:
         old_settings = connection.autocommit, connection.prepare_threshold
         connection.autocommit, connection.prepare_threshold = True, None
         try:
-            if connection not in self._prepared:
-                names = ", ".join("set_config(%s, %s, false)" for _ in self._wanted)
-                values = [item for setting in self._wanted.items() for item in setting]
+            if connection not in self._prepared_connections:
+                names = ", ".join("set_config(%s, %s, false)" for _ in self._server_settings)
+                values = [item for setting in self._server_settings.items() for item in setting]
                 connection.execute(f"select {names}".encode(), values)
-                self._prepared.add(connection)
+                self._prepared_connections.add(connection)
             yield
         finally:
             if _reusable(connection):
@@ -274,13 +274,13 @@ class Connections:
         """Return this process's connections; those inherited by a fork belong to its parent and stay untouched."""
         process = os.getpid()
         with self._guard:
-            return self._lanes.setdefault(process, _Lane(process, self._most))
+            return self._lanes.setdefault(process, _Lane(process, self._connection_limit))
 
     @asynccontextmanager
     async def _alent(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         lane = self._loop_lane()
         async with lane.places:
-            connection = lane.idle.pop() if lane.idle else await self._connected()
+            connection = lane.idle.pop() if lane.idle else await self._aconnect()
             try:
                 yield connection
             finally:
@@ -289,7 +289,7 @@ class Connections:
                 else:
                     _close_now(connection)
 
-    async def _connected(self) -> psycopg.AsyncConnection[Any]:
+    async def _aconnect(self) -> psycopg.AsyncConnection[Any]:
         return await psycopg.AsyncConnection.connect(**self._parameters, **_PLAIN)
 
     def _loop_lane(self) -> _LoopLane:
@@ -301,13 +301,13 @@ class Connections:
             for lane in self._loops:
                 if lane.loop() is loop:
                     return lane
-            lane = _LoopLane(loop, self._most)
+            lane = _LoopLane(loop, self._connection_limit)
             self._loops.append(lane)
             return lane
 
 
 _PLAIN: Final[dict[str, Any]] = {"autocommit": True, "prepare_threshold": None}  # vectors are planned as constants
-_VERIFIED: Final = {"sslmode": "verify-full", "sslrootcert": "system"}
+_VERIFIED_TLS: Final = {"sslmode": "verify-full", "sslrootcert": "system"}
 
 
 class _Lane:
@@ -359,7 +359,7 @@ def _reusable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 def _passing(error: psycopg.Error) -> bool:
     """Whether the same call may succeed in a moment."""
     if error.sqlstate is not None:
-        return error.sqlstate.startswith(_RETRIED)
+        return error.sqlstate.startswith(_RETRIED_CODES)
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
     text = str(error)

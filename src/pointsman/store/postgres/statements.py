@@ -121,31 +121,31 @@ class Condition:
             [condition.typed] if isinstance(condition, Equals) else condition.typed
         ),
     ) -> None:
-        self._compared = values
+        self._compared_values = values
         self.parameters: dict[str, Any] = {}
-        self._alone = {ID: "d.key", TEXT: text}  # keys with a single text as value
-        self.sql = "true" if filters is None else self._of(filters)
+        self._single_texts = {ID: "d.key", TEXT: text}  # keys with a single text as value
+        self.sql = "true" if filters is None else self._sql_of(filters)
 
     def _parameter(self, value: Any) -> str:
         name = f"f{len(self.parameters)}"
         self.parameters[name] = value
         return f"%({name})s"
 
-    def _of(self, filters: Filter) -> str:  # noqa: PLR0911  (one for each kind)
+    def _sql_of(self, filters: Filter) -> str:  # noqa: PLR0911  (one for each kind)
         match filters:
             case And(operands) | Or(operands):
                 empty = "true" if isinstance(filters, And) else "false"
-                return f"({f' {filters.word} '.join(map(self._of, operands))})" if operands else empty
+                return f"({f' {filters.word} '.join(map(self._sql_of, operands))})" if operands else empty
             case Not(operand):
-                return f"(not {self._of(operand)})"
+                return f"(not {self._sql_of(operand)})"
             case Equals() | In():
-                return self._contains(filters.key, self._compared(filters))
-            case Exists(key) if key in self._alone:
+                return self._contains(filters.key, self._compared_values(filters))
+            case Exists(key) if key in self._single_texts:
                 return "true"
             case Exists(key):
                 return f"d.facts ? {self._parameter(escaped(key))}" if storable(key) else "false"
             case Range():
-                return self._within(filters)
+                return self._range_sql(filters)
             case PartOfText():
                 return self._has_part(filters)
             case _:
@@ -156,15 +156,15 @@ class Condition:
         able = [typed_value for typed_value in values if typed_value[0] != "string" or storable(typed_value[1])]
         if not able or not storable(key):
             return "false"
-        if key in self._alone:
+        if key in self._single_texts:
             texts = [escaped(value) for kind, value in able if kind == "string"]
-            return f"{self._alone[key]} = any({self._parameter(texts)}::text[])"
+            return f"{self._single_texts[key]} = any({self._parameter(texts)}::text[])"
         patterns = [_json({escaped(key): [_plain(typed_value)]}) for typed_value in able]
         if len(patterns) == 1:
             return f"d.facts @> {self._parameter(patterns[0])}::jsonb"
         return f"d.facts @> any({self._parameter(patterns)}::text[]::jsonb[])"
 
-    def _within(self, condition: Range) -> str:
+    def _range_sql(self, condition: Range) -> str:
         if not storable(condition.key):
             return "false"
         kind, low, low_included, high, high_included = condition.interval
@@ -183,8 +183,8 @@ class Condition:
 
     def _values(self, key: str) -> str:
         """Return a key's values for filters, as a JSON array."""
-        if key in self._alone:
-            return f"jsonb_build_array({self._alone[key]})"
+        if key in self._single_texts:
+            return f"jsonb_build_array({self._single_texts[key]})"
         return f"(d.facts -> {self._parameter(escaped(key))}::text)"
 
     def _has_part(self, condition: PartOfText) -> str:
@@ -311,7 +311,7 @@ alter table {self.vec} alter v set storage external;
         """Return the operator (the negative dot product) and the query vector after it."""
         return f'operator("{self.vectors}".<#>) %(v)s::float4[]::"{self.vectors}".vector'
 
-    def _scored(self, k1: float, b: float) -> str:
+    def _scored_words(self, k1: float, b: float) -> str:
         """Return SQL that scores all documents with a query word; ``q`` has all words, ``id`` null if in none."""
         return f"""
 q as materialized (
@@ -341,10 +341,10 @@ scored as materialized (
             )
             tables.append("n as materialized (select count(*) as n from few)")
         if words:
-            tables += [self._scored(k1, b), self._words(condition, limit)]
+            tables += [self._scored_words(k1, b), self._words(condition, limit)]
             pool.append("select id from words")
         if near:
-            tables.append(self._near(condition, limit))
+            tables.append(self._nearest_vectors(condition, limit))
             pool.append("select id from near")
         return _candidates(self, tables, pool, "sum(idf)", words=words, near=near)
 
@@ -361,7 +361,7 @@ words as materialized (
     cross join lateral (select from {self.doc} d where d.id = r.doc and {condition.sql} offset 0) ok
     order by r.score desc, r.doc limit %(k)s))"""
 
-    def _near(self, condition: Condition | None, limit: int) -> str:
+    def _nearest_vectors(self, condition: Condition | None, limit: int) -> str:
         # The index returns rows only nearly in order, but the planner trusts it: adding 0 makes it sort, and read all
         # that the inner limit requests.
         operator = self.near()
@@ -382,7 +382,9 @@ near as materialized (select id, -d as cosine from (
         """Return SQL for both scores of given documents."""
         score_columns = "coalesce(s.score, 0)" if words else "null::float8"
         score_columns += f", -(e.v {self.near()})" if near else ", null::float8"
-        score_table = self._scored(k1, b).replace("p.term = q.id)", "p.term = q.id and p.doc = any(%(ids)s::bigint[]))")
+        score_table = self._scored_words(k1, b).replace(
+            "p.term = q.id)", "p.term = q.id and p.doc = any(%(ids)s::bigint[]))"
+        )
         return (
             (f"with {score_table} " if words else "")
             + f"select d.id, {score_columns} from unnest(%(ids)s::bigint[]) d(id)"

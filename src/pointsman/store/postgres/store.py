@@ -66,8 +66,8 @@ log = logging.getLogger(__name__)
 
 _CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES, Capability.RECORDS}
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
-_TOGETHER: Final = 5_000  # documents deleted, or given new postings, in one transaction
-_GROWN: Final = 2  # growth of the tables since they were last analysed
+_BATCH_DOCUMENTS: Final = 5_000  # documents deleted, or given new postings, in one transaction
+_GROWTH: Final = 2  # growth of the tables since they were last analysed
 
 
 class PostgresStore(PostgresReader):
@@ -197,7 +197,7 @@ class PostgresStore(PostgresReader):
                 digest if has_own_vector else b"" for digest, has_own_vector in zip(digests, has_vector, strict=True)
             ]
         with connection.transaction(), connection.cursor(binary=True) as cursor:
-            state = self._locked(cursor)
+            state = self._lock_state(cursor)
             if vectors is not None:
                 self._fix_embedder(cursor, state, name, vectors.shape[1])
             existing = self._existing(cursor, prepared, with_vectors=vectors is not None)
@@ -252,7 +252,7 @@ class PostgresStore(PostgresReader):
         replace: bool,
     ) -> MetadataResult:
         with connection.transaction(), connection.cursor(binary=True) as cursor:
-            state = self._locked(cursor)
+            state = self._lock_state(cursor)
             cursor.execute(
                 as_sql(f"{self._select} where d.key = any(%s::text[])"),
                 ([escaped(id_) for id_ in changes if storable(id_)],),
@@ -340,7 +340,7 @@ class PostgresStore(PostgresReader):
         """Write only vectors, and only of documents that are stored unchanged."""
         digests = [_vector_digest(row) for row in vectors]
         with connection.transaction(), connection.cursor(binary=True) as cursor:
-            state = self._locked(cursor)
+            state = self._lock_state(cursor)
             self._fix_embedder(cursor, state, name, vectors.shape[1])
             existing = self._existing(cursor, items, with_vectors=True)
             stored_rows = [
@@ -357,7 +357,7 @@ class PostgresStore(PostgresReader):
                 self._advance(cursor, 0, 0)
         return AddResult(0, len(fresh), len(stored_rows) - len(fresh))
 
-    def _locked(self, cursor: Cursor[Any]) -> _State:
+    def _lock_state(self, cursor: Cursor[Any]) -> _State:
         """Lock the dataset's row until the transaction ends, and return it."""
         cursor.execute(as_sql(f"select seq, embedder, dimensions from {self._tables.row} for update"))
         return _State(*self._only_row(cursor.fetchall()))
@@ -588,11 +588,11 @@ class PostgresStore(PostgresReader):
         condition = self._condition(filters)
         total = 0
         if ids is None:
-            while number := self._delete(f"{condition.sql} limit {_TOGETHER}", condition.parameters):
+            while number := self._delete(f"{condition.sql} limit {_BATCH_DOCUMENTS}", condition.parameters):
                 total += number
             return total
         keys = [escaped(id_) for id_ in ids if storable(id_)]
-        for batch in batched(keys, _TOGETHER):
+        for batch in batched(keys, _BATCH_DOCUMENTS):
             sql = f"{condition.sql} and d.key = any(%(ids)s::text[])"
             total += self._delete(sql, {**condition.parameters, "ids": list(batch)})
         return total
@@ -602,7 +602,7 @@ class PostgresStore(PostgresReader):
 
         def delete(connection: Connection[Any]) -> int:
             with connection.transaction(), connection.cursor(binary=True) as cursor:
-                state = self._locked(cursor)
+                state = self._lock_state(cursor)
                 cursor.execute(as_sql(f"select d.id from {tables.doc} d where {condition}"), parameters)
                 numbers = [row[0] for row in cursor.fetchall()]
                 if numbers:
@@ -624,12 +624,14 @@ class PostgresStore(PostgresReader):
 
         def rebuild(connection: Connection[Any]) -> None:
             with connection.transaction(), connection.cursor(binary=True) as cursor:
-                self._locked(cursor)
+                self._lock_state(cursor)
                 cursor.execute(as_sql(tables.create_signatures), binary=False)
                 cursor.execute(as_sql(f"truncate {tables.term}, {tables.posting}, {tables.signature}"))
                 total, last = 0, 0
                 while True:
-                    cursor.execute(as_sql(f"{self._select} where d.id > %s order by d.id limit {_TOGETHER}"), (last,))
+                    cursor.execute(
+                        as_sql(f"{self._select} where d.id > %s order by d.id limit {_BATCH_DOCUMENTS}"), (last,)
+                    )
                     rows = cursor.fetchall()
                     if not rows:
                         break
@@ -682,7 +684,7 @@ class PostgresStore(PostgresReader):
             if row is None:
                 return
             documents, count_analyzed, dimensions = row
-            if documents > _GROWN * count_analyzed + 500:
+            if documents > _GROWTH * count_analyzed + 500:
                 names = [tables.doc, tables.term, tables.posting, tables.body] + [tables.vec] * (dimensions is not None)
                 connection.execute(as_sql(f"analyze {', '.join(names)}"))
                 connection.execute(

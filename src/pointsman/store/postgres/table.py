@@ -96,7 +96,7 @@ class TableStore(AttachedStore):
         address, _, max_connections = split(attachment.url)
         self._connections = Connections(address, limit=max_connections, read_only=True)
         self._opening = threading.Lock()
-        self._known: _Columns | None = None
+        self._known_columns: _Columns | None = None
 
     def __repr__(self) -> str:
         return f"TableStore({self._connections.label!r}, {self._attachment.table!r})"
@@ -117,7 +117,8 @@ class TableStore(AttachedStore):
 
         answers = self._connections.run(rows)
         return [
-            _lists(query, answer, self._unknown(query)) for query, answer in zip(store_queries, answers, strict=True)
+            _lists(query, answer, self._unknown_keys(query))
+            for query, answer in zip(store_queries, answers, strict=True)
         ]
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
@@ -201,7 +202,7 @@ class TableStore(AttachedStore):
     def _is_path(self, key: str) -> bool:
         return "." in key and key not in self._attachment.metadata
 
-    def _unknown(self, store_query: StoreQuery) -> tuple[str, ...]:
+    def _unknown_keys(self, store_query: StoreQuery) -> tuple[str, ...]:
         """Return the keys of a filter that are unknown; JSON columns may contain any key."""
         if self._columns.json:
             return ()
@@ -217,9 +218,9 @@ class TableStore(AttachedStore):
     @property
     def _columns(self) -> _Columns:
         with self._opening:
-            if self._known is None:
-                self._known = self._connections.run(self._read)
-            return self._known
+            if self._known_columns is None:
+                self._known_columns = self._connections.run(self._read)
+            return self._known_columns
 
     def _read(self, connection: Connection[Any]) -> _Columns:
         """Return what the database reports about the table.
@@ -228,7 +229,7 @@ class TableStore(AttachedStore):
             InputError: there is no such table or column, or it is of a type that cannot be used.
         """
         attachment = self._attachment
-        table = ".".join(map(_quoted, attachment.table.split(".", 1)))
+        table = ".".join(map(_quote_name, attachment.table.split(".", 1)))
         sql = (
             "select a.attname, t.typname, n.nspname, a.atttypmod, format_type(a.atttypid, a.atttypmod), c.oid::text "
             "from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped "
@@ -244,20 +245,20 @@ class TableStore(AttachedStore):
                 raise InputError(f"table {attachment.table!r} has no column {name!r}; it has {', '.join(types)}")
         configuration, words = _full_text(connection, table, attachment.text, types)
         columns = [
-            f"t.{_quoted(attachment.id)} as id",
-            f"t.{_quoted(attachment.id)}::text as key",
-            f"coalesce(t.{_quoted(attachment.text)}::text, '') as text",
+            f"t.{_quote_name(attachment.id)} as id",
+            f"t.{_quote_name(attachment.id)}::text as key",
+            f"coalesce(t.{_quote_name(attachment.text)}::text, '') as text",
             f"{words} as w",
             f"{_metadata(attachment.metadata, types)} as meta",
         ]
         if vector is not None:
-            columns.append(f"t.{_quoted(vector)} as v")
+            columns.append(f"t.{_quote_name(vector)} as v")
         facts = (
             "(select coalesce(jsonb_object_agg(e.key, e.facts), '{}') from (select key, jsonb_path_query_array(value, "
             f"{_SCALARS}) as facts from jsonb_each(m.meta)) e where e.facts <> '[]')"
         )
         # A row without an id is no document; one would make every search fail.
-        inner = f"(select {', '.join(columns)} from {table} t where t.{_quoted(attachment.id)}::text <> '')"
+        inner = f"(select {', '.join(columns)} from {table} t where t.{_quote_name(attachment.id)}::text <> '')"
         rows = f"(select m.*, {facts} as facts from {inner} m) d".replace("%", "%%")
         fingerprint = f"{self._connections.label} {types[attachment.id][4]} {attachment.id} {attachment.text} {vector}"
         fields: dict[str, Any] = {
@@ -274,17 +275,17 @@ class TableStore(AttachedStore):
             raise InputError(f"column {vector!r} of {attachment.table!r} is {types[vector][3]}, not a pgvector type")
         if dimensions < 0:
             row = connection.execute(
-                f"select {_quoted(schema)}.vector_dims({_quoted(vector)}) from {table} "
-                f"where {_quoted(vector)} is not null limit 1".encode()
+                f"select {_quote_name(schema)}.vector_dims({_quote_name(vector)}) from {table} "
+                f"where {_quote_name(vector)} is not null limit 1".encode()
             ).fetchone()
             dimensions = 0 if row is None else int(row[0])
         distance = _distance(connection, table, vector)
         operator, score = _OPERATORS[distance]
-        cast = f"%(v)s::float4[]::{_quoted(schema)}.vector"
+        cast = f"%(v)s::float4[]::{_quote_name(schema)}.vector"
         return _Columns(
             **fields,
-            vector=cast if kind == "vector" else f"{cast}::{_quoted(schema)}.halfvec",
-            operator=f"operator({_quoted(schema)}.{operator})",
+            vector=cast if kind == "vector" else f"{cast}::{_quote_name(schema)}.halfvec",
+            operator=f"operator({_quote_name(schema)}.{operator})",
             score=score,
             dimensions=dimensions or None,
         )
@@ -313,7 +314,7 @@ def _lists(store_query: StoreQuery, rows: Sequence[Any], degraded: tuple[str, ..
     return Lists(one_list(rankings, store_query.depth), {}, documents, degraded)
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     """Quote a name as an SQL identifier.
 
     Raises:
@@ -334,9 +335,9 @@ def _metadata(names: Sequence[str], types: dict[str, Any]) -> str:
     expressions = []
     for name in names:
         if name not in plain:
-            column = f"t.{_quoted(name)}::jsonb"
+            column = f"t.{_quote_name(name)}::jsonb"
             expressions.append(f"case when jsonb_typeof({column}) = 'object' then {column} else '{{}}'::jsonb end")
-    columns = ", ".join(f"{_literal(name)}, to_jsonb(t.{_quoted(name)})" for name in plain)
+    columns = ", ".join(f"{_literal(name)}, to_jsonb(t.{_quote_name(name)})" for name in plain)
     expressions.append(f"jsonb_build_object({columns})")
     return f"({' || '.join(expressions)})"
 
@@ -352,7 +353,7 @@ def _full_text(connection: Connection[Any], table: str, text: str, types: dict[s
                 (table, name),
             ).fetchone()
             match = None if row is None else re.search(r"to_tsvector\('((?:[^']|'')+)'::regconfig", row[0])
-            return f"'{match[1] if match else 'simple'}'::regconfig", f"t.{_quoted(name)}"
+            return f"'{match[1] if match else 'simple'}'::regconfig", f"t.{_quote_name(name)}"
     indexes = connection.execute(
         "select pg_get_indexdef(i.indexrelid, 1, true) from pg_index i join pg_class c on c.oid = i.indexrelid "
         "join pg_am m on m.oid = c.relam where i.indrelid = to_regclass(%s) and m.amname in ('gin', 'gist')",
@@ -362,7 +363,7 @@ def _full_text(connection: Connection[Any], table: str, text: str, types: dict[s
         indexed_match = _EXPRESSION.fullmatch(expression)
         if indexed_match and re.search(rf"\b{re.escape(text)}\b", expression):
             return f"'{indexed_match[1]}'::regconfig", expression
-    return "'simple'::regconfig", f"to_tsvector('simple', coalesce(t.{_quoted(text)}::text, ''))"
+    return "'simple'::regconfig", f"to_tsvector('simple', coalesce(t.{_quote_name(text)}::text, ''))"
 
 
 def _distance(connection: Connection[Any], table: str, vector: str) -> str:
