@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from pointsman.errors import CorruptStoreError, LockedError, ReplacedError
+import pointsman
+from pointsman import Document
+from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, UnknownNameError
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.store.local import collection as collection_module
+from pointsman.store.local import files
 from pointsman.store.local.collection import Collection, create_collection, drop_collection
 from pointsman.store.local.files import collect_leftovers, directory_aside, steady
+from pointsman.store.local.writable_truth import WritableTruth
 from store_kit import add, corpus, opened, sound
 from two_kit import Two, Workers
 
@@ -214,3 +221,48 @@ def test_damage_is_no_other_dataset(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "two" / "documents.sqlite", tmp_path / "one" / "documents.sqlite")
     with pytest.raises(CorruptStoreError, match="different datasets"):
         Collection(tmp_path / "one")
+
+
+def absent_at_first(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+    """The first lock of a directory finds none, as when it is made a moment later, and may be deleted in the next."""
+    lock_descriptor, asked = files._locked_descriptor, list[Path]()
+
+    def find_none_at_first(path: Path, operation: int) -> int | None:
+        if path == directory:
+            asked.append(path)
+        return None if asked == [path] else lock_descriptor(path, operation)
+
+    monkeypatch.setattr(files, "_locked_descriptor", find_none_at_first)
+
+
+def test_description_is_only_written_into_a_directory_that_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pointsman.open(tmp_path / "workspace", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("rails", description="before").add([Document("1", "signal")])
+        absent_at_first(monkeypatch, workspace.path / "datasets" / "rails")
+        with pytest.raises(UnknownNameError, match="rails"):
+            workspace.backend.describe("rails", "after")
+        assert [record.description for record in workspace.backend.datasets()] == ["before"]
+
+
+def test_collection_is_only_opened_in_a_directory_that_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Collection(tmp_path / "rails").close()
+    held, opened_while_held = list[bool](), list[bool]()
+
+    @contextmanager
+    def absent_once(directory: Path, *, alone: bool = False) -> Iterator[bool]:
+        with files.steady(directory, alone=alone) as exists:
+            held.append(exists and bool(held))
+            yield held[-1]
+
+    def open_truth(path: Path, *, create: bool = True) -> WritableTruth:
+        opened_while_held.append(held[-1])
+        return WritableTruth(path, create=create)
+
+    monkeypatch.setattr(collection_module, "steady", absent_once)
+    monkeypatch.setattr(collection_module, "WritableTruth", open_truth)
+    with closing(Collection(tmp_path / "rails")) as collection:
+        assert len(collection.truth) == 0
+    assert held[0] is False
+    assert opened_while_held == [True]

@@ -313,8 +313,8 @@ class LocalBackend(BaseBackend):
         from pointsman.store.local.files import steady, translated
 
         folder = self._existing(name)
-        with translated(folder), steady(folder, alone=True):
-            manifest = read_manifest(folder)
+        with translated(folder), steady(folder, alone=True) as exists:
+            manifest = read_manifest(folder) if exists else None  # one that came meanwhile may go again: it is not held
             if manifest is None:  # another process has just deleted it
                 raise UnknownNameError("dataset", name, tuple(self.names()))
             write_manifest(folder, {**manifest, "description": description})

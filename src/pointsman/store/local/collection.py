@@ -529,8 +529,8 @@ class Collection:
         Raises:
             ReplacedError: another process has deleted or recreated the collection.
         """
-        with translated(self._directory), steady(self._directory, alone=True):
-            manifest = read_manifest(self._directory)
+        with translated(self._directory), steady(self._directory, alone=True) as exists:
+            manifest = read_manifest(self._directory) if exists else None
             if manifest is None or manifest.get("identity") != self.truth.identity:
                 raise _replaced_error(self._directory)
             self.manifest = {**manifest, **about}
@@ -628,7 +628,7 @@ class Collection:
             create_collection(self._directory, fields)
             with steady(self._directory) as exists:
                 self._stamp = file_stamp(self._manifest_path)
-                manifest = read_manifest(self._directory)
+                manifest = read_manifest(self._directory) if exists else None
                 if manifest is not None:
                     keep_private(self._directory)
                     truth = WritableTruth(self._directory / TRUTH, create=False)
