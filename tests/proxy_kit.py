@@ -16,10 +16,13 @@ class Proxy:
         round_trips: how often the client has sent something after the server had answered. A client that sends
             several requests ahead makes one or more of them, as the threads happen to run: see `PostgresProxy`.
         port: where it listens.
+        have_met: whether so many connections as `hold` was told have asked before any was answered.
     """
 
     def __init__(self, port: int, seconds: float = 0.05) -> None:
         self._target, self.seconds = port, seconds
+        self._parties, self._asking = 0, set[int]()
+        self.have_met = threading.Event()
         self.round_trips = 0
         self._guard = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -41,6 +44,12 @@ class Proxy:
         """Count from nothing."""
         with self._guard:
             self.round_trips = 0
+
+    def hold(self, parties: int) -> None:
+        """Pass nothing on until so many connections have asked something, or a minute is over."""
+        with self._guard:
+            self._parties, self._asking = parties, set()
+            self.have_met.clear()
 
     def _accept(self) -> None:
         while True:
@@ -64,7 +73,13 @@ class Proxy:
             while data := source.recv(1 << 20):
                 with self._guard:
                     self._count(data, asks, state)
-                if asks:
+                    if asks and self._parties:
+                        self._asking.add(id(state))
+                        if len(self._asking) >= self._parties:
+                            self.have_met.set()
+                if asks and self._parties:
+                    self.have_met.wait(60)
+                elif asks:
                     time.sleep(self.seconds)  # the whole way there and back
                 sink.sendall(data)
         with contextlib.suppress(OSError):
