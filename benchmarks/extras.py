@@ -30,7 +30,13 @@ assert "notes.md" in run("search", "What guides trains?")
 PING = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
 PROGRAMS = {
     "": "",
-    "cluster": "import distributed, pointsman.cluster",
+    "cluster": """
+        from distributed import LocalCluster
+        with LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address=None) as cluster:
+            pathlib.Path("signals.md").write_text("# Signals\\n\\nA red signal stops every train.\\n")
+            run("index", "signals.md", "--dataset", "signals", "--cluster", cluster.scheduler_address)
+        assert "signals.md" in run("search", "What stops trains?", "--dataset", "signals")
+    """,
     "docs": "import mkdocs, mkdocstrings",
     "eval": """
         pathlib.Path("questions.csv").write_text("query,source\\nWhat guides trains?,notes.md\\n")

@@ -8,11 +8,12 @@ import threading
 import uuid
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pointsman import Workspace, errors
+from pointsman import Dataset, Workspace, errors
 from pointsman._places import is_url
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.registry import STORES
@@ -63,6 +64,21 @@ class TestBackend:
         with pytest.raises(errors.UnknownNameError, match="rails"):
             backend.describe("rails", "x")
         assert not (tmp_path / "it").exists()
+
+    def test_a_record_says_when_its_dataset_was_created(
+        self, reopen: Callable[[], Backend], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        moment = 1_700_000_000
+        monkeypatch.setattr("pointsman.dataset.lifecycle.time", SimpleNamespace(time=lambda: moment + 0.7))
+        with closing(Dataset("rails", backend=reopen(), embedder=HashingEmbedder())) as dataset:
+            dataset.make()
+            moment += 9  # what happens later changes nothing
+            dataset.describe("about rails")
+        reopen().create("roads", {}).close()  # as earlier versions did
+        assert {record.name: record.created_at for record in reopen().datasets()} == {
+            "rails": 1_700_000_000,
+            "roads": None,
+        }
 
     def test_datasets_come_and_go(self, reopen: Callable[[], Backend]) -> None:
         backend, second = reopen(), reopen()

@@ -5,14 +5,19 @@ A few dozen requests here; ``python benchmarks/doors.py`` puts a thousand.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
+from typer.testing import CliRunner
 
 from doors_kit import SETTINGS, WITH_MODEL, Asked, World, fill, requests, world
+from pointsman.cli.app import app
+from pointsman.types import NEAREST
 
 PLAIN = Asked("what stops a train?", 5, None, "auto", None, None, None, "balanced")
 
@@ -93,3 +98,62 @@ def test_settings_that_change_an_answer_change_it_at_every_door(folder: Path) ->
         with world(folder, kind) as other_doors:
             for name, answer in other_doors.answers(request).items():
                 assert answer != usual_answers[name], f"{name} does not obey {kind!r} for {strategy!r}"
+
+
+# ── what a hit is called ─────────────────────────────────────────────────────────────────────────────────────────────
+
+FILES: Final = {
+    "repertoire.csv": "composer,piece\nBach,Motet for a double choir\nElgar,A psalm for organ and trumpet\n",
+    "singers.csv": "Name,voice\nVera Lind,an alto who plays the trumpet\n",
+    "rooms.json": json.dumps([{"hall": "a hall for rehearsals"}, {"hall": "a cellar where the trumpet is loud"}]),
+}
+CAPTIONS: Final = {
+    "psalm for organ and trumpet": ("repertoire.csv, line 3", "repertoire.csv, line 3"),
+    "an alto who plays": ("Vera Lind", "singers.csv, line 2"),
+    "cellar where it is loud": ("rooms.json, record 2", "rooms.json, record 2"),
+}
+"""By question: what the first hit is called, and where it stands."""
+
+
+@pytest.fixture(scope="module")
+def choir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Every door to files whose records have no title."""
+    folder = tmp_path_factory.mktemp("choir")
+    files = folder / "files"
+    files.mkdir()
+    for name, text in FILES.items():
+        (files / name).write_text(text, "utf-8")
+    environ = {"POINTSMAN_EMBEDDER": "hashing", "POINTSMAN_WORKSPACE": str(folder / "work")}
+    done = CliRunner().invoke(app, ["index", str(files), "-d", "choir"], env=environ)
+    assert done.exit_code == 0, done.output
+    with world(folder / "work", "default") as doors:
+        yield doors
+
+
+@pytest.mark.parametrize("question", CAPTIONS)
+def test_records_are_called_by_their_name_or_their_file_and_row(choir: World, question: str) -> None:
+    caption, place = CAPTIONS[question]
+    options: dict[str, Any] = {"strategy": "bm25", "refuse": False}
+    (hit,) = choir.here.search(question, 1, **options)
+    assert (hit.caption, hit.citation.place, hit.title) == (caption, place, "")
+    assert hit.id.partition("#")[0] == place.partition(",")[0], "the id stays what it is"
+    (remote_hit,) = choir.client.search(question, 1, **options)
+    assert remote_hit.caption == caption
+    body = {"query": question, "k": 1, **options}
+    (http_hit,) = choir.http.post("/api/search", json=body).json()["hits"]
+    assert (http_hit["caption"], http_hit["citation"]["place"]) == (caption, place)
+    arguments = ["search", question, "-k", "1", "--strategy", "bm25", "--no-refuse"]
+    printed_text = CliRunner().invoke(app, arguments, env={**choir.environ, "COLUMNS": "200"}).output
+    assert f"1. {caption}  " in printed_text
+    assert place in printed_text
+    assert hit.id not in printed_text
+    assert f"[1] {place}" in CliRunner().invoke(app, [*arguments, "--prompt", "quoted"], env=choir.environ).output
+    answer = choir.portal.call(choir.mcp.call_tool, "search", body).structured_content
+    assert answer is not None
+    assert answer["results"][0]["title"] == caption
+    fetched = choir.portal.call(choir.mcp.call_tool, "fetch", {"id": answer["results"][0]["id"]}).structured_content
+    assert fetched is not None
+    assert fetched["title"] == caption
+    knowledge = {"knowledge_id": "choir", "query": question, "retrieval_setting": {"top_k": 1, "score_threshold": 0}}
+    (record, *_) = choir.http.post("/retrieval", json=knowledge).json()["records"]
+    assert record["title"] == caption or (record["title"] == NEAREST and place in record["content"])

@@ -406,6 +406,7 @@ def test_numbers_are_those_that_json_has(score: float | None, expected: float | 
         "dataset": "a",
         "id": "x",
         "title": "",
+        "caption": "",
         "text": "",
         "score": score,
         "relevance": score,

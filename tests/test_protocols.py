@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -424,7 +425,11 @@ def test_every_parameter_of_openais_client_works_or_is_refused(client: openai.Op
 
 
 def test_a_vector_store_is_made_changed_and_deleted(client: openai.OpenAI) -> None:
+    start = int(time.time())
     store = client.vector_stores.create(name="made", description="notes", metadata={"team": "rails"})
+    assert start <= store.created_at <= time.time()
+    assert client.vector_stores.retrieve("made").created_at == store.created_at
+    assert {listed.created_at for listed in client.vector_stores.list() if listed.id == "made"} == {store.created_at}
     assert (store.id, store.name, store.metadata, store.file_counts.total) == ("made", "made", {"team": "rails"}, 0)
     with pytest.raises(openai.ConflictError, match="already"):
         client.vector_stores.create(name="made")
@@ -548,6 +553,18 @@ def test_rerankers_answer_in_the_shapes_of_cohere_and_jina(rails_service: Served
     assert [(result["index"], result["document"]) for result in answer["results"]] == [(0, {"text": "a signal"})]
 
 
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])
+def test_scores_of_reranking_are_from_0_to_1_and_in_order(rails_service: Served, path: str) -> None:
+    """The embedder of this service is one that nothing was fitted to."""
+    texts = ["signal trains", "a signal stops trains", "bread is baked", "signal " * 500, "道岔", "x"]
+    for query in ("signal trains", "bread", "道岔"):
+        status, answer = rails_service.post(path, {"query": query, "documents": texts})
+        assert status == 200
+        scores = [result["relevance_score"] for result in answer["results"]]
+        assert scores == sorted(scores, reverse=True)
+        assert 1 >= scores[0] > scores[-1] >= 0
+
+
 GUIDE = b"""# Signals
 
 A red signal stops every train.
@@ -566,7 +583,8 @@ def test_an_uploaded_file_is_attached_searched_changed_and_deleted(client: opena
     store = client.vector_stores.create(name="uploaded", file_ids=[upload.id], chunking_strategy=sizes)
     assert store.file_counts.completed == 2  # passages
     (file,) = client.vector_stores.files.list("uploaded")
-    assert (file.id, file.status) == (upload.id, "completed")
+    assert (file.id, file.status, file.created_at) == (upload.id, "completed", upload.created_at)
+    assert client.vector_stores.files.retrieve(upload.id, vector_store_id="uploaded").created_at == upload.created_at
     assert len(list(client.vector_stores.files.content(upload.id, vector_store_id="uploaded"))) == 2
 
     hit = next(iter(client.vector_stores.search("uploaded", query="What carries two tracks?")))

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePath
 from time import perf_counter
 from typing import Any, ClassVar, Final, Literal, Protocol
 
@@ -22,12 +23,22 @@ from pointsman.text import detect, sentences
 
 Style = Literal["quoted", "xml"]
 Status = Literal["exact", "near", "unsupported"]
-PageKind = Literal["page", "sheet", "slide", "cell"]
+PageKind = Literal["page", "sheet", "slide", "cell", "record"]
 
 PAGE_KINDS: Final[Mapping[str, PageKind]] = {
-    "xlsx": "sheet", "ods": "sheet", "pptx": "slide", "odp": "slide", "ipynb": "cell",
+    "xlsx": "sheet", "ods": "sheet", "pptx": "slide", "odp": "slide", "ipynb": "cell", "json": "record",
 }  # fmt: skip
 """What a page is called in formats that do not have pages, by a document's ``kind``."""
+
+NAMES: Final = frozenset({
+    "title", "name", "имя", "название", "наименование", "заголовок", "名称", "名字", "姓名", "标题",
+})  # fmt: skip
+"""Fields whose value is what a person calls a record of a table or of JSON, in lower case."""
+
+_RECORDS: Final = frozenset({"csv", "tsv", "json", "jsonl"})
+"""The ``kind`` of documents that are records."""
+
+_CAPTION_CHARS: Final = 60
 
 NEAR = 85.0
 """Percentage of a quote's characters that a hit must contain in the same order for the quote to be near."""
@@ -86,7 +97,7 @@ class Citation:
     Attributes:
         source: the file name given at indexing; the document's id if it is not from a file.
         hash: SHA-256 of the file's bytes, in hexadecimal digits; None if it is not from a file.
-        page: the number of the page, sheet, slide or notebook cell where it begins, from 1.
+        page: the number of the page, sheet, slide, notebook cell or JSON record where it begins, from 1.
         page_kind: which of these it is; None without ``page``.
         lines: its first and last line in the file, or row in the sheet, from 1.
         start: offset of its first character in the source's text (`Dataset.text`): ``text[start:end]`` is the quote.
@@ -121,12 +132,7 @@ class Citation:
 
     def __str__(self) -> str:
         """Return a text such as ``guide.md, lines 12-18``, ``book.pdf, page 3`` or ``prices.xlsx, sheet 2, row 5``."""
-        locations = [f"{self.page_kind} {self.page}"] if self.page is not None else []
-        if self.lines:
-            first, last = self.lines
-            line = "row" if self.page_kind == "sheet" else "line"
-            locations.append(f"{line}s {first}-{last}" if last > first else f"{line} {first}")
-        return ", ".join([_one_line(self.source), *locations])
+        return _place(self.source, self.page, self.page_kind, self.lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON form."""
@@ -148,7 +154,7 @@ def cite(hit: Hit) -> Citation:
     """
     metadata = hit.metadata
     source, sha256 = metadata.get("source"), metadata.get("sha256")
-    page, line = _number(metadata.get("page")), _number(metadata.get("line"))
+    page = _page(metadata)
     start, end = _number(metadata.get("start")), _number(metadata.get("end"))
     if not (isinstance(source, str) and source):  # it is not from a file, so its own text is the source
         source, start, end = hit.id, 0, len(hit.document.text)
@@ -159,7 +165,7 @@ def cite(hit: Hit) -> Citation:
         hash=sha256 if isinstance(sha256, str) else None,
         page=page,
         page_kind=None if page is None else page_kind(metadata.get("kind")),
-        lines=None if line is None else (line, max(_number(metadata.get("last_line")) or line, line)),
+        lines=_lines(metadata),
         start=start if end is not None else None,
         end=end if start is not None else None,
         quote=hit.text,
@@ -168,6 +174,69 @@ def cite(hit: Hit) -> Citation:
         dataset=hit.dataset,
         note=str(getattr(hit, "not_in_force", None) or ""),
     )
+
+
+class _Named(_Text, Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
+
+def caption_of(document: _Named) -> str:
+    """Return what a person calls a document: its title, or its file and where it stands there, or its first words.
+
+    A record of a table or of JSON is called by its field of `NAMES`, if it has one.
+
+    >>> from pointsman.types import Document
+    >>> caption_of(Document("1", "A red signal stops trains.", {"title": "Signals", "source": "book/signals.md"}))
+    'Signals'
+    >>> caption_of(Document("2", "A red signal stops trains.", {"source": "book/signals.md", "line": 3}))
+    'signals.md, line 3'
+    >>> caption_of(Document("3", "Name: Ann", {"source": "staff.csv", "kind": "csv", "line": 4, "Name": "Ann"}))
+    'Ann'
+    >>> caption_of(Document("4", "A red signal stops trains. A green one lets them pass, until the evening comes."))
+    'A red signal stops trains. A green one lets them pass, …'
+    """
+    if document.title.strip():
+        return document.title
+    source = document.metadata.get("source")
+    if isinstance(source, str) and (file := PurePath(source).name).strip():
+        metadata, page = document.metadata, _page(document.metadata)
+        kind = page_kind(metadata.get("kind"))
+        return _name_of_record(metadata) or _place(file, page, kind, _lines(metadata))
+    words = " ".join(document.text[: 10 * _CAPTION_CHARS].split())
+    if len(words) <= _CAPTION_CHARS:
+        return words or document.id
+    beginning = words[: _CAPTION_CHARS - 1]
+    return f"{beginning.rpartition(' ')[0] or beginning} …"
+
+
+def _name_of_record(metadata: Mapping[str, Any]) -> str:
+    if metadata.get("kind") not in _RECORDS:
+        return ""
+    values = (value for name, value in metadata.items() if name.lower() in NAMES and isinstance(value, str))
+    return next((text for value in values if 0 < len(text := " ".join(value.split())) <= _CAPTION_CHARS), "")
+
+
+def _page(metadata: Mapping[str, Any]) -> int | None:
+    """Return the number of the page, or of what stands for one in the format."""
+    return _number(metadata.get("record" if metadata.get("kind") == "json" else "page"))
+
+
+def _lines(metadata: Mapping[str, Any]) -> tuple[int, int] | None:
+    line = _number(metadata.get("line"))
+    return None if line is None else (line, max(_number(metadata.get("last_line")) or line, line))
+
+
+def _place(source: str, page: int | None, kind: PageKind | None, lines: tuple[int, int] | None) -> str:
+    """Return a place in words."""
+    locations = [f"{kind} {page}"] if page is not None else []
+    if lines:
+        first, last = lines
+        line = "row" if kind == "sheet" else "line"
+        locations.append(f"{line}s {first}-{last}" if last > first else f"{line} {first}")
+    return ", ".join([_one_line(source), *locations])
 
 
 def page_kind(kind: object) -> PageKind:

@@ -197,6 +197,13 @@ class Document:
         return title if isinstance(title, str) else ""
 
     @property
+    def caption(self) -> str:
+        """What a person calls it: its title, or its file and the place there; see `pointsman.citations.caption_of`."""
+        from pointsman.citations import caption_of
+
+        return caption_of(self)
+
+    @property
     def fields(self) -> Metadata:
         """The values that filters see: the metadata, the id as ``_id`` and the text as ``_text``."""
         return {**self.metadata, ID: self.id, TEXT: self.text}
@@ -303,8 +310,8 @@ class Hit:
     not_in_force: NotInForce | None = None
 
     FORM: ClassVar = (
-        *("rank", "id", "score", "relevance", "dataset", "title", "text", "citation", "metadata", "provenance"),
-        *("excerpt", "not_in_force"),
+        *("rank", "id", "score", "relevance", "dataset", "title", "caption", "text", "citation", "metadata"),
+        *("provenance", "excerpt", "not_in_force"),
     )
 
     @property
@@ -321,6 +328,11 @@ class Hit:
     def title(self) -> str:
         """The document's title, or an empty string."""
         return self.document.title
+
+    @property
+    def caption(self) -> str:
+        """What a person calls the document; see `Document.caption`."""
+        return self.document.caption
 
     @property
     def text(self) -> str:

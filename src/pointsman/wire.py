@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 NOT_IN_FORCE: Final = "not_in_force"
 """The key under which metadata says why a document does not hold."""
-_LABEL_CHARS: Final = 60
 _PATH: Final = re.compile(r"(?<![\w:/.~\-])/(?:[^\s/:;,'\"()<>]+/)+([^\s/:;,'\"()<>]*)")
 """An absolute path that is not the path of a URL; the group is its last part."""
 _SERVER: Final = re.compile(r"\b(?!https?:)[a-z][a-z0-9+.\-]*://[^\s'\"()<>;]*[^\s'\"()<>;:,.]")
@@ -50,27 +49,6 @@ def public_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def notes_of(hit: Hit) -> dict[str, Any]:
     """Return what an answer says of a hit in forms that know metadata alone: why it is not in force, if it is not."""
     return {} if hit.not_in_force is None else {NOT_IN_FORCE: str(hit.not_in_force)}
-
-
-def label_of(metadata: Mapping[str, Any], text: str) -> str:
-    """Return what a person calls a document: its title, the name of its file, or its first words.
-
-    Example:
-        >>> label_of({"title": "Signals", "source": "book/signals.md"}, "A red signal stops trains.")
-        'Signals'
-        >>> label_of({"source": "book/signals.md"}, "A red signal stops trains.")
-        'signals.md'
-        >>> label_of({}, "A red signal stops trains. A green one lets them pass, and so on until the evening comes.")
-        'A red signal stops trains. A green one lets them pass, and …'
-    """
-    for value in (metadata.get("title"), PurePath(str(metadata.get("source") or "")).name):
-        if isinstance(value, str) and value.strip():
-            return value
-    words = " ".join(text[: 10 * _LABEL_CHARS].split())
-    if len(words) <= _LABEL_CHARS:
-        return words
-    beginning = words[: _LABEL_CHARS - 1]
-    return f"{beginning.rpartition(' ')[0] or beginning} …"
 
 
 def without_paths(text: str, workspace_path: str) -> str:

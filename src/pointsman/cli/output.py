@@ -319,11 +319,12 @@ def print_hit(terminal: Console, rank: int, hit: Hit, query: str, *, explain: bo
     from rich.padding import Padding
     from rich.text import Text
 
-    name = printable(hit.document.title or hit.id)
+    location = printable(str(hit.citation))
+    caption = printable(hit.caption)
+    name = location if location.endswith(caption) else caption
     worth = f"{hit.score:.2f}" if hit.relevance is None else percent(hit.relevance)
     head = Text.assemble((f"{rank}. ", "bold"), (name, "bold cyan"), (f"  {worth}", "green"))
     head.append(f"  {hit.dataset}" if hit.dataset else "", "magenta")
-    location = printable(str(hit.citation))
     head.append(f"  {location}" if location not in head.plain else "", "dim")
     head.append(f"  {printable(str(hit.not_in_force))}" if hit.not_in_force is not None else "", "yellow")
     terminal.print(head)

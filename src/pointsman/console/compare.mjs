@@ -149,7 +149,7 @@ function drawn(query, columns, k) {
   const heads = columns.map((column) => h("th", { scope: "col" }, head(query, column)));
   const body = rows.map(([at, hit]) => h("tr", {},
     h("th", { scope: "row", class: line(hit.dataset), "data-content": true },
-      h("span.name", { dir: "auto" }, plain(hit.title || hit.id)), h("span.dataset", {}, hit.dataset ?? ""),
+      h("span.name", { dir: "auto" }, plain(hit.caption)), h("span.dataset", {}, hit.dataset ?? ""),
       typeof hit.metadata.source === "string"
         ? h("span.at", { dir: "auto" }, plain(hit.metadata.source), () => placeOf(hit.metadata) && `, ${placeOf(hit.metadata)}`)
         : null),

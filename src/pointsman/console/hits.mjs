@@ -88,7 +88,7 @@ export function hitCard(hit, find, steps, weak = false) {
     "aria-controls": id,
     "data-hit": hit.rank,
     on: { click: toggle },
-  }, plain(hit.title || hit.id));
+  }, plain(hit.caption));
   const short = h("p.text", { class: isCode(hit) ? "code" : null, dir: "auto", "data-content": true },
     snippet(hit.text, find));
   return h("li.hit", { class: line(hit.dataset), value: hit.rank, "data-id": hit.id, "data-in": hit.dataset },

@@ -6,6 +6,7 @@ import re
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from contextlib import contextmanager, nullcontext
@@ -147,6 +148,7 @@ class StoredDataset(Source):
                     "name": self.name,
                     "description": self.description,
                     "indexing_technique": self.indexing_technique,
+                    "created_at": int(time.time()),
                     **({"images": True} if self.holds_images else {}),
                 }
                 if self._backend is not None:

@@ -15,7 +15,6 @@ from pointsman.integrations.mcp.grep import grep as grep_store
 from pointsman.integrations.mcp.library import id_of
 from pointsman.retrieval.compress.expand import WindowExpander
 from pointsman.types import Hit, Query, Ranked
-from pointsman.wire import label_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -262,7 +261,7 @@ def verify(library: Library, access: Access, arguments: shapes.VerifyArguments) 
 
 
 def _title(document: Document) -> str:
-    return plain.cut(label_of(document.metadata, document.text), plain.TITLE_CHARS)
+    return plain.cut(document.caption, plain.TITLE_CHARS)
 
 
 def _position(document: Document) -> int | None:

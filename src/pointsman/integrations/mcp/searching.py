@@ -11,7 +11,7 @@ from pointsman.filters import typed_values
 from pointsman.integrations.mcp import plain, shapes
 from pointsman.integrations.mcp.library import id_of
 from pointsman.store.base import Capability
-from pointsman.wire import answer_to_dict, label_of
+from pointsman.wire import answer_to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,7 +61,7 @@ def result_of(hit: Mapping[str, Any], length: int) -> shapes.Result:
         rank=hit["rank"],
         dataset=hit["dataset"],
         id=id_of(hit["dataset"], hit["id"]),
-        title=plain.cut(label_of(hit["metadata"], text), plain.TITLE_CHARS),
+        title=plain.cut(plain.sound(hit["caption"]), plain.TITLE_CHARS),
         url=plain.url_of(hit["dataset"], hit["id"], hit["metadata"]),
         score=plain.finite(hit["score"]),
         relevance=plain.round_score(hit["relevance"]),

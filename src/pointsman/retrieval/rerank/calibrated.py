@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pointsman.protocols import Embedder
+    from pointsman.selector._bm25 import ChoiceIndex
     from pointsman.selector._vectors import TextVectors
     from pointsman.types import Hit, Query, Ranked
 
@@ -184,12 +185,9 @@ class CalibratedReranker(BaseReranker):
         Raises:
             ModelError: the embedder failed, or its answer is invalid.
         """
-        from pointsman.selector._bm25 import ChoiceIndex
         from pointsman.text import DEFAULT_ANALYZER
 
-        # The small index that selectors use: exact, in Lucene's form, takes microseconds for a few texts.
-        index = ChoiceIndex([Counter(DEFAULT_ANALYZER.tokens(text)) for text in texts])
-        words: list[float] = index.scores(DEFAULT_ANALYZER.query_tokens(query)).tolist()
+        words: list[float] = _index_of(texts).scores(DEFAULT_ANALYZER.query_tokens(query)).tolist()
         spread = self._known_spread()
         if self._vectors is None or spread is None:
             return words
@@ -197,6 +195,23 @@ class CalibratedReranker(BaseReranker):
         excess: list[float] = (cosines - spread.mean).tolist()
         sums = dict(calibrated_sum(range(len(words)), words, excess, sigma=spread.sigma, kappa=self.kappa))
         return [sums[number] for number in range(len(words))]
+
+    def unit_scores(self, query: str, texts: Sequence[str], scores: Sequence[float]) -> list[float]:
+        """Return each sum's place between the lowest and the highest that a text could have, from 0 to 1.
+
+        The highest is that of a text with all words of the question and a cosine of 1; the lowest has none of them and
+        a cosine of -1. That is no probability: how near unrelated texts come depends on the embedder.
+        """
+        from pointsman.text import DEFAULT_ANALYZER
+
+        lowest, highest = 0.0, _index_of(texts).highest(DEFAULT_ANALYZER.query_tokens(query))
+        spread = self._known_spread()
+        if self._vectors is not None and spread is not None:
+            weight = self.kappa / spread.sigma
+            lowest, highest = weight * (-1 - spread.mean), highest + weight * (1 - spread.mean)
+        if highest <= lowest:
+            return [0.0] * len(scores)
+        return [min(1.0, max(0.0, (score - lowest) / (highest - lowest))) for score in scores]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +230,11 @@ def _only_score(hit: Hit, source: str) -> float | None:
     """A source's score if the hit has exactly one; several belong to several queries and cannot be compared."""
     scores = [contribution.score for contribution in hit.provenance if contribution.source == source]
     return scores[0] if len(scores) == 1 else None
+
+
+def _index_of(texts: Sequence[str]) -> ChoiceIndex:
+    """The small index that selectors use: exact, in Lucene's form, takes microseconds for a few texts."""
+    from pointsman.selector._bm25 import ChoiceIndex
+    from pointsman.text import DEFAULT_ANALYZER
+
+    return ChoiceIndex([Counter(DEFAULT_ANALYZER.tokens(text)) for text in texts])

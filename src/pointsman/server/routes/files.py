@@ -215,7 +215,7 @@ async def attach_file(state: Shared, access: Caller, name: StoreName, body: Atta
         upload = existing_upload(uploads, body.file_id)
         reasons = attach(state, dataset, uploads, upload, sizes_of(body.chunking_strategy), body.attributes or {})
         documents = existing_documents(dataset, upload.id)
-        return file_object(name, documents, "; ".join(reasons)[:1000] or None)
+        return file_object(name, documents, upload, "; ".join(reasons)[:1000] or None)
 
     return Json(await in_writer(state, add))
 
@@ -281,8 +281,8 @@ async def list_batch(
 
     def page() -> dict[str, Any]:
         batch = _batch(state, access, name, batch_id)
-        dataset = state.dataset(access, name)
-        entries = {file_id: _entry(dataset, batch, file_id) for file_id in batch.file_ids}
+        dataset, uploads = state.dataset(access, name), _uploads(state, access)
+        entries = {file_id: _entry(dataset, uploads, batch, file_id) for file_id in batch.file_ids}
         chosen_ids = [file_id for file_id, entry in entries.items() if filter in {None, entry["status"]}]
         return list_page(
             chosen_ids, lambda ids: (entries[file_id] for file_id in ids), after, before, limit=limit, order=order
@@ -336,11 +336,11 @@ def _batch_object(batch: UploadBatch) -> dict[str, Any]:
     }
 
 
-def _entry(dataset: Dataset, batch: UploadBatch, file_id: str) -> dict[str, Any]:
+def _entry(dataset: Dataset, uploads: Uploads, batch: UploadBatch, file_id: str) -> dict[str, Any]:
     """Describe a file of a batch: what there is of it now, or why it was not attached."""
     error = batch.errors.get(file_id)
     if error is None and (documents := existing_documents(dataset, file_id)):
-        return file_object(dataset.name, documents, batch.gaps.get(file_id))
+        return file_object(dataset.name, documents, uploads.get(file_id), batch.gaps.get(file_id))
     return {
         "id": file_id,
         "object": "vector_store.file",

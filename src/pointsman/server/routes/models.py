@@ -136,7 +136,11 @@ async def create_embeddings(state: Shared, access: Reader, body: EmbeddingReques
 
 @router.post("/v2/rerank", response_model=RankedAnswer, responses=_CALLS, operation_id="rerank")
 async def rerank(state: Shared, access: Reader, body: RerankRequest) -> Response:  # noqa: ARG001
-    """Rank documents for a query, with the service's reranker, in Cohere's format."""
+    """Rank documents for a query, with the service's reranker, in Cohere's format.
+
+    `relevance_score` is from 0 to 1: a model's own number if it lies there, the probability of its logit, its grade of
+    10; without a reranker, where the sum of words and cosine lies between the lowest and the highest possible.
+    """
     _, ranking = await _rank(state, body.model, body.query, body.documents, body.top_n)
     results = [{"index": index, "relevance_score": score} for index, score in ranking]
     meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 0}}
@@ -145,7 +149,7 @@ async def rerank(state: Shared, access: Reader, body: RerankRequest) -> Response
 
 @router.post("/v1/rerank", response_model=RankedAnswer, responses=_CALLS, operation_id="rerank_v1")
 async def rerank_v1(state: Shared, access: Reader, body: JinaRerankRequest) -> Response:  # noqa: ARG001
-    """Rank documents for a query, with the service's reranker, in Jina's format."""
+    """Rank documents for a query, with the service's reranker, in Jina's format; scores as in Cohere's."""
     texts = [document if isinstance(document, str) else document.text for document in body.documents]
     model, ranking = await _rank(state, body.model, body.query, texts, body.top_n)
     results = [
@@ -172,7 +176,8 @@ async def _rank(
             _check_model(model, [reranker.name])
         documents = [Document(str(number), text) for number, text in enumerate(texts)]
         ranking = reranker.rerank(query, documents, top_n or len(documents))
-        return reranker.name, [(int(document.id), float(document.metadata["score"])) for document in ranking]
+        scores = reranker.unit_scores(query, texts, [float(document.metadata["score"]) for document in ranking])
+        return reranker.name, [(int(document.id), score) for document, score in zip(ranking, scores, strict=True)]
 
     async with state.gate:
         return await in_thread(rank)

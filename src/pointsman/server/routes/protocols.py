@@ -18,7 +18,7 @@ from pointsman.server.searching import prepare
 from pointsman.server.state import Reader, Shared, in_thread, problem_responses
 from pointsman.server.strict import StrictRoute
 from pointsman.types import NEAREST
-from pointsman.wire import label_of, notes_of, public_metadata, without_paths
+from pointsman.wire import notes_of, public_metadata, without_paths
 
 if TYPE_CHECKING:
     from pointsman.server.access import Access
@@ -112,7 +112,7 @@ async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Re
         {
             "content": hit.text,
             "score": relevance(hit),
-            "title": label_of(hit.metadata, hit.text),
+            "title": hit.caption,
             "metadata": {**public_metadata(hit.metadata), "document_id": hit.id, **notes_of(hit)},
         }
         for hit in context.hits

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 
@@ -184,7 +184,7 @@ async def create_store(state: Shared, access: Caller, body: NewStoreRequest, req
     for file in await in_writer(state, create):
         await check_again(request.scope)  # the key may have been revoked: each file may take half a minute
         await in_writer(state, attach_to, state, access, name, file, sizes, {})
-    return Json(await in_thread(lambda: _store(state.workspace.dataset(name, create=False))))
+    return Json(await in_thread(lambda: next(_stores(state, [state.workspace.dataset(name, create=False)]))))
 
 
 def sizes_of(strategy: ChunkingStrategy | None) -> tuple[int, int]:
@@ -279,7 +279,7 @@ async def update_store(state: Shared, access: Caller, name: StoreName, body: Sto
         if body.metadata is not None:
             with dataset.writing(WRITE_PATIENCE):
                 dataset.store.annotate(**{_METADATA: json.dumps(body.metadata)})
-        return _store(state.dataset(access, name))
+        return next(_stores(state, [state.dataset(access, name)]))
 
     return Json(await in_writer(state, update))
 
@@ -324,7 +324,12 @@ async def list_stores(
     def page() -> dict[str, Any]:
         names = access.visible(state.workspace.names())
         return list_page(
-            names, lambda names: map(_store, state.datasets(access, names)), after, before, limit=limit, order=order
+            names,
+            lambda names: _stores(state, state.datasets(access, names)),
+            after,
+            before,
+            limit=limit,
+            order=order,
         )
 
     return Json(await in_thread(page))
@@ -333,7 +338,7 @@ async def list_stores(
 @router.get("/vector_stores/{name}", response_model=StoreObject, responses=_READS, operation_id="get_vector_store")
 async def get_store(state: Shared, access: Reader, name: StoreName) -> Response:
     """Get a dataset as a vector store."""
-    return Json(await in_thread(lambda: _store(state.dataset(access, name))))
+    return Json(await in_thread(lambda: next(_stores(state, [state.dataset(access, name)]))))
 
 
 @router.post(
@@ -391,7 +396,7 @@ async def list_files(
     """List the documents of a dataset, as files."""
 
     def page() -> dict[str, Any]:
-        dataset = state.dataset(access, name)
+        dataset, uploads = state.dataset(access, name), Uploads(state.workspace.backend, access.key_id)
         ids_of: dict[str, list[str]] = {}
         for document_id in dataset.ids() if filter in {None, "completed"} else ():
             ids_of.setdefault(file_of(document_id), []).append(document_id)
@@ -402,7 +407,7 @@ async def list_files(
             for document in dataset.get_many(ids):
                 if document is not None:
                     documents_of.setdefault(file_of(document.id), []).append(document)
-            return [file_object(name, documents) for documents in documents_of.values()]
+            return [file_object(name, documents, uploads.get(file_id)) for file_id, documents in documents_of.items()]
 
         return list_page(list(ids_of), files, after, before, limit=limit, order=order)
 
@@ -419,9 +424,9 @@ async def get_file(state: Shared, access: Reader, name: StoreName, file_id: File
     """Get a document as a file; its text is under `/content`."""
 
     def read() -> dict[str, Any]:
-        dataset = state.dataset(access, name)
+        dataset, uploads = state.dataset(access, name), Uploads(state.workspace.backend, access.key_id)
         if documents := existing_documents(dataset, file_id):
-            return file_object(name, documents)
+            return file_object(name, documents, uploads.get(file_id))
         if file_id.endswith("/content") and (
             documents := existing_documents(dataset, file_id.removesuffix("/content"))
         ):
@@ -455,7 +460,8 @@ async def update_file(state: Shared, access: Caller, name: StoreName, file_id: F
                 for document in documents
             }
             dataset.set_metadata(changes)
-            return file_object(name, _existing(state.dataset(access, name), file_id))
+            upload = Uploads(state.workspace.backend, access.key_id).get(file_id)
+            return file_object(name, _existing(state.dataset(access, name), file_id), upload)
 
     return Json(await in_writer(state, update))
 
@@ -535,7 +541,8 @@ _OF_OPENAI: Final[dict[str, Callable[[str, Any], Filter]]] = {
 }
 
 
-def _store(dataset: Dataset) -> dict[str, Any]:
+def _store(dataset: Dataset, created_at: int | None) -> dict[str, Any]:
+    """Return a dataset in OpenAI's form; its time is 0 if it is unknown."""
     try:
         number, state = len(dataset), "completed"
         metadata = json.loads(dataset.store.statistics().notes.get(_METADATA) or "{}")
@@ -548,21 +555,38 @@ def _store(dataset: Dataset) -> dict[str, Any]:
         "name": dataset.name,
         "description": dataset.description,
         "status": state,
-        "created_at": 0,  # not recorded
+        "created_at": created_at or 0,
         "usage_bytes": 0,
         "file_counts": {"in_progress": 0, "completed": number, "failed": 0, "cancelled": 0, "total": number},
         "metadata": metadata,
     }
 
 
-def file_object(store: str, documents: Sequence[Document], problem: str | None = None) -> dict[str, Any]:
-    """Return the file that these documents are, in OpenAI's form; ``problem`` says what of it is left out."""
+def _stores(state: State, datasets: Iterable[Dataset]) -> Iterator[dict[str, Any]]:
+    """Yield datasets in OpenAI's form."""
+    times = {record.name: record.created_at for record in state.workspace.backend.datasets()}
+    for dataset in datasets:
+        yield _store(dataset, times.get(dataset.name))
+
+
+def file_object(
+    store: str, documents: Sequence[Document], upload: Upload | None, problem: str | None = None
+) -> dict[str, Any]:
+    """Return the file that these documents are, in OpenAI's form.
+
+    Args:
+        store: the name of the dataset.
+        documents: its passages, at least one.
+        upload: the uploaded file that they are from; None for other documents, and if it has been deleted: their time
+            is not recorded, and is 0.
+        problem: what of it is left out.
+    """
     return {
         "id": file_of(documents[0].id),
         "object": "vector_store.file",
         "vector_store_id": store,
         "status": "completed",
-        "created_at": 0,
+        "created_at": 0 if upload is None else upload.created_at,
         "usage_bytes": sum(len(document.text.encode("utf-8", "surrogatepass")) for document in documents),
         "last_error": None if problem is None else {"code": "invalid_file", "message": problem},
         "attributes": _attributes(documents[0]),
