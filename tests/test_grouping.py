@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -162,3 +163,38 @@ def test_cost_without_grouping(workspace: Workspace) -> None:
     sys.modules.pop("pointsman.retrieval.grouping", None)
     workspace.search(QUESTION, 4)
     assert "pointsman.retrieval.grouping" not in sys.modules
+
+
+OPTIONS: Final[Mapping[str, Any]] = {"strategy": "bm25", "refuse": False, "group_by": "file"}
+
+
+def test_langchain_takes_it_as_an_option(workspace: Workspace) -> None:
+    pytest.importorskip("langchain_core")
+    from pointsman.integrations.langchain import PointsmanRetriever, PointsmanVectorStore
+
+    dataset = workspace.dataset("rails")
+    for documents in (
+        PointsmanRetriever(source=dataset, k=4, options=dict(OPTIONS)).invoke(QUESTION),
+        PointsmanVectorStore(dataset).similarity_search(QUESTION, k=4, group_by="file"),
+    ):
+        assert sorted(document.metadata["file"] for document in documents) == [LONG, *SHORT]
+
+
+def test_llama_index_takes_it_as_an_option(workspace: Workspace) -> None:
+    pytest.importorskip("llama_index.core")
+    from pointsman.integrations.llama_index import PointsmanRetriever
+
+    nodes = PointsmanRetriever(workspace.dataset("rails"), similarity_top_k=4, **OPTIONS).retrieve(QUESTION)
+    assert sorted(node.metadata["file"] for node in nodes) == [LONG, *SHORT]
+
+
+def test_haystack_takes_it_as_an_option(workspace: Workspace, tmp_path: Path) -> None:
+    pytest.importorskip("haystack")
+    from pointsman.integrations.haystack import PointsmanDocumentStore, PointsmanRetriever
+
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as copy:
+        copy.dataset("rails").add(workspace.dataset("rails").store.documents())
+    store = PointsmanDocumentStore(str(tmp_path / "work"), "rails", embedder="hashing")
+    answer = PointsmanRetriever(store, top_k=4, options={"group_by": "file"}).run(QUESTION)
+    assert sorted(document.meta["file"] for document in answer["documents"]) == [LONG, *SHORT]
+    store.close()

@@ -487,7 +487,7 @@ def test_every_route_is_covered(worlds: tuple[World, World]) -> None:
     assert set(ROUTES) - routes_in_openapi - routes(worlds[0]) <= {("GET", "<console>")}
 
 
-VOLATILE = {"latency_ms", "milliseconds", "started", "instance", "bytes"}
+VOLATILE = {"latency_ms", "milliseconds", "started", "created_at", "instance", "bytes"}
 """Times, the request's id, and the size of files on disk, which is not the same twice even for the same documents."""
 
 
