@@ -14,9 +14,9 @@ from pointsman.grammar import STOP
 from pointsman.grammar.comparison import LONGEST
 from pointsman.retrieval.budget import Budget, Spending, spending
 from pointsman.retrieval.dispatch import describe
+from pointsman.retrieval.transform._conversation import name_texts
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant, distinct
 from pointsman.retrieval.transform.decompose import Hop, chain
-from pointsman.retrieval.transform.disambiguate import name_texts
 from pointsman.text import fold, sentences
 from pointsman.types import Query, RetrievalContext
 
