@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pointsman.filters import Range
-from pointsman.store.local import vectors
+from pointsman.store.local import vector_base, vectors
 from store_kit import add, corpus, opened, sound, unit, units
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_nothing_is_quantised_again_when_opened(
     store.close()
     second = opened(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(vectors, "_quantise", None)
+        patch.setattr(vector_base, "_quantise", None)
         assert_nearest_are_exact(second)
     sound(second)
     second.close()

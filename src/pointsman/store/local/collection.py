@@ -70,7 +70,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pointsman.store.local.columns import Condition, Table
+    from pointsman.store.local._column import Condition
+    from pointsman.store.local.columns import Table
     from pointsman.store.local.truth import DocumentChange
     from pointsman.types import AddResult
 

@@ -14,21 +14,20 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import xxhash
 
-from pointsman.store.local.files import file_stamp, open_regular, remove_leftovers, replacing, translated
+from pointsman.store.local.files import file_stamp, remove_leftovers, replacing, translated
+from pointsman.store.local.vector_base import BLOCK, CODES, FORMAT, MAGIC, VectorBase, base_in, one_thread, read_base
 from pointsman.store.prepared import UNREADABLE, direction
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MAGIC = b"PMVECTOR"
-_FORMAT = 1
 _EXACT_ROWS = 50_000  # above this many base rows the scan is quantised
 _FEW_ROWS = 2_000  # as many allowed rows are scanned exactly, which takes no longer than a scan of all codes
 _REBASE_ROWS = 2048  # a tail shorter than this is never worth a new base file
@@ -49,14 +46,9 @@ _OVERFETCH = 8  # candidates of the quantised scan per wanted result, and some m
 _WIDER = 4  # factor for another attempt with more candidates
 _CANDIDATE_SHARE = 4  # at most one allowed row in this many becomes a candidate
 _DEVIATIONS = 3.0  # assumed maximum error of a quantised score, in standard deviations
-_SAMPLE = 512  # rows whose codes are compared with them
-_TRAINING_ROWS = 4096  # FAISS uses no more for 16 centroids
 _GATHERED_ROWS = 64  # rows copied together: less than malloc fetches from the system anew
 _ROUNDING = 1e-4  # by less than this do two ways to multiply unit vectors differ
 _SURER = 2.0  # where documents that do not exist must change nothing: six deviations instead of three
-_CODES = ".codes"  # the suffix of the file with the codes
-_CODES_FORMAT = b"2"  # enters what names the base in it: codes of an earlier form belong to none
-_BLOCK = 16_384  # rows processed at a time while a file or an index is written
 _APPLY_ROWS = 65_536  # rows of the log applied at a time, to limit memory
 
 
@@ -76,99 +68,11 @@ class VectorSource(Protocol):
         ...
 
 
-class _Base:
-    """The rows of the base file, by ascending key."""
-
-    def __init__(
-        self,
-        keys: NDArray[np.int64],
-        matrix: NDArray[np.float32],
-        seq: int,
-        stamp: object = None,
-        codes: Path | None = None,
-        checksum: bytes = b"",
-    ) -> None:
-        self.keys, self.matrix, self.seq, self.stamp = keys, matrix, seq, stamp
-        self._codes, self._checksum = codes, checksum
-        self._codes_damaged = False
-        self.keys.flags.writeable = False  # columns cache the rows of constant key arrays
-        self._loaded_codes: Any = None
-        self._earlier: Any = None  # the codes of an earlier base whose rows begin this one, in the same order
-        self._building: threading.Thread | None = None
-        self._residuals: tuple[Any, NDArray[np.float32]] | None = None
-        self._guard = threading.Lock()
-
-    def residuals(self, index: Any) -> NDArray[np.float32]:
-        """Return what its codes leave out of some rows, shape ``(at most 512, dimensions)``; computed once an index."""
-        if self._residuals is None or self._residuals[0] is not index:
-            self._residuals = index, _residuals(index, self.matrix)
-        return self._residuals[1]
-
-    @property
-    def quantised(self) -> Any:
-        """Return FAISS's index of 4-bit codes over all rows; None until it is built, which takes 10 s a million rows.
-
-        It is read from its file. If that is missing, damaged or of another base, it is built in the background.
-        """
-        if self._loaded_codes is None:
-            with self._guard:
-                if self._loaded_codes is None:
-                    self._loaded_codes = self._read_codes()
-                if self._loaded_codes is None and self._building is None:
-                    self._building = threading.Thread(target=self._build, name="pointsman-codes", daemon=True)
-                    self._building.start()
-        return self._loaded_codes
-
-    def save_codes(self) -> None:
-        """Write the file of the codes unless it is there; for the writer, of a base that is scanned with it.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        if self._codes is None or len(self.keys) <= _EXACT_ROWS:
-            return
-        if self._codes_damaged or not _belongs_to(self._codes, self._checksum):
-            with self._guard:
-                if self._loaded_codes is None:
-                    self._loaded_codes, self._earlier = _quantise(self.matrix, self._earlier), None
-            _write_codes(self._codes, self._loaded_codes, self._checksum)
-            self._codes_damaged = False
-
-    def continue_codes(self, base: _Base) -> None:
-        """Take over the codes of a base whose rows begin this one, so that only the others are quantised."""
-        if _trained_on(len(base.keys)) == _trained_on(len(self.keys)):
-            self._earlier = base._loaded_codes
-
-    def _build(self) -> None:
-        try:
-            index = _quantise(self.matrix)
-        except RuntimeError as error:  # of FAISS
-            log.warning("%s cannot be built (%s); vectors are scanned exactly", self._codes, error)
-            return
-        with self._guard:
-            self._loaded_codes = index
-
-    def codes_are_damaged(self) -> bool:
-        """Read the file of the codes again, if there is one, to see whether it is damaged."""
-        self._read_codes()
-        return self._codes_damaged
-
-    def _read_codes(self) -> Any:
-        if self._codes is None:
-            return None
-        try:
-            return _read_codes(self._codes, self._checksum, len(self.keys))
-        except (OSError, ValueError, RuntimeError) as error:  # FAISS raises the last
-            log.warning("%s cannot be used (%s); it is built anew", self._codes, error)
-            self._codes_damaged = True
-            return None
-
-
 @dataclass(frozen=True, slots=True)
 class _IndexState:
     """The state that searches use; a writer prepares a new one and swaps it in, so readers need no lock."""
 
-    base: _Base
+    base: VectorBase
     alive: NDArray[np.bool_] | None  # which rows of the base are valid; None: all
     tail_keys: NDArray[np.int64]  # ascending, as in the base
     tail: NDArray[np.float32]
@@ -176,7 +80,7 @@ class _IndexState:
     dead: int = 0  # rows of the base that are no longer valid
 
     @classmethod
-    def of(cls, base: _Base) -> _IndexState:
+    def of(cls, base: VectorBase) -> _IndexState:
         """Return the state of a base without a tail."""
         return cls(base, None, np.empty(0, np.int64), np.empty((0, base.matrix.shape[1]), np.float32), base.seq)
 
@@ -443,7 +347,7 @@ class VectorIndex:
         """Compare every vector with the documents'; return a complaint for each difference, at most ten."""
         state = self._current()
         complaints_of_codes = (
-            [f"{self._path.with_suffix(_CODES).name} is damaged"] if state.base.codes_are_damaged() else []
+            [f"{self._path.with_suffix(CODES).name} is damaged"] if state.base.codes_are_damaged() else []
         )
         complaints: list[str] = []
         for changes in self._source.vector_changes(0):
@@ -507,9 +411,10 @@ class VectorIndex:
                 self._state = state = self._with_new_base(state)
                 self._save_codes(state.base)
 
-    def _save_codes(self, base: _Base) -> None:
+    def _save_codes(self, base: VectorBase) -> None:
         try:
-            base.save_codes()
+            if len(base.keys) > _EXACT_ROWS:
+                base.save_codes()
         except OSError as error:
             log.warning("the codes of %s cannot be written now (%s); they are kept in memory", self._path, error)
 
@@ -517,7 +422,7 @@ class VectorIndex:
         """Delete the files; ``catch_up`` rebuilds them."""
         with self._guard, translated(self._path):
             self._path.unlink(missing_ok=True)
-            self._path.with_suffix(_CODES).unlink(missing_ok=True)
+            self._path.with_suffix(CODES).unlink(missing_ok=True)
             self._anew = True
 
     def close(self) -> None:
@@ -559,7 +464,7 @@ class VectorIndex:
         keys = state.keys
         order = np.argsort(keys, kind="stable")
         header = {
-            "format": _FORMAT,
+            "format": FORMAT,
             "identity": self._identity,
             "dimensions": self._dimensions,
             "rows": len(order),
@@ -575,10 +480,10 @@ class VectorIndex:
 
             head = json.dumps(header).encode()
             head += b" " * (-(16 + len(head)) % 64)  # align the arrays
-            write(_MAGIC + struct.pack("<Q", len(head)) + head)
+            write(MAGIC + struct.pack("<Q", len(head)) + head)
             write(keys[order].data.cast("B"))
-            for start in range(0, len(order), _BLOCK):
-                block_rows = order[start : start + _BLOCK]
+            for start in range(0, len(order), BLOCK):
+                block_rows = order[start : start + BLOCK]
                 in_base = block_rows < len(rows)
                 block = np.empty((len(block_rows), self._dimensions), np.float32)
                 block[in_base] = state.base.matrix[rows[block_rows[in_base]]]
@@ -589,14 +494,14 @@ class VectorIndex:
         self._unusable = False
         stamp = file_stamp(self._path)
         content = np.memmap(self._path, np.uint8, "r")
-        base = _base_in(content, self._path, stamp, self._identity, self._dimensions)
+        base = base_in(content, self._path, stamp, self._identity, self._dimensions)
         if state.alive is None and np.array_equal(base.keys[: len(rows)], state.base.keys):
             base.continue_codes(state.base)
         return _IndexState.of(base)
 
     def _empty(self) -> _IndexState:
         return _IndexState.of(
-            _Base(np.empty(0, np.int64), np.empty((0, self._dimensions), np.float32), -1, self._stamp())
+            VectorBase(np.empty(0, np.int64), np.empty((0, self._dimensions), np.float32), -1, self._stamp())
         )
 
     def _stamp(self) -> object:
@@ -606,7 +511,7 @@ class VectorIndex:
         """Return the base file if it is intact and ours; else None, with the reason logged."""
         self._unusable = False
         try:
-            return _IndexState.of(_read(self._path, self._identity, self._dimensions))
+            return _IndexState.of(read_base(self._path, self._identity, self._dimensions))
         except FileNotFoundError:
             return None
         except (*UNREADABLE, OSError, KeyError, struct.error) as error:
@@ -627,42 +532,6 @@ def _gather_changes(batches: Iterator[VectorChanges]) -> Iterator[list[VectorCha
         yield together
 
 
-def _read(path: Path, identity: str, dimensions: int) -> _Base:
-    """Map a base file after verifying its checksum.
-
-    Raises:
-        ValueError: it is truncated, foreign, or of another format.
-    """
-    stamp = file_stamp(path)
-    if path.stat().st_size < 32:  # too short to be mapped
-        raise ValueError("it is truncated")
-    content = np.memmap(path, np.uint8, "r")
-    if xxhash.xxh3_128(content[:-16].data).digest() != content[-16:].tobytes():
-        raise ValueError("its checksum is wrong")
-    # The pages of this map are present now; those of another one would be fetched one by one by the next 200 searches.
-    return _base_in(content, path, stamp, identity, dimensions)
-
-
-def _base_in(content: NDArray[np.uint8], path: Path, stamp: object, identity: str, dimensions: int) -> _Base:
-    """Return the base in the content of a file.
-
-    Raises:
-        ValueError: it is foreign, or of another format.
-    """
-    if content[:8].tobytes() != _MAGIC:
-        raise ValueError("it is not a vector file")
-    (length,) = struct.unpack("<Q", content[8:16].tobytes())
-    header = json.loads(content[16 : 16 + length].tobytes())
-    if (header["format"], header["identity"], header["dimensions"]) != (_FORMAT, identity, dimensions):
-        raise ValueError(f"it belongs to {header['identity']!r}, format {header['format']}")
-    start, rows = 16 + length, header["rows"]
-    # Plain arrays over the map: its own class would cost microseconds in every operation.
-    keys = np.asarray(content[start : start + 8 * rows].view(np.int64), order="C")
-    matrix = np.asarray(content[start + 8 * rows : -16].view(np.float32)).reshape(rows, dimensions)
-    checksum = xxhash.xxh3_128(_CODES_FORMAT + content[-16:].tobytes()).digest()
-    return _Base(keys, matrix, header["seq"], stamp, path.with_suffix(_CODES), checksum)
-
-
 def _locate_rows(
     state: _IndexState, keys: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]]:
@@ -681,7 +550,7 @@ def _locate_rows(
 
 
 def _base_top(
-    base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None, margin: float = 0.0
+    base: VectorBase, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None, margin: float = 0.0
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the best valid rows: exactly if that is fast or few rows are allowed, else quantised and rescored.
 
@@ -704,123 +573,8 @@ def _base_top(
     return base.keys[rows[best]], scores[best]
 
 
-def _quantise(matrix: NDArray[np.float32], earlier: Any = None) -> Any:
-    """Return FAISS's product quantiser over all rows, 4 bits for two numbers.
-
-    Vectors are rotated at random first: where few dimensions vary most, those of the best rows would lie far off the
-    16 values that two numbers are rounded to. The codes are an inverted file of a single list, since a flat index takes
-    no filters. Takes some 15 s of processor time for a million rows of 384 dimensions.
-
-    Args:
-        matrix: shape ``(rows, dimensions)``.
-        earlier: the index of the first rows, whose codes are copied; the result is the same without it.
-    """
-    import faiss
-
-    rows, dimensions = matrix.shape
-    if earlier is None:
-        groups = dimensions // 2 if dimensions % 2 == 0 else dimensions
-        kind = f"RR{dimensions},IVF1,PQ{groups}x4fs"
-        index: Any = faiss.index_factory(dimensions, kind, faiss.METRIC_INNER_PRODUCT)
-        codes: Any = faiss.downcast_index(index.index)
-        training = codes.pq.cp
-        training.min_points_per_centroid = 1  # else it warns on standard output
-        training.niter = 10  # the default is 25
-        first = _trained_on(rows)
-        sample = matrix[np.linspace(0, first - 1, min(first, _TRAINING_ROWS)).astype(np.intp)]
-        with _one_thread():
-            index.train(np.resize(sample, (max(len(sample), 64), dimensions)))  # repeated if there are too few
-    else:
-        index = faiss.deserialize_index(faiss.serialize_index(earlier))
-    for start in range(index.ntotal, rows, _BLOCK):
-        with _one_thread():
-            index.add(np.ascontiguousarray(matrix[start : start + _BLOCK]))
-    return index
-
-
-def _residuals(index: Any, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the differences between some rows, evenly spaced, and what their codes stand for."""
-    import faiss
-
-    rows = np.unique(np.linspace(0, len(matrix) - 1, _SAMPLE).astype(np.intp))
-    codes: Any = faiss.downcast_index(index.index)
-    rotated_rows = index.chain.at(0).apply(np.ascontiguousarray(matrix[rows]))
-    centre = codes.quantizer.reconstruct(0) if codes.by_residual else np.zeros(codes.d, np.float32)
-    approximations = codes.pq.decode(codes.pq.compute_codes(rotated_rows - centre)) + centre
-    return np.asarray(matrix[rows] - index.chain.at(0).reverse_transform(approximations))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let FAISS use this thread alone.
-
-    A query is scanned by one anyway, and the others would spin. Training meets at barriers: where other programs run,
-    it takes minutes instead of a second.
-    """
-    import faiss
-
-    threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(threads)
-
-
-def _trained_on(rows: int) -> int:
-    """Return how many of the first rows the quantiser is trained on: at least a quarter, the same for a while."""
-    return 1 << 2 * ((max(rows, 1).bit_length() - 1) // 2)
-
-
-def _write_codes(path: Path, index: Any, checksum: bytes) -> None:
-    """Write FAISS's form of an index, the checksum of the base file that it is made from, and its own."""
-    import faiss
-
-    remove_leftovers(path)
-    with replacing(path) as file:
-        digest = xxhash.xxh3_128()
-
-        def write(data: bytes) -> int:
-            digest.update(data)
-            return file.write(data)
-
-        faiss.write_index(index, faiss.PyCallbackIOWriter(write))  # type: ignore[attr-defined]  # Python's wrapper has it
-        write(checksum)
-        file.write(digest.digest())
-
-
-def _read_codes(path: Path, checksum: bytes, rows: int) -> Any:
-    """Read the index of a file after verifying its checksum; None if there is none for this base.
-
-    Raises:
-        ValueError, OSError, RuntimeError: it is damaged.
-    """
-    import faiss
-
-    stamp = file_stamp(path)
-    if not _belongs_to(path, checksum):
-        return None
-    content = np.memmap(path, np.uint8, "r")
-    if xxhash.xxh3_128(content[:-16].data).digest() != content[-16:].tobytes():
-        raise ValueError("its checksum is wrong")
-    index = faiss.read_index(str(path))
-    if file_stamp(path) != stamp or index.ntotal != rows:  # replaced meanwhile
-        raise ValueError("it belongs to other vectors")
-    return index
-
-
-def _belongs_to(path: Path, checksum: bytes) -> bool:
-    """Whether a file of codes is made from the base file with this checksum, by its end alone."""
-    try:
-        with open_regular(path) as file:
-            file.seek(-32, os.SEEK_END)
-            return file.read(16) == checksum
-    except OSError:  # missing or too short
-        return False
-
-
 def _quantised_top(
-    base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None, most: int, margin: float
+    base: VectorBase, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None, most: int, margin: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
     """Return the rows that may be among the best ``k`` valid ones, with their exact scores.
 
@@ -841,7 +595,7 @@ def _quantised_top(
         of_list = faiss.SearchParametersIVF(sel=selector, nprobe=1)  # type: ignore[call-arg]  # and keywords
         parameters = faiss.SearchParametersPreTransform(index_params=of_list)  # type: ignore[call-arg]
     while limit <= most:
-        with _one_thread():
+        with one_thread():
             rough, indices = index.search(vector[None], limit, params=parameters)
         rows: NDArray[np.int64] = indices[0][indices[0] >= 0]
         scores = _dots(base.matrix, rows, vector)
