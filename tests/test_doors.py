@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner
 
+import pointsman
 from doors_kit import SETTINGS, WITH_MODEL, Asked, World, fill, requests, world
 from pointsman.cli.app import app
 from pointsman.types import NEAREST
@@ -157,3 +158,11 @@ def test_records_are_called_by_their_name_or_their_file_and_row(choir: World, qu
     knowledge = {"knowledge_id": "choir", "query": question, "retrieval_setting": {"top_k": 1, "score_threshold": 0}}
     (record, *_) = choir.http.post("/retrieval", json=knowledge).json()["records"]
     assert record["title"] == caption or (record["title"] == NEAREST and place in record["content"])
+
+
+def test_the_console_calls_hits_by_their_captions() -> None:
+    folder = Path(pointsman.__file__).parent / "console"
+    for name in ("hits.mjs", "compare.mjs"):
+        text = (folder / name).read_text("utf-8")
+        assert "plain(hit.caption)" in text
+        assert "hit.title || hit.id" not in text

@@ -14,7 +14,9 @@ const BEFORE = 90; // of them before the first matching word
 const WEAK = 0.5; // below it, a hit is probably not relevant
 const AROUND = 1500; // characters of the source shown on each side of a passage
 const CODE = /^(?:[chrs]|cc|cs|cpp|hpp|go|java|[cm]?[jt]sx?|json[lc]?|kts?|lua|php|pl|py|rb|rs|scala|sh|sql|swift|toml|xml|ya?ml)$/;
-const PAGES = { xlsx: "sheet", ods: "sheet", pptx: "slide", odp: "slide", ipynb: "cell" }; // of which a file is made
+const PAGES = { // of which a file is made
+  xlsx: "sheet", ods: "sheet", pptx: "slide", odp: "slide", ipynb: "cell", json: "record",
+};
 const LONG = 20_000; // characters of an opened hit until the user requests all
 
 /**
@@ -228,10 +230,11 @@ async function surroundings(hit, reach, host) {
  * @param {Record<string, unknown>} metadata
  * @returns {string}
  */
-export function placeOf({ kind, page, line: first, last_line: last }) {
+export function placeOf({ kind, page, record, line: first, last_line: last }) {
+  const number = kind === "json" ? record : page;
   const row = PAGES[kind] === "sheet" ? "row" : "line";
   return [
-    typeof page === "number" ? t(`hit.at.${PAGES[kind] ?? "page"}`, { n: page }) : null,
+    typeof number === "number" ? t(`hit.at.${PAGES[kind] ?? "page"}`, { n: number }) : null,
     typeof first === "number" ? t(`hit.at.${row}${last > first ? "s" : ""}`, { first, last }) : null,
   ].filter(Boolean).join(", ");
 }
