@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+import pointsman
 from pointsman import Document, InputError, Workspace
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.request import SearchRequest
 from pointsman.retrieval.diversity import Grouping
+
+if TYPE_CHECKING:
+    from postgres_kit import PostgresServer
 
 LONG, SHORT = "book", ("note-1", "note-2", "note-3")
 QUESTION = "railway switch"
@@ -198,3 +203,16 @@ def test_haystack_takes_it_as_an_option(workspace: Workspace, tmp_path: Path) ->
     answer = PointsmanRetriever(store, top_k=4, options={"group_by": "file"}).run(QUESTION)
     assert sorted(document.meta["file"] for document in answer["documents"]) == [LONG, *SHORT]
     store.close()
+
+
+def test_postgresql_fills_groups(postgres: PostgresServer) -> None:
+    url = f"{postgres.url}?schema=t{uuid.uuid4().hex[:12]}"
+    with pointsman.open(url, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("rails").add(
+            [Document(f"{LONG}#{n}", f"railway switch, railway switch {n}", {"file": LONG}) for n in range(150)]
+            + [Document(name, "a note about tea and a railway", {"file": name}) for name in SHORT]
+        )
+        for strategy in ("bm25", "hybrid", "rrf"):
+            ids = ids_for(workspace, strategy=strategy, group_by="file")
+            assert ids[0].startswith(LONG)
+            assert sorted(ids[1:]) == list(SHORT)
