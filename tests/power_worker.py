@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pointsman.store.local import collection, files, truth, vectors
-from pointsman.store.local.collection import Collection, drop_collection
+from pointsman.store.local.collection import Collection
 from pointsman.store.local.files import remove_file, replacing
+from pointsman.store.local.manifest import drop_collection
 from pointsman.types import Document
 from store_kit import add, corpus
 

@@ -17,7 +17,8 @@ from pointsman import Client, Workspace
 from pointsman.errors import StorageFullError, StoreError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.local import collection, vectors
-from pointsman.store.local.collection import Collection, drop_collection
+from pointsman.store.local.collection import Collection
+from pointsman.store.local.manifest import drop_collection
 from pointsman.types import Document
 from store_kit import add, corpus, opened, sound, unit
 

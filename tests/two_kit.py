@@ -18,7 +18,8 @@ from typing import Any, Final
 from pointsman.backup import backup, restore
 from pointsman.errors import InputError, LockedError, PointsmanError, RetrievalError, UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.local.collection import Collection, drop_collection, read_manifest
+from pointsman.store.local.collection import Collection
+from pointsman.store.local.manifest import drop_collection, read_manifest
 from pointsman.types import Document
 from pointsman.workspace import Workspace
 from server_kit import Served

@@ -119,7 +119,7 @@ class StoredDataset(Source):
                 self._on_open(self)
         if self._store is not None:
             return True
-        from pointsman.store.local.collection import read_manifest
+        from pointsman.store.local.manifest import read_manifest
 
         return self._path is not None and read_manifest(self._path) is not None
 
@@ -272,7 +272,7 @@ class StoredDataset(Source):
         Raises:
             InputError: the folder contains no dataset.
         """
-        from pointsman.store.local.collection import read_manifest
+        from pointsman.store.local.manifest import read_manifest
 
         about = read_manifest(Path(folder))
         if about is None:

@@ -315,8 +315,8 @@ class LocalBackend(BaseBackend):
 
     def describe(self, name: str, description: str) -> None:
         """See `Backend`."""
-        from pointsman.store.local.collection import read_manifest, write_manifest
         from pointsman.store.local.files import steady, translated
+        from pointsman.store.local.manifest import read_manifest, write_manifest
 
         folder = self._existing(name)
         with translated(folder), steady(folder, alone=True) as exists:
@@ -327,7 +327,7 @@ class LocalBackend(BaseBackend):
 
     def drop(self, name: str) -> None:
         """See `Backend`; deletes everything under the name, even a damaged dataset."""
-        from pointsman.store.local.collection import drop_collection
+        from pointsman.store.local.manifest import drop_collection
 
         if not drop_collection(self.folder(name)):
             raise UnknownNameError("dataset", name, tuple(self.names()))
@@ -423,7 +423,7 @@ class LocalBackend(BaseBackend):
         return record
 
     def _read_about(self, name: str) -> DatasetRecord | None:
-        from pointsman.store.local.collection import read_manifest
+        from pointsman.store.local.manifest import read_manifest
 
         manifest = read_manifest(self.folder(name))
         if manifest is None:

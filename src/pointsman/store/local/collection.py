@@ -11,12 +11,9 @@ to another one. Nothing here survives a fork; a process must open its own.
 
 from __future__ import annotations
 
-import errno
-import json
 import logging
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,16 +21,13 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xxhash
 
 from pointsman._values import ID, TEXT
 from pointsman.errors import (
     CorruptStoreError,
-    FormatVersionError,
     InputError,
     LockedError,
     ReplacedError,
-    StorageFullError,
     StoreError,
 )
 from pointsman.filters import Equals, In
@@ -44,17 +38,11 @@ from pointsman.store.local.columns_file import check_table, read_table, saved_st
 from pointsman.store.local.files import (
     POLL_SECONDS,
     WriterLock,
-    collect_leftovers,
-    directory_aside,
     file_stamp,
     keep_private,
     make_directory,
-    read_regular,
-    remove_directory,
-    replacing,
     steady,
     store_error,
-    sync_directory,
     translated,
 )
 from pointsman.store.local.keyword import KeywordIndex
@@ -66,6 +54,7 @@ from pointsman.store.local.writable_truth import WritableTruth
 from pointsman.store.prepared import UNREADABLE, Prepared, directions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -75,12 +64,20 @@ if TYPE_CHECKING:
     from pointsman.store.local.truth import DocumentChange
     from pointsman.types import AddResult
 
+from pointsman.store.local.manifest import (
+    FORMAT,
+    MANIFEST,
+    TRUTH,
+    create_collection,
+    drop_directory,
+    read_manifest,
+    replaced_error,
+    sync_names,
+    write_manifest,
+)
+
 log = logging.getLogger(__name__)
 
-FORMAT = 2
-_READABLE = {1, FORMAT}  # the first has no checksums in the manifest and in ``meta``
-MANIFEST = "manifest.json"
-TRUTH = "documents.sqlite"
 COLUMNS = "columns.bin"
 _COLUMNS_AGAIN = 10_000  # fewer changed documents than this are never worth a new file of columns
 _COMPLETING_SECONDS = 10.0
@@ -89,158 +86,6 @@ _WRITERS_SECONDS = 60.0  # how long `verify` waits for a writing process
 _COUNTED_CHANGES = 10_000  # maximum number of changes counted to report the lag
 _LOOK_SECONDS = 0.02  # how often searches check whether the name still refers to this collection
 _HEAL_SECONDS = 1.0  # until the next attempt after a failed repair
-
-
-def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """Read the manifest of a dataset's directory; return None if it contains no dataset.
-
-    Raises:
-        FormatVersionError: its format is unknown to this version.
-        CorruptStoreError: the manifest cannot be read.
-    """
-    path = directory / MANIFEST
-    try:
-        manifest: dict[str, Any] = json.loads(read_regular(path))
-        version = int(manifest["format"])
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (*UNREADABLE, KeyError) as error:
-        raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
-    except OSError as error:
-        raise store_error(path, error) from error
-    if version not in _READABLE:
-        raise FormatVersionError(
-            f"{directory} is in format {version!r}, this version of pointsman knows format {FORMAT}; "
-            "open it with the version that wrote it, or index the documents again into a new dataset"
-        )
-    check = manifest.pop("checksum", None)
-    if check != (_checksum(manifest) if version == FORMAT else None):
-        raise CorruptStoreError(
-            f"{path} does not match its checksum; 'pointsman verify --repair' accepts it unchanged, "
-            "or restore it from a backup"
-        )
-    return manifest
-
-
-def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
-    """Replace the manifest as a whole."""
-    content = {**manifest, "checksum": _checksum(manifest)}
-    with replacing(directory / MANIFEST) as file:
-        file.write(json.dumps(content, ensure_ascii=False, indent=2).encode())
-
-
-def _checksum(manifest: Mapping[str, Any]) -> str:
-    return xxhash.xxh3_64_hexdigest(json.dumps(manifest, sort_keys=True).encode())
-
-
-def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -> bool:
-    """Create an empty collection atomically, for all processes.
-
-    Args:
-        directory: its path; existing content stays unchanged.
-        about: stored in the manifest (name, description and similar).
-
-    Returns:
-        Whether it was created here; False if something already has this name.
-
-    Raises:
-        StoreError: it cannot be created.
-    """
-    make_directory(directory.parent)
-    with translated(directory):
-        if _is_occupied(directory):
-            return False
-        collect_leftovers(directory.parent)
-        with directory_aside(directory.parent) as temporary:
-            truth = WritableTruth(temporary / TRUTH)
-            truth.close()
-            write_manifest(temporary, {"format": FORMAT, "identity": truth.identity, **(about or {})})
-            try:
-                temporary.rename(directory)
-            except OSError as error:
-                if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:  # another process was first
-                    return False
-                raise
-        _sync_names(directory)
-    return True
-
-
-def _is_occupied(directory: Path) -> bool:
-    """Whether something other than an empty directory has this name."""
-    try:
-        return any(directory.iterdir())
-    except FileNotFoundError:
-        return False
-    except NotADirectoryError:
-        return True
-
-
-def drop_collection(directory: Path) -> bool:
-    """Delete whatever has this name: a collection, a damaged one, or anything else.
-
-    Returns:
-        Whether anything existed.
-
-    Raises:
-        LockedError: another process is writing to it.
-        StoreError: the operating system refuses.
-    """
-    with translated(directory):
-        is_folder = directory.is_dir() and not directory.is_symlink()
-    if not is_folder:
-        with translated(directory):
-            try:
-                directory.unlink()
-            except FileNotFoundError:
-                return False
-            except IsADirectoryError:  # another process has just created it
-                return _drop(directory, WriterLock(directory))
-            sync_directory(directory.parent)
-            return True
-    return _drop(directory, WriterLock(directory))
-
-
-def _drop(directory: Path, lock: WriterLock, identity: str | None = None) -> bool:
-    """Delete the collection of this identity, or any, and release the lock; return False if it is gone.
-
-    Raises:
-        ReplacedError: it has been replaced by another one.
-        LockedError: another process is writing to it.
-    """
-    try:
-        try:
-            lock.acquire()
-        except StorageFullError:
-            log.info("%s has no lock and no room for one; treating it as free", directory)
-        except StoreError:
-            if not lock.is_noise:
-                raise
-        with translated(directory), steady(directory, alone=True) as exists:
-            if not exists:
-                return False
-            if identity is not None and (read_manifest(directory) or {}).get("identity") != identity:
-                raise _replaced_error(directory)
-            lock.unsign()
-            remove_directory(directory)
-    except FileNotFoundError:
-        return False
-    finally:
-        lock.release()
-    collect_leftovers(directory.parent)
-    return True
-
-
-def _sync_names(directory: Path) -> None:
-    """Make the directory entries of a collection, and of the workspace folders that contain it, durable."""
-    parent, *folders = directory.absolute().parents
-    sync_directory(parent)
-    for folder in folders[:2]:
-        with suppress(PermissionError):  # we have not created what we may not even read
-            sync_directory(folder)
-
-
-def _replaced_error(directory: Path) -> ReplacedError:
-    return ReplacedError(f"{directory} was deleted or recreated by another process; open it again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +184,7 @@ class Collection:
         time = monotonic()
         if time > self._look_again:
             if file_stamp(self._manifest_path) != self._stamp and self.replaced:
-                raise _replaced_error(self._directory)
+                raise replaced_error(self._directory)
             self._look_again = time + _LOOK_SECONDS  # not set if it was replaced: the next search is to raise too
         if seq is None:
             seq = self.truth.sequence()
@@ -533,7 +378,7 @@ class Collection:
         with translated(self._directory), steady(self._directory, alone=True) as exists:
             manifest = read_manifest(self._directory) if exists else None
             if manifest is None or manifest.get("identity") != self.truth.identity:
-                raise _replaced_error(self._directory)
+                raise replaced_error(self._directory)
             self.manifest = {**manifest, **about}
             write_manifest(self._directory, self.manifest)
 
@@ -564,8 +409,8 @@ class Collection:
         """
         with self._writing:
             self._let_go()
-            if not _drop(self._directory, self._lock, self.truth.identity):
-                raise _replaced_error(self._directory)
+            if not drop_directory(self._directory, self._lock, self.truth.identity):
+                raise replaced_error(self._directory)
 
     # ── verifying ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -661,7 +506,7 @@ class Collection:
                     truth.close()
                     with translated(self._directory):
                         write_manifest(self._directory, {"format": FORMAT, "identity": truth.identity, **fields})
-                        _sync_names(self._directory)
+                        sync_names(self._directory)
         except (FileNotFoundError, NotADirectoryError):
             log.debug("%s was deleted while it was completed", self._directory)
         finally:
@@ -740,7 +585,7 @@ class Collection:
                             raise
                     sleep(POLL_SECONDS)
         except FileNotFoundError as error:
-            raise _replaced_error(self._directory) from error
+            raise replaced_error(self._directory) from error
 
     def _become_writer(self, *, healing: bool = False) -> None:
         """Acquire the lock unless it is held; then read what others have written meanwhile.
@@ -757,13 +602,13 @@ class Collection:
         try:
             self._lock.acquire(healing=healing)
         except FileNotFoundError as error:
-            raise _replaced_error(self._directory) from error
+            raise replaced_error(self._directory) from error
         try:
             if self.replaced:
-                raise _replaced_error(self._directory)
+                raise replaced_error(self._directory)
             if not self._is_entry_durable:  # its creator may have died before doing so
                 with translated(self._directory):
-                    _sync_names(self._directory)
+                    sync_names(self._directory)
                 self._is_entry_durable = True
             with self._deriving:
                 self._derive_in_memory(save=False)

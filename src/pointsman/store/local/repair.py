@@ -15,7 +15,7 @@ from urllib.parse import quote
 from pointsman._batched import batched
 from pointsman._sqlite import SQLITE_ERRORS
 from pointsman.errors import CorruptStoreError, UnknownNameError
-from pointsman.store.local.collection import FORMAT, MANIFEST, TRUTH, Collection, read_manifest, write_manifest
+from pointsman.store.local.collection import Collection
 from pointsman.store.local.files import (
     WriterLock,
     directory_aside,
@@ -25,6 +25,7 @@ from pointsman.store.local.files import (
     translated,
 )
 from pointsman.store.local.history import KEPT_DAYS, UNNOTED
+from pointsman.store.local.manifest import FORMAT, MANIFEST, TRUTH, read_manifest, write_manifest
 from pointsman.store.local.truth import ROW, document_in, vector_of
 from pointsman.store.local.truth_file import schema_rows, value_of
 from pointsman.store.local.writable_truth import WritableTruth

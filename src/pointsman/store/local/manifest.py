@@ -1,0 +1,199 @@
+"""The directory of a dataset: its manifest, and how it is made and deleted as a whole."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+
+from pointsman.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    ReplacedError,
+    StorageFullError,
+    StoreError,
+)
+from pointsman.store.local.files import (
+    WriterLock,
+    collect_leftovers,
+    directory_aside,
+    make_directory,
+    read_regular,
+    remove_directory,
+    replacing,
+    steady,
+    store_error,
+    sync_directory,
+    translated,
+)
+from pointsman.store.local.writable_truth import WritableTruth
+from pointsman.store.prepared import UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+log = logging.getLogger(__name__)
+
+FORMAT = 2
+_READABLE = {1, FORMAT}  # the first has no checksums in the manifest and in ``meta``
+MANIFEST = "manifest.json"
+TRUTH = "documents.sqlite"
+
+
+def read_manifest(directory: Path) -> dict[str, Any] | None:
+    """Read the manifest of a dataset's directory; return None if it contains no dataset.
+
+    Raises:
+        FormatVersionError: its format is unknown to this version.
+        CorruptStoreError: the manifest cannot be read.
+    """
+    path = directory / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(read_regular(path))
+        version = int(manifest["format"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (*UNREADABLE, KeyError) as error:
+        raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
+    except OSError as error:
+        raise store_error(path, error) from error
+    if version not in _READABLE:
+        raise FormatVersionError(
+            f"{directory} is in format {version!r}, this version of pointsman knows format {FORMAT}; "
+            "open it with the version that wrote it, or index the documents again into a new dataset"
+        )
+    check = manifest.pop("checksum", None)
+    if check != (_checksum(manifest) if version == FORMAT else None):
+        raise CorruptStoreError(
+            f"{path} does not match its checksum; 'pointsman verify --repair' accepts it unchanged, "
+            "or restore it from a backup"
+        )
+    return manifest
+
+
+def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
+    """Replace the manifest as a whole."""
+    content = {**manifest, "checksum": _checksum(manifest)}
+    with replacing(directory / MANIFEST) as file:
+        file.write(json.dumps(content, ensure_ascii=False, indent=2).encode())
+
+
+def _checksum(manifest: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_64_hexdigest(json.dumps(manifest, sort_keys=True).encode())
+
+
+def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -> bool:
+    """Create an empty collection atomically, for all processes.
+
+    Args:
+        directory: its path; existing content stays unchanged.
+        about: stored in the manifest (name, description and similar).
+
+    Returns:
+        Whether it was created here; False if something already has this name.
+
+    Raises:
+        StoreError: it cannot be created.
+    """
+    make_directory(directory.parent)
+    with translated(directory):
+        if _is_occupied(directory):
+            return False
+        collect_leftovers(directory.parent)
+        with directory_aside(directory.parent) as temporary:
+            truth = WritableTruth(temporary / TRUTH)
+            truth.close()
+            write_manifest(temporary, {"format": FORMAT, "identity": truth.identity, **(about or {})})
+            try:
+                temporary.rename(directory)
+            except OSError as error:
+                if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:  # another process was first
+                    return False
+                raise
+        sync_names(directory)
+    return True
+
+
+def _is_occupied(directory: Path) -> bool:
+    """Whether something other than an empty directory has this name."""
+    try:
+        return any(directory.iterdir())
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        return True
+
+
+def drop_collection(directory: Path) -> bool:
+    """Delete whatever has this name: a collection, a damaged one, or anything else.
+
+    Returns:
+        Whether anything existed.
+
+    Raises:
+        LockedError: another process is writing to it.
+        StoreError: the operating system refuses.
+    """
+    with translated(directory):
+        is_folder = directory.is_dir() and not directory.is_symlink()
+    if not is_folder:
+        with translated(directory):
+            try:
+                directory.unlink()
+            except FileNotFoundError:
+                return False
+            except IsADirectoryError:  # another process has just created it
+                return drop_directory(directory, WriterLock(directory))
+            sync_directory(directory.parent)
+            return True
+    return drop_directory(directory, WriterLock(directory))
+
+
+def drop_directory(directory: Path, lock: WriterLock, identity: str | None = None) -> bool:
+    """Delete the collection of this identity, or any, and release the lock; return False if it is gone.
+
+    Raises:
+        ReplacedError: it has been replaced by another one.
+        LockedError: another process is writing to it.
+    """
+    try:
+        try:
+            lock.acquire()
+        except StorageFullError:
+            log.info("%s has no lock and no room for one; treating it as free", directory)
+        except StoreError:
+            if not lock.is_noise:
+                raise
+        with translated(directory), steady(directory, alone=True) as exists:
+            if not exists:
+                return False
+            if identity is not None and (read_manifest(directory) or {}).get("identity") != identity:
+                raise replaced_error(directory)
+            lock.unsign()
+            remove_directory(directory)
+    except FileNotFoundError:
+        return False
+    finally:
+        lock.release()
+    collect_leftovers(directory.parent)
+    return True
+
+
+def sync_names(directory: Path) -> None:
+    """Make the directory entries of a collection, and of the workspace folders that contain it, durable."""
+    parent, *folders = directory.absolute().parents
+    sync_directory(parent)
+    for folder in folders[:2]:
+        with suppress(PermissionError):  # we have not created what we may not even read
+            sync_directory(folder)
+
+
+def replaced_error(directory: Path) -> ReplacedError:
+    """Return the error that the directory under this name is no longer the one that was opened."""
+    return ReplacedError(f"{directory} was deleted or recreated by another process; open it again")
