@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -65,8 +66,8 @@ async def fill(
     numbers = [number for number, branch in enumerate(branches) if isinstance(branch, SourceBranch)]
     last_answers = answers
     for turn in range(ROUNDS + 1):
-        documents = await mode.blocking(partial(_documents, answers))
-        count, full_groups = grouping.count(documents)
+        answers = await mode.blocking(partial(_with_documents, answers))
+        count, full_groups = grouping.count(_documents(answers))
         numbers = [number for number in numbers if _is_cut(last_answers, number, depth)]
         if count >= most or not numbers or not full_groups:
             break
@@ -113,15 +114,33 @@ def limit_groups(grouping: Grouping, ranking: Ranked, answers: Sequence[BranchAn
     return replace(short_ranking, dropped={})
 
 
+def _with_documents(answers: Sequence[BranchAnswers]) -> list[BranchAnswers]:
+    """Return answers whose stores' results hold the documents of all their candidates, so that none is read twice."""
+    return [
+        replace(answer, results={number: _holding(results) for number, results in answer.results.items()})
+        for answer in answers
+    ]
+
+
+def _holding(results: Results) -> Results:
+    """Return results with the documents of all candidates."""
+    if not isinstance(results, StoreResults):
+        return results
+    keys = list(dict.fromkeys(key for ranking in results.pool.lists.values() for key, _ in ranking))
+    documents = zip(keys, results.fetch_documents(keys), strict=True)
+    complete_results = copy(results)
+    complete_results.documents = {key: document for key, document in documents if document is not None}
+    return complete_results
+
+
 def _documents(answers: Sequence[BranchAnswers]) -> list[Document]:
     """Return the documents of all candidates, each once."""
     documents: dict[Any, Document] = {}
     for answer in answers:
         for results in answer.results.values():
             if isinstance(results, StoreResults):
-                keys = list(dict.fromkeys(key for ranking in results.pool.lists.values() for key, _ in ranking))
-                fetched = [document for document in results.fetch_documents(keys) if document is not None]
-                documents.update({(results.reading.name, document.id): document for document in fetched})
+                name = results.reading.name
+                documents.update({(name, document.id): document for document in results.documents.values()})
             elif isinstance(results, RetrieverResults):
                 documents.update({hit.key: hit.document for hits in results.hits.values() for hit in hits})
     return list(documents.values())
