@@ -97,6 +97,8 @@ class Guard:
     ) -> None:
         self._app, self._keys, self._loopback, self._keyless, self._tokens = app, keys, loopback, keyless, tokens
         self._rate = RateLimit(limits)
+        self._fetching = asyncio.Lock()
+        self._renewing: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
@@ -114,6 +116,8 @@ class Guard:
         async def check_key() -> Access:
             if not self._keys.fresh:
                 await in_thread(self._keys.refresh)
+            if self._tokens is not None:
+                await self._fetch_keys(self._tokens, scope["headers"])
             return authenticate(
                 scope["headers"], self._keys, loopback=self._loopback, keyless=self._keyless, tokens=self._tokens
             )
@@ -126,6 +130,25 @@ class Guard:
             raise
         self._rate.take(access.key_id or address)
         scope.setdefault("state", {}).update(access=access, key_id=access.key_id, authenticated=check_key)
+
+    async def _fetch_keys(self, tokens: TokenTrust, headers: list[tuple[bytes, bytes]]) -> None:
+        """Fetch the keys of the trusted issuer if this request's token needs that, once for all that wait for it."""
+        fetching = tokens.fetching(headers)
+        if fetching is None:
+            return
+        keys, need = fetching
+
+        async def fetch(*, is_needed: Callable[[], bool]) -> None:
+            async with self._fetching:
+                if is_needed():
+                    await in_thread(keys.fetch)
+
+        if need == "soon":
+            task = asyncio.create_task(fetch(is_needed=lambda: True))
+            self._renewing.add(task)
+            task.add_done_callback(self._renewing.discard)
+        else:  # perhaps they are fetched for another request meanwhile
+            await fetch(is_needed=lambda: tokens.fetching(headers) is not None)
 
 
 def address_of(client: tuple[str, int] | None) -> str:

@@ -1,8 +1,8 @@
 """Signed tokens (JWT, RFC 7519): who asks, as an identity provider says.
 
-A workspace trusts one issuer. Its public keys are stored in the workspace, so nothing is fetched while requests are
-answered. Only signatures by private keys are accepted: with a shared secret, or an algorithm that a token chooses for a
-key of another kind, whoever knows the public key could sign.
+A workspace trusts one issuer. Its public keys are stored in the workspace, or fetched from where it publishes them
+(`pointsman.server.issuer_keys`). Only signatures by private keys are accepted: with a shared secret, or an algorithm
+that a token chooses for a key of another kind, whoever knows the public key could sign.
 """
 
 from __future__ import annotations
@@ -11,16 +11,21 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.errors import CorruptStoreError, InputError, MissingDependencyError
+from pointsman.errors import CorruptStoreError, InputError, MissingDependencyError, StoreError
+from pointsman.server.issuer_keys import IssuerKeys, check_source
+from pointsman.server.public_keys import MOST_KEYS, pyjwt, read_keys, verifier_of
 from pointsman.views import check_principals
 
 if TYPE_CHECKING:
+    from pointsman.server.issuer_keys import Need
     from pointsman.store.backend import Backend
+
+__all__ = ["ALGORITHMS", "KIND", "Issuer", "Token", "TokenTrust", "read_keys"]
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +38,6 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES25
 _LONGEST: Final = 16_384  # bytes of a token
 _LEEWAY: Final = 30  # seconds by which clocks may differ
 _FRESH: Final = 0.5  # seconds for which the record is trusted
-_MOST_KEYS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +64,33 @@ class Issuer:
         audience: what their claim ``aud`` must name.
         keys: its public keys, as a JSON Web Key Set (RFC 7517).
         groups: the claim with the names of a user's groups.
+        keys_url: where its public keys are fetched from, in place of ``keys``; empty: nowhere.
     """
 
     issuer: str
     audience: str
     keys: Sequence[Mapping[str, Any]]
     groups: str = "groups"
+    keys_url: str = ""
 
     def __post_init__(self) -> None:
         for name in ("issuer", "audience", "groups"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value.strip() or not value.isprintable():
                 raise InputError(f"{name} is a text that is not empty, not {value!r:.80}")
-        if not 0 < len(self.keys) <= _MOST_KEYS:
-            raise InputError(f"an issuer has 1 to {_MOST_KEYS} public keys, not {len(self.keys)}")
+        if self.keys_url:
+            if self.keys:
+                raise InputError("an issuer's keys are given, or fetched from keys_url, and not both")
+            check_source(self.keys_url, "keys_url")
+            return
+        if not 0 < len(self.keys) <= MOST_KEYS:
+            raise InputError(f"an issuer has 1 to {MOST_KEYS} public keys, not {len(self.keys)}")
         for key in self.keys:
-            _verifier(key)
+            verifier_of(key)
 
     def to_json(self) -> str:
         """Return the record to store."""
-        return json.dumps(
-            {"issuer": self.issuer, "audience": self.audience, "keys": list(self.keys), "groups": self.groups}
-        )
+        return json.dumps({**asdict(self), "keys": list(self.keys)})
 
     @classmethod
     def from_json(cls, text: str) -> Issuer:
@@ -98,65 +107,6 @@ class Issuer:
             ) from error
 
 
-def read_keys(text: str) -> list[Mapping[str, Any]]:
-    """Read public keys: a JSON Web Key Set, one key of it, or one in PEM.
-
-    Raises:
-        InputError: it is none of these, or holds something else than public keys.
-        MissingDependencyError: PyJWT is not installed.
-    """
-    jwt = _jwt()
-    if text.lstrip().startswith("-----BEGIN"):
-        from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-        try:
-            key = load_pem_public_key(text.encode())
-        except ValueError as error:
-            raise InputError(f"this PEM holds no public key ({error}); export the issuer's public key") from error
-        for name in ("RS256", "ES256", "EdDSA"):
-            try:
-                return [json.loads(jwt.get_algorithm_by_name(name).to_jwk(key))]
-            except (TypeError, ValueError, AttributeError, jwt.InvalidKeyError):  # of another kind
-                continue
-        raise InputError("a public key is of RSA, an elliptic curve or Ed25519")
-    try:
-        value = json.loads(text)
-        keys = value["keys"] if isinstance(value, dict) and "keys" in value else [value]
-        if not all(isinstance(key, dict) for key in keys):
-            raise TypeError("a key is an object")
-    except (ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"public keys are a JSON Web Key Set or PEM, and this is neither: {error!s:.200}") from error
-    signing_keys = [key for key in keys if key.get("use", "sig") == "sig"]
-    for key in signing_keys:
-        _verifier(key)
-    return signing_keys
-
-
-def _verifier(key: Mapping[str, Any]) -> Any:
-    """Return a public key as PyJWT takes it.
-
-    Raises:
-        InputError: it is a secret, a private key, or no key.
-    """
-    jwt = _jwt()
-    if not isinstance(key, Mapping) or key.get("kty") not in {"RSA", "EC", "OKP"}:
-        raise InputError("a key is a public one of RSA, an elliptic curve (EC) or Ed25519 (OKP); secrets are refused")
-    if "d" in key:
-        raise InputError("this is a private key, which only the issuer may have; give the public one")
-    try:
-        return jwt.PyJWK(dict(key))
-    except jwt.PyJWTError as error:
-        raise InputError(f"a public key cannot be used: {error!s:.200}") from error
-
-
-def _jwt() -> Any:
-    try:
-        import jwt
-    except ImportError as error:
-        raise MissingDependencyError("pyjwt[crypto]", "tokens", "signed tokens") from error
-    return jwt
-
-
 class TokenTrust:
     """Whose tokens a workspace trusts now; a change is seen within half a second.
 
@@ -170,6 +120,7 @@ class TokenTrust:
         self._read_at = float("-inf")
         self._version = ""
         self._issuer: Issuer | None = None
+        self._issuer_keys: IssuerKeys | None = None
 
     def issuer(self) -> Issuer | None:
         """Return the trusted issuer; None if there is none.
@@ -181,9 +132,12 @@ class TokenTrust:
             if monotonic() - self._read_at > _FRESH:
                 record = self._backend.record(KIND)
                 if record is None:
-                    self._issuer, self._version = None, ""
+                    self._issuer, self._version, self._issuer_keys = None, "", None
                 elif record.version != self._version:
                     self._issuer, self._version = Issuer.from_json(record.value), record.version
+                    url = self._issuer.keys_url
+                    if self._issuer_keys is None or self._issuer_keys.url != url:
+                        self._issuer_keys = IssuerKeys(url) if url else None
                 self._read_at = monotonic()
             return self._issuer
 
@@ -196,21 +150,47 @@ class TokenTrust:
         """Return what a token says; None unless the trusted issuer signed it for this audience, and it is valid now.
 
         Raises:
-            StoreError: the record of the issuer cannot be read.
+            StoreError: the record of the issuer cannot be read, or its keys cannot be fetched.
         """
-        if len(text) > _LONGEST or text.count(b".") != 2:
+        if not _is_possible(text):
             return None
-        issuer = self.issuer()
-        return None if issuer is None else _token_in(text.decode("latin-1"), issuer)
+        issuer, keys = self.issuer(), self._issuer_keys
+        if issuer is None:
+            return None
+        return _token_in(text.decode("latin-1"), issuer, (lambda: issuer.keys) if keys is None else keys.keys)
+
+    def fetching(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[IssuerKeys, Need] | None:
+        """Return what has to be fetched before the token in these headers can be checked; None: nothing.
+
+        Args:
+            headers: of a request, with lower-case names, as in ASGI.
+        """
+        texts = [value[7:].strip(b" ") for name, value in headers if name == b"authorization"]
+        if len(texts) != 1 or not _is_possible(texts[0]):
+            return None
+        try:
+            if self.issuer() is None or (keys := self._issuer_keys) is None:
+                return None
+            key_id = pyjwt().get_unverified_header(texts[0].decode("latin-1")).get("kid")
+        except (StoreError, MissingDependencyError):  # whoever checks the token meets it again
+            return None
+        except (pyjwt().PyJWTError, ValueError):  # no token
+            return None
+        need = keys.need(key_id)
+        return (keys, need) if need else None
 
 
-def _token_in(text: str, issuer: Issuer) -> Token | None:
-    jwt = _jwt()
+def _is_possible(text: bytes) -> bool:
+    return len(text) <= _LONGEST and text.count(b".") == 2
+
+
+def _token_in(text: str, issuer: Issuer, all_keys: Callable[[], Sequence[Mapping[str, Any]]]) -> Token | None:
+    jwt = pyjwt()
     try:
         header = jwt.get_unverified_header(text)
-        keys = [key for key in issuer.keys if "kid" not in header or key.get("kid", header["kid"]) == header["kid"]]
+        keys = [key for key in all_keys() if "kid" not in header or key.get("kid", header["kid"]) == header["kid"]]
         for key in keys:
-            verifier = _verifier(key)
+            verifier = verifier_of(key)
             # The key names its algorithm; one that the token names for a key of another kind is never tried.
             algorithms = [name for name in ALGORITHMS if name == header.get("alg") and _fits(name, key)]
             if not algorithms:
