@@ -12,13 +12,16 @@ import pytest
 
 import pointsman
 from pointsman import BaseReranker, Dataset, Document, Hit, Workspace
+from pointsman.client import Client
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.leaktest import ShippedEmbedder
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.recency import BOUND, moment_of, newer_first
 from pointsman.retrieval.versions import Version, Versions
+from pointsman.server import create_app
 from pointsman.store.base import VERSIONS, Capability, EmptyStore
 from pointsman.views import Validity, View, check_validity, day_of
+from serving import serving
 
 if TYPE_CHECKING:
     from postgres_kit import PostgresServer
@@ -445,3 +448,129 @@ def test_questions_that_do_not_speak_of_time_keep_their_ranking_to_the_last_digi
             answers.append([[(hit.id, hit.score, hit.relevance) for hit in context.hits] for context in contexts])
     assert answers[0] == answers[1]
     assert any(answers[0])
+
+
+class TestUnknownTargets:
+    def problems(self, workspace: Workspace, target: str) -> list[str]:
+        workspace.dataset("contracts").add(
+            [Document("new", "The period is a year.", {"version_of": target, "valid_from": YESTERDAY})]
+        )
+        assert workspace.status("contracts")["version_problems"] == [
+            {"path": problem.path, "reason": problem.reason}
+            for problem in workspace.dataset("contracts").version_problems()
+        ]
+        return [problem.reason for problem in workspace.dataset("contracts").version_problems()]
+
+    @pytest.fixture
+    def workspace(self, tmp_path: Path) -> Iterator[Workspace]:
+        (tmp_path / "files").mkdir()
+        text = f"# Supply\n\n{LONG}\n\n## Termination\n\nThree months. {LONG}\n\n## Payment\n\nThirty days. {LONG}"
+        (tmp_path / "files" / "supply.md").write_text(text)
+        with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+            workspace.index(tmp_path / "files", "contracts")
+            workspace.dataset("contracts").add([Document("loan", "A loan.", {"headings": ["Interest"]})])
+            yield workspace
+
+    @pytest.mark.parametrize(
+        "target", ["supply.md", "supply.md#Termination", "supply.md#  tERMINATION ", "loan", "loan#interest"]
+    )
+    def test_what_is_there_is_no_problem(self, workspace: Workspace, target: str) -> None:
+        assert self.problems(workspace, target) == []
+
+    @pytest.mark.parametrize(
+        ("target", "remedy"),
+        [
+            ("suply.md", "did you mean 'supply.md'?"),
+            ("suply.md#Termination", "did you mean 'supply.md#Termination'?"),
+            ("supply.md#Terminaton", "did you mean 'supply.md#Termination'?"),
+            ("supply.md#Zoology", "did you mean 'supply.md'?"),
+            ("laon", "did you mean 'loan'?"),
+            ("quite another thing", "add what it is a version of, or correct it"),
+        ],
+    )
+    def test_what_is_not_there_is_named_with_the_nearest(self, workspace: Workspace, target: str, remedy: str) -> None:
+        (reason,) = self.problems(workspace, target)
+        start = f"version_of {target!r} names no document, file or heading of this dataset, so nothing is superseded"
+        assert reason == f"{start}; {remedy}"
+
+    def test_it_is_none_once_the_document_is_there(self, workspace: Workspace) -> None:
+        assert self.problems(workspace, "lease")
+        workspace.dataset("contracts").add([Document("lease", "A lease.")])
+        assert workspace.dataset("contracts").version_problems() == []
+        workspace.dataset("contracts").delete(["lease"])
+        assert len(workspace.dataset("contracts").version_problems()) == 1
+
+    def test_indexing_and_a_service_report_it(self, workspace: Workspace, tmp_path: Path) -> None:
+        amendment = f"---\nvalid_from: {YESTERDAY}\nversion_of: suply.md#Termination\n---\n\nThe period is six months."
+        (tmp_path / "files" / "amendment.md").write_text(amendment)
+        report = workspace.index(tmp_path / "files", "contracts")
+        (problem,) = report.problems
+        assert problem.path == "amendment.md"
+        assert "did you mean 'supply.md#Termination'?" in problem.reason
+        assert workspace.index(tmp_path / "files", "contracts").problems == (problem,)
+        with serving(create_app(workspace)) as url, Client(url) as remote:
+            assert remote.dataset("contracts").version_problems() == [problem]
+        (tmp_path / "files" / "amendment.md").write_text(amendment.replace("suply", "supply"))
+        assert workspace.index(tmp_path / "files", "contracts").problems == ()
+
+    def test_datasets_without_versions_are_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with Workspace(tmp_path / "plain", embedder=HashingEmbedder()) as workspace:
+            dataset = workspace.dataset("plain")
+            dataset.add([Document("a", "A.")])
+            monkeypatch.setattr(type(dataset.store), "documents", lambda *_: pytest.fail("it is read"))
+            assert dataset.version_problems() == []
+
+
+class TestMetadataThatWasSetByHand:
+    @pytest.fixture
+    def files(self, tmp_path: Path) -> Path:
+        (tmp_path / "files").mkdir()
+        (tmp_path / "files" / "contract.txt").write_text("Either party ends the contract with notice.")
+        (tmp_path / "files" / "other.txt").write_text("Invoices fall due in thirty days.")
+        return tmp_path / "files"
+
+    @pytest.fixture
+    def workspace(self, tmp_path: Path, files: Path) -> Iterator[Workspace]:
+        with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+            workspace.index(files, "contracts")
+            (id_,) = workspace.dataset("contracts").ids(source="contract.txt")
+            workspace.dataset("contracts").set_metadata({id_: {"valid_from": "2026-03-01", "note": "signed"}})
+            yield workspace
+
+    def fields(self, workspace: Workspace) -> dict[str, Any]:
+        dataset = workspace.dataset("contracts")
+        (document,) = dataset.get_many(dataset.ids(source="contract.txt"))
+        assert document is not None
+        return {name: document.metadata.get(name) for name in ("valid_from", "note")}
+
+    def test_it_stays_as_long_as_the_file_is_the_same(self, workspace: Workspace, files: Path) -> None:
+        for _ in range(2):
+            (files / "other.txt").write_text("Invoices fall due in sixty days.")
+            report = workspace.index(files, "contracts")
+            assert self.fields(workspace) == {"valid_from": "2026-03-01", "note": "signed"}
+            assert report.problems == ()
+        assert report.passages.unchanged == 2
+
+    def test_a_changed_file_takes_it_away_and_the_report_says_so(self, workspace: Workspace, files: Path) -> None:
+        (files / "contract.txt").write_text("Either party ends the contract at any time.")
+        (problem,) = workspace.index(files, "contracts").problems
+        assert problem.path == "contract.txt"
+        assert "its passages have no note, valid_from any more, which the file does not say" in problem.reason
+        assert self.fields(workspace) == {"valid_from": None, "note": None}
+        assert workspace.index(files, "contracts").problems == ()
+
+    def test_a_file_that_is_gone_takes_it_along(self, workspace: Workspace, files: Path) -> None:
+        (files / "contract.txt").unlink()
+        report = workspace.index(files, "contracts")
+        assert (report.deleted, report.problems) == (1, ())
+
+    def test_what_the_file_says_itself_wins(self, workspace: Workspace, files: Path) -> None:
+        (files / "signed.json").write_text(json.dumps([{"text": "The contract is signed.", "note": "draft"}]))
+        workspace.index(files, "contracts")
+        dataset = workspace.dataset("contracts")
+        (id_,) = dataset.ids(source="signed.json")
+        dataset.set_metadata({id_: {"note": "signed", "year": 2026}})
+        assert workspace.index(files, "contracts").problems == ()
+        document = dataset.get(id_)
+        assert document is not None
+        assert (document.metadata["note"], document.metadata["year"]) == ("draft", 2026)

@@ -397,6 +397,11 @@ class AnswerCheck:
         return not self.unsupported
 
     @property
+    def hits(self) -> list[int]:
+        """The numbers, from 1, of the hits in which quotes and numbers were found."""
+        return sorted({claim.hit for claim in self.claims if claim.hit is not None})
+
+    @property
     def unsupported(self) -> tuple[Claim, ...]:
         """The claims that no hit supports."""
         return tuple(claim for claim in self.claims if claim.status == "unsupported")

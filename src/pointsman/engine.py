@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pointsman._twins import in_thread
+from pointsman.audit import AuditLog, log_of
 from pointsman.errors import InputError, PointsmanError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.models.chosen import model_for
 from pointsman.registry import STRATEGIES, STRATEGY_ALIASES, Registry
@@ -35,7 +36,7 @@ from pointsman.settings import TASKS, Settings
 from pointsman.types import Decision, RetrievalContext, check_top_k
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pointsman.protocols import LLM
     from pointsman.retrieval.dataset_calibration import Calibration
@@ -116,12 +117,14 @@ class Engine:
         stages: what settings cannot express.
         models: one language model for everything, or models by task.
         registry: of strategies.
+        audit: records what is shown; None: nothing does. By default the log of the workspace that is searched.
     """
 
     settings: Settings = field(default_factory=Settings)
     stages: Stages = field(default_factory=Stages)
     models: LLM | Mapping[str, LLM] | None = None
     registry: Registry[Any] = STRATEGIES
+    audit: AuditLog | Literal["of sources"] | None = field(default="of sources", repr=False, compare=False)
     _strategies: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False, init=False)
     _recipes_made: dict[Any, Recipe] = field(default_factory=dict, repr=False, compare=False, init=False)
 
@@ -141,7 +144,14 @@ class Engine:
         Raises:
             InputError: the request cannot be carried out.
             RetrievalError: no source could be searched; it carries every cause.
+            AuditError: the audit log is on and cannot be written.
         """
+        if self.audit is not None and (audit := self._audit_of(sources)) is not None:
+            with audit.request("search", principals=request.principals) as entry:
+                with entry.step():
+                    answer = self.search(request, sources, today=today)
+                audit.add_answers(entry, request.queries, [answer])
+            return answer
         sources = _on_day(request, sources)
         recipe = self.resolve(request, sources)
         if today:
@@ -150,6 +160,12 @@ class Engine:
 
     async def asearch(self, request: SearchRequest, sources: Sequence[Any]) -> RetrievalContext:
         """Async version of `search`; cancelling it cancels all its calls."""
+        if self.audit is not None and (audit := self._audit_of(sources)) is not None:
+            async with audit.arequest("search", principals=request.principals) as entry:
+                with entry.step():
+                    answer = await self.asearch(request, sources)
+                await in_thread(audit.add_answers, entry, request.queries, [answer])
+            return answer
         if request.as_of is not None:
             sources = await in_thread(_on_day, request, sources)
         recipe = await in_thread(self.resolve, request, sources)  # imports its stages, and asks what datasets can
@@ -169,14 +185,32 @@ class Engine:
         Raises:
             InputError: the request cannot be carried out.
             RetrievalError: no source could be searched for any of the questions.
+            AuditError: the audit log is on and cannot be written.
         """
+        if self.audit is not None and (audit := self._audit_of(sources)) is not None:
+            with audit.request("search_many", principals=request.principals) as entry:
+                with entry.step():
+                    answers = self.search_many(request, sources, seconds)
+                audit.add_answers(entry, request.queries, answers)
+            return answers
         return run(self._search_many(request, sources, Threads(), seconds))
 
     async def asearch_many(
         self, request: SearchRequest, sources: Sequence[Any], seconds: float | None = None
     ) -> list[RetrievalContext]:
         """Async version of `search_many`."""
+        if self.audit is not None and (audit := self._audit_of(sources)) is not None:
+            async with audit.arequest("search_many", principals=request.principals) as entry:
+                with entry.step():
+                    answers = await self.asearch_many(request, sources, seconds)
+                await in_thread(audit.add_answers, entry, request.queries, answers)
+            return answers
         return await self._search_many(request, sources, Tasks(), seconds)
+
+    def _audit_of(self, sources: Iterable[Any]) -> AuditLog | None:
+        """The audit log that a search of these sources belongs to; None if it is off, or the search is a step."""
+        audit = log_of(sources) if self.audit == "of sources" else self.audit
+        return audit if isinstance(audit, AuditLog) and audit.is_recording else None
 
     async def _search_many(
         self, request: SearchRequest, sources: Sequence[Any], mode: Mode, seconds: float | None

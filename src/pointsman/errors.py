@@ -3,6 +3,7 @@
 ::
 
     PointsmanError
+    ├── AuditError                      the audit log cannot be written; so nothing is shown
     ├── InputError (ValueError)         the caller's input is invalid; the message names it and the remedy
     │   ├── FilterError                 a filter expression that cannot be read
     │   ├── UnmetNeedError              valid, but needs a model or an index that is missing
@@ -33,6 +34,26 @@ from typing import Any, Self
 
 class PointsmanError(Exception):
     """Base of every error raised on purpose."""
+
+
+class AuditError(PointsmanError):
+    """The audit log cannot be written, and so nothing is shown.
+
+    Attributes:
+        path: the file.
+        reason: why not.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"the audit log {path!r} cannot be written ({reason}), so nothing is shown; mend that, or change the "
+            "setting audit_log"
+        )
+        self.path, self.reason = path, reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how pickle makes a copy; its own way passes the message to the constructor."""
+        return type(self), (self.path, self.reason), self.__dict__
 
 
 class InputError(PointsmanError, ValueError):

@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from pointsman._values import RESERVED
+from pointsman.audit import without_record
 from pointsman.dataset import PATIENCE, SOON
 from pointsman.errors import InputError, MissingDependencyError, ModelError
 from pointsman.ingest import FileLimits, FileReader, FoundFile, Problem, ReadResult, Sync, find_files
@@ -290,7 +292,8 @@ def _explaining(items: Iterable[FoundFile | Problem], deleted_ids: Collection[st
 
 def _stored_of(dataset: Dataset, sources: Iterable[str], roots: Sequence[str]) -> Iterator[Document]:
     for source in sorted(sources):
-        documents = dataset.get_many(dataset.ids(source=source))
+        with without_record():
+            documents = dataset.get_many(dataset.ids(source=source))
         yield from (
             document for document in documents if document is not None and document.metadata.get("root") in roots
         )
@@ -311,7 +314,8 @@ class _Run:
         self._dataset, self._roots, self._on_progress, self._rules = dataset, roots, on_progress, access
         self._access_of: dict[str, Any] = {}  # by id, what is stored
         self._access_of_source: dict[str, Any] = {}
-        self._sync = Sync(map(self._without_access, stored_documents))
+        self._additions = _Additions()
+        self._sync = Sync(map(self._as_read, stored_documents))
         self._problems = [item for item in items if isinstance(item, Problem)]
         for problem in self._problems:
             self._sync.changed_documents(ReadResult(problem.path, problems=(problem,)))  # keeps its stored passages
@@ -386,9 +390,13 @@ class _Run:
             self._read += is_read
             self._bytes_done, self._bytes_of_file = self._bytes_done + file.size, 0
         self._commit()
-        if deleted_ids := self._sync.deleted_ids():
+        deleted_ids = self._sync.deleted_ids()
+        self._problems += self._additions.problems(deleted_ids)
+        if deleted_ids:
             with self._dataset.writing(PATIENCE):
                 self._deleted = self._dataset.delete(deleted_ids)
+        files = {file.id for file in self._files}
+        self._problems += [problem for problem in self._dataset.version_problems() if problem.path in files]
         self._path = ""
         self._tell()
 
@@ -406,7 +414,8 @@ class _Run:
         if self._dataset.holds_images and part.documents and not part.image:  # another format under a picture's name
             part = replace(part, documents=(), problems=(*part.problems, Problem(part.path, _NO_PICTURE)))
         self._problems += part.problems
-        result = replace(part, documents=tuple(_with_root(document, root) for document in part.documents))
+        documents = [self._additions.restore(_with_root(document, root)) for document in part.documents]
+        result = replace(part, documents=tuple(documents))
         fresh = self._sync.changed_documents(result)
         changes = self._changed_access(result.documents, {document.id for document in fresh})
         count_unchanged = len(result.documents) - len(fresh)
@@ -421,8 +430,9 @@ class _Run:
         while len(self._waiting) >= self._batch or (self._waiting and monotonic() - self._commit_time > _SECONDS):
             self._commit()
 
-    def _without_access(self, document: Document) -> Document:
-        """Note what a stored document says about access, and return it without that."""
+    def _as_read(self, document: Document) -> Document:
+        """Note what a stored document says that may not be from its file, and return it without its access."""
+        self._additions.note(document)
         if (value := document.metadata.get(ACCESS)) is not None:
             self._access_of[document.id] = value
             self._access_of_source.setdefault(str(document.metadata.get("source")), value)
@@ -483,6 +493,61 @@ class _Run:
         expected = expected if self._path else self._count
         share = min(bytes_read / self._bytes, 1.0) if self._bytes and self._path else float(not self._path)
         self._on_progress(IndexProgress(self._count, expected, self._path, self._vectors, self.vectors_due, share))
+
+
+class _Additions:
+    """What was added to the metadata of stored passages by hand, which their file does not say.
+
+    As long as a file is the same, what it does not say cannot have come from it, and is kept. Once it has changed,
+    nobody can tell what was added from what it said before: that is taken away, and reported.
+    """
+
+    def __init__(self) -> None:
+        self._of_id: dict[str, tuple[str, Any, dict[str, Any]]] = {}  # source, digest of the file, and fields
+        self._missing_keys: dict[str, set[str]] = {}  # by source
+        self._keys_of_source: dict[str, set[str]] = {}
+
+    def note(self, document: Document) -> None:
+        """Note the fields of a stored passage that may have been added."""
+        fields = {name: value for name, value in document.metadata.items() if name not in _BY_INDEXING}
+        if fields:
+            source = str(document.metadata.get("source"))
+            self._of_id[document.id] = source, document.metadata.get("sha256"), fields
+
+    def restore(self, document: Document) -> Document:
+        """Return a passage with what was added to it, if its file is the same."""
+        source, digest, fields = self._of_id.get(document.id, ("", None, {}))
+        missing = {name: value for name, value in fields.items() if name not in document.metadata}
+        if self._of_id:
+            own_source = str(document.metadata.get("source"))
+            self._keys_of_source.setdefault(own_source, set()).update(document.metadata)
+        if missing and digest is not None and digest == document.metadata.get("sha256"):
+            return replace(document, metadata={**document.metadata, **missing})
+        if missing:
+            self._missing_keys.setdefault(source, set()).update(missing)
+        return document
+
+    def problems(self, deleted_ids: Iterable[str]) -> Iterator[Problem]:
+        """Return what was taken away from the passages of files that are still there.
+
+        Args:
+            deleted_ids: the stored passages that are gone.
+        """
+        for id_ in deleted_ids:
+            source, _, fields = self._of_id.get(id_, ("", None, {}))
+            if source in self._keys_of_source:
+                self._missing_keys.setdefault(source, set()).update(fields)
+        for source, keys in self._missing_keys.items():
+            if names := ", ".join(sorted(keys - self._keys_of_source.get(source, set()))):
+                yield Problem(
+                    source,
+                    f"its passages have no {names:.200} any more, which the file does not say; if it was set by hand, "
+                    "set it again, or write it into the file",
+                )
+
+
+_BY_INDEXING: Final = frozenset({*RESERVED, ACCESS, "language"})
+"""Metadata that indexing itself writes, or keeps by rules of its own."""
 
 
 def _root_of(file: FoundFile, roots: Sequence[str]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from pointsman._twins import async_twin, in_thread
+from pointsman.audit import AuditLog
 from pointsman.dataset import Dataset
 from pointsman.engine import Engine, Stages, sources_named
 from pointsman.errors import InputError, UnmetNeedError
@@ -80,6 +81,7 @@ class EnhancedRetrievalService:
 
     Raises:
         InputError: an argument is invalid; `UnknownNameError` for an unknown default strategy.
+        UnmetNeedError: the setting ``audit_log`` is set, and nothing of a workspace is searched.
     """
 
     def __init__(
@@ -101,7 +103,8 @@ class EnhancedRetrievalService:
         if reranker is not None:
             stages = replace(stages, reranker=as_refiner(reranker))
         models = SettingsModels(self.config, llms or {})
-        self.engine = self._calibrated_engine = Engine(self.config, stages, models, strategies)
+        audit = _audit_log_of(vector_store, self.config)
+        self.engine = self._calibrated_engine = Engine(self.config, stages, models, strategies, audit)
         self.engine.check_name(self.config.default_retrieval_strategy)
         self.bm25_manager: BM25IndexManager | None = None
         self._foreign = self._open_store(vector_store, documents)
@@ -358,6 +361,24 @@ class _Strategies(Mapping[str, BaseRetriever]):
 
     def __repr__(self) -> str:
         return f"<strategies {', '.join(self._names)}>"
+
+
+def _audit_log_of(store: Any, settings: Settings) -> AuditLog | Literal["of sources"]:
+    """Return the audit log that settings name, or else that of the workspace that is searched.
+
+    Raises:
+        UnmetNeedError: the settings name one, and nothing of a workspace is searched, where its key is kept.
+    """
+    if not settings.audit_log:
+        return "of sources"
+    items = store if isinstance(store, (list, tuple)) else [store]
+    own_logs = [log for item in items if isinstance(log := getattr(item, "audit_log", None), AuditLog)]
+    if not own_logs:
+        raise UnmetNeedError(
+            f"audit_log is {settings.audit_log!r}, and no workspace or dataset of one is searched, which would keep "
+            "the key of its digests; give one as vector_store, or set audit_log to an empty text"
+        )
+    return AuditLog(own_logs[0].backend, lambda: settings.audit_log)
 
 
 def _by_name(config: Any) -> dict[str, Any]:

@@ -305,6 +305,9 @@ class Settings:
         True, _flag, "make a calibration from the documents where the embedder has no built-in one"
     )
     timeout: float = _setting(30.0, _seconds, "time limit in seconds for a whole search")
+    audit_log: str = _setting(
+        "", _or_empty(_path), "file with a line for each request that shows documents; empty: none", reaches=True
+    )
     policy: str = _setting(
         "auto",
         _one_of("auto", "measured", "heuristic"),

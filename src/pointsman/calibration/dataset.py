@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
 
+from pointsman.audit import without_record
 from pointsman.calibration.fitting import Labelled, PreparedQuestion, fit_prepared, prepare, scale
 from pointsman.calibration.reranking import (
     Judged,
@@ -133,6 +134,7 @@ class Calibrating:
     reranking: Reranking | None = None
 
 
+@without_record()
 def calibrate(
     dataset: Dataset,
     queries: Mapping[str, str] | None = None,

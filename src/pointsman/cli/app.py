@@ -20,7 +20,7 @@ import typer
 from pointsman._places import is_service, is_url
 from pointsman._printable import printable
 from pointsman._version import __version__
-from pointsman.cli import access, keys, output, tokens
+from pointsman.cli import access, audit, keys, output, tokens
 from pointsman.cli.attach import attach, detach
 from pointsman.cli.backup import backup, restore
 from pointsman.cli.cite import text, verify_answer
@@ -635,6 +635,7 @@ app.command(rich_help_panel=SERVING)(serve)
 app.add_typer(keys.app, rich_help_panel=SERVING)
 app.add_typer(access.app, rich_help_panel=KEEPING)
 app.add_typer(tokens.app, rich_help_panel=SERVING)
+app.add_typer(audit.app, rich_help_panel=CHECKING)
 app.command(rich_help_panel=KEEPING)(backup)
 app.command(rich_help_panel=KEEPING)(restore)
 app.command(rich_help_panel=KEEPING)(copy)

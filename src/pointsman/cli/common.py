@@ -131,6 +131,7 @@ def workspace_at(
     Raises:
         InputError: there is no workspace, a setting is invalid, or the command does not work through a service.
     """
+    from pointsman.audit import door
     from pointsman.models.chosen import embedder_for
     from pointsman.opening import open_workspace
     from pointsman.settings import Settings
@@ -140,8 +141,12 @@ def workspace_at(
     if not create:
         check_workspace(location)
     settings = Settings.load()
-    with open_workspace(location, embedder=embedder_for(settings, embedder), settings=settings) as workspace:
-        yield workspace
+    token = door.set("command line")
+    try:
+        with open_workspace(location, embedder=embedder_for(settings, embedder), settings=settings) as workspace:
+            yield workspace
+    finally:
+        door.reset(token)
 
 
 def question_of(words: Sequence[str] | None) -> str:

@@ -50,6 +50,7 @@ _STATUS = (
     "sequence",
     "keyword_index_sequence",
     "bytes",
+    "version_problems",
 )
 _SNIPPET = 320  # characters of a passage that are printed
 _WORD = re.compile(r"\w+")
@@ -446,6 +447,8 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
     for row in rows:
         if row["relevance"] != BUILT_IN:
             console().print(f"{row['name']}, relevance: {row['relevance']}", markup=False)
+        for problem in row.get("version_problems") or ():
+            console().print(f"{row['name']}, {problem['path']}: {problem['reason']}", style="yellow", markup=False)
     print_problems(problems)
     return not problems
 

@@ -17,6 +17,7 @@ from pointsman.client.encoding import as_json, batches, can_be_an_id, matching, 
 from pointsman.client.upload import UploadProgress, send, windows
 from pointsman.errors import InputError, PointsmanError, ServiceError, UnknownNameError
 from pointsman.filters import parse_optional
+from pointsman.ingest import Problem
 from pointsman.request import SearchOptions, of_one_dataset
 from pointsman.retrieval.dispatch import Threads, run
 from pointsman.types import (
@@ -200,6 +201,16 @@ class RemoteDataset:
     def vectors_due(self) -> int:
         """The number of documents without a vector yet; only keyword search finds those."""
         return self._number_in_status("vectors_due", "number of missing vectors")
+
+    def version_problems(self) -> list[Problem]:
+        """Return which documents are versions of something that is not in the dataset, with the nearest name."""
+        if not self.exists:
+            return []
+        reply = self._client.status(self.name)
+        with self._service.reading("problems of versions"):
+            return [Problem(str(item["path"]), str(item["reason"])) for item in reply.get("version_problems") or ()]
+
+    aversion_problems = async_twin(version_problems)
 
     @property
     def kept_days(self) -> int:

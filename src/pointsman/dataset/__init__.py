@@ -80,6 +80,7 @@ class Dataset(EditableDataset):
         on_embed: called with the dataset when documents may have received vectors.
         versions: keep what is replaced or deleted for a time such as ``"90 days"``, once the dataset is made; see
             `keep_versions`.
+        audit_log: records which documents are shown; a workspace passes its own.
 
     Raises:
         InputError: name, technique or embedder is invalid.
@@ -144,6 +145,7 @@ class Dataset(EditableDataset):
             load_embedder=self._load_embedder,
             query_vectors=self.query_vectors,
             engine=self._engine,
+            audit_log=self.audit_log,
         )
 
     def on_day(self, day: str) -> Dataset:
@@ -218,6 +220,7 @@ class Dataset(EditableDataset):
             for rank, (key, score) in enumerate(ranking, 1)
             if (document := documents[key]) is not None
         ]
+        self._show("search_vector", [hit.id for hit in hits])
         versions = versions_in(self, store, store.statistics())
         if versions is None:
             return hits
@@ -286,8 +289,12 @@ class DatasetRetriever(BaseRetriever):
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """Return up to ``top_k`` hits, best first; a retriever only ranks, and never refuses."""
         depth = check_top_k(top_k) if self.method in {"bm25", "vector"} else max(DEPTH, check_top_k(top_k))
+        question = Query.of(query)
         recipe = Recipe({self.dataset.name: self.dataset}, top_k, self.method, depth=depth)
-        return list(search_now(recipe, [Query.of(query)])[0].hits)
+        hits = list(search_now(recipe, [question])[0].hits)
+        if self.dataset.audit_log is not None:
+            self.dataset.audit_log.shows("retrieve", self.dataset.name, [hit.id for hit in hits], question.text)
+        return hits
 
     def add_nodes(self, nodes: Sequence[Document]) -> AddResult:
         """Add documents to the dataset."""

@@ -12,8 +12,9 @@ from pointsman._values import facts
 from pointsman.dataset.embedding import BATCH, LATER, Embed, EmbeddedDataset, in_batches
 from pointsman.errors import ConflictError, InputError
 from pointsman.filters import parse_optional
+from pointsman.ingest import Problem
 from pointsman.passages import SourceText, source_text
-from pointsman.retrieval.source import Source
+from pointsman.retrieval.reading import versions_in
 from pointsman.types import AddResult, Document, check_changes, check_id, check_ids, check_page, with_access
 from pointsman.views import Permissions, access_changes
 
@@ -203,11 +204,29 @@ class EditableDataset(EmbeddedDataset):
 
     adelete = async_twin(delete)
 
-    aget = async_twin(Source.get)
+    def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
+        """Return the document with this id; None if there is none."""
+        document = super().get(id)
+        if document is not None:
+            self._show("get", [id])
+        return document
+
+    aget = async_twin(get)
 
     def get_many(self, ids: Sequence[str]) -> list[Document | None]:
         """Return the documents with these ids in order, None for unknown ids."""
-        return self.store.get(list(map(check_id, ids)))
+        documents = self.store.get(list(map(check_id, ids)))
+        self._show("get_many", [document.id for document in documents if document is not None])
+        return documents
+
+    def _show(self, operation: str, ids: Sequence[str]) -> None:
+        """Record that these documents are shown, if there are any and the audit log is on.
+
+        Raises:
+            AuditError: it cannot be written.
+        """
+        if self.audit_log is not None and ids:
+            self.audit_log.shows(operation, self.name, ids)
 
     aget_many = async_twin(get_many)
 
@@ -233,7 +252,10 @@ class EditableDataset(EmbeddedDataset):
             UnknownNameError: no document of this source, or of this source with this hash, is stored.
             InputError: the offsets are out of range, or more than 100,000,000 characters apart.
         """
-        return source_text(self.store, check_id(source, "a source"), hash=hash, start=start, end=end)
+        text = source_text(self.store, check_id(source, "a source"), hash=hash, start=start, end=end)
+        if self.audit_log is not None and self.audit_log.is_recording:
+            self._show("text", self.store.ids(source=source) or [source])
+        return text
 
     atext = async_twin(text)
 
@@ -250,6 +272,7 @@ class EditableDataset(EmbeddedDataset):
             vectors = dict(zip(keys, rows, strict=True))
         else:  # the store skips documents without a vector, and does not say which
             vectors = {id_: row for id_, key in keys.items() for row in store.vectors([key])}
+        self._show("get_vectors", list(vectors))
         return [vectors.get(id_) for id_ in ids]
 
     aget_vectors = async_twin(get_vectors)
@@ -266,6 +289,21 @@ class EditableDataset(EmbeddedDataset):
         return sorted(keys)
 
     ametadata_keys = async_twin(metadata_keys)
+
+    def version_problems(self) -> list[Problem]:
+        """Return which documents are versions of something that is not in the dataset, with the nearest name.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        from pointsman.retrieval.versions import unknown_targets
+
+        store = self.store
+        versions = versions_in(self, store, store.statistics())
+        unknown = () if versions is None else unknown_targets(versions, store)
+        return [Problem(target.file, str(target)) for target in unknown]
+
+    aversion_problems = async_twin(version_problems)
 
     def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
         """Return all ids, or those of documents whose metadata has this ``source``, that match, or both."""
@@ -350,6 +388,7 @@ class EditableDataset(EmbeddedDataset):
         """
         check_page(after, limit)
         page = self.store.page(str(after) if after else None, limit, parse_optional(filters))
+        self._show("page", [document.id for document in page.documents])
         return page.documents, None if page.next is None else int(page.next)
 
     apage = async_twin(page)
@@ -364,7 +403,7 @@ class EditableDataset(EmbeddedDataset):
         return True  # an empty dataset is true too
 
     def __contains__(self, id_: str) -> bool:
-        return self.get(id_) is not None
+        return self.store.get([check_id(id_)])[0] is not None
 
 
 def _rows_of(vectors: GivenVectors) -> NDArray[Any]:

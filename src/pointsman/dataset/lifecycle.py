@@ -26,6 +26,7 @@ from pointsman.store.prepared import storable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from pointsman.audit import AuditLog
     from pointsman.protocols import Embedder
     from pointsman.store.backend import Backend, DatasetRecord
     from pointsman.store.base import Store
@@ -64,6 +65,7 @@ class StoredDataset(Source):
         has_access: Callable[[], bool | None] = lambda: None,
         on_embed: Callable[[StoredDataset], None] | None = None,
         versions: str | None = None,
+        audit_log: AuditLog | None = None,
     ) -> None:
         check_name(name)
         _check_description(description)
@@ -88,6 +90,7 @@ class StoredDataset(Source):
         self._on_embed = on_embed
         self.query_vectors = query_vectors or QueryVectors(lambda: self.embedder)
         self._has_access = has_access
+        self.audit_log = audit_log
         self._kept_days = None if versions is None else days_in(versions)  # as asked, of a dataset that is not made yet
         self._views: OrderedDict[tuple[int, str], StoredDataset] = OrderedDict()  # by store and state, latest last
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pointsman.audit import without_record
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.evaluation.collection import TestCollection, read_collection
 from pointsman.evaluation.metrics import measure
@@ -149,6 +150,7 @@ def indexed(
         yield workspace
 
 
+@without_record()
 def evaluate_workspace(
     workspace: Workspace,
     collection: TestCollection,

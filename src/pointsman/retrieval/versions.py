@@ -8,8 +8,9 @@ Versions that begin on the same day, such as the passages of one file, are in fo
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pointsman.filters import Exists
@@ -19,9 +20,12 @@ from pointsman.views import VERSION_OF, Validity, heading_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pointsman.store.base import Store
     from pointsman.types import Document, HitKey
 
 STAGE: Final = "versions"
+_MOST_IDS: Final = 50_000  # of a dataset in which the nearest name is looked for
+_MOST_NEAREST: Final = 20  # unknown names for which it is
 IS_VERSION: Final = Exists(VERSION_OF)
 """A filter for documents that are versions of others."""
 
@@ -72,6 +76,77 @@ def names_of(document: Document) -> list[str]:
     return names + [heading_name(file, heading) for heading in headings or () if isinstance(heading, str)]
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownTarget:
+    """A `VERSION_OF` that names nothing, so that its document supersedes nothing.
+
+    Attributes:
+        file: the file of the documents that say it, or the id of one that is from none.
+        target: what they say.
+        nearest: the nearest name that there is; None if none is near.
+    """
+
+    file: str
+    target: str
+    nearest: str | None
+
+    def __str__(self) -> str:
+        remedy = "add what it is a version of, or correct it"
+        if self.nearest is not None:
+            remedy = f"did you mean {self.nearest!r:.200}?"
+        return (
+            f"{VERSION_OF} {self.target!r:.200} names no document, file or heading of this dataset, so nothing is "
+            f"superseded; {remedy}"
+        )
+
+
+def unknown_targets(versions: Versions, store: Store) -> list[UnknownTarget]:
+    """Return what versions in a store say that they are versions of, and is not there.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    pairs = [(file, target) for file, target in versions.targets if not _is_in(store, target)]
+    if not pairs:
+        return []
+    ids = store.ids() if store.count() <= _MOST_IDS else []
+    names = {_name(id_) for id_ in ids}
+    pairs = [(file, target) for file, target in pairs if _name(target) not in names]
+    files = list(dict.fromkeys([*ids, *(id_.rpartition("#")[0] for id_ in ids if "#" in id_)]))
+    return [
+        UnknownTarget(file, target, _nearest(store, target, files) if number < _MOST_NEAREST else None)
+        for number, (file, target) in enumerate(pairs)
+    ]
+
+
+def _is_in(store: Store, target: str) -> bool:
+    if store.keys([target]):
+        return True
+    file, sharp, _ = target.partition("#")
+    ids = store.ids(source=file)
+    if not sharp:
+        return bool(ids)
+    documents = store.get([*ids, file])
+    return any(document is not None and _name(target) in names_of(document) for document in documents)
+
+
+def _nearest(store: Store, target: str, files: Sequence[str]) -> str | None:
+    """Return the name of a file or of one of its headings that is nearest to a target."""
+    file, sharp, heading = target.partition("#")
+    known_file = file if _is_in(store, file) else next(iter(get_close_matches(file, files, 1)), None)
+    if known_file is None or not sharp:
+        return known_file
+    documents = store.get([*store.ids(source=known_file), known_file])
+    headings = {
+        " ".join(text.split()).casefold(): text
+        for document in documents
+        for text in (() if document is None else document.metadata.get("headings") or ())
+        if isinstance(text, str)
+    }
+    nearest = get_close_matches(" ".join(heading.split()).casefold(), headings, 1)
+    return f"{known_file}#{headings[nearest[0]]}" if nearest else known_file
+
+
 class Versions:
     """The versions in one dataset.
 
@@ -87,6 +162,11 @@ class Versions:
         self._by_target: dict[str, list[Version]] = defaultdict(list)
         for version in self._versions:
             self._by_target[self._first(_name(version.target))].append(version)
+
+    @property
+    def targets(self) -> list[tuple[str, str]]:
+        """What there are versions of, as they say, each with their file."""
+        return list(dict.fromkeys((version.file, version.target) for version in self._versions))
 
     def _first(self, name: str) -> str:
         """Return the name of the first version: a version of a version is a version of what that one is of."""

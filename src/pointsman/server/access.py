@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from pointsman.audit import current_entry
 from pointsman.errors import MissingDependencyError, StoreError
 from pointsman.server.keys import ALL
 from pointsman.server.problems import HttpProblem, unknown_dataset
@@ -127,6 +128,11 @@ class Access:
         """Return what a signed token allows: to read as its principals."""
         return cls(token.id, token.subject, None, read=True, write=False, principals=token.principals)
 
+    @property
+    def asker(self) -> dict[str, Any]:
+        """Return who asks, as the audit log has it."""
+        return {"who": self.name, "key": self.key_id, "principals": self.principals}
+
     def view(self, principals: Sequence[str] | None, *, on: bool) -> View | None:
         """Return the view of a request; None if access is off.
 
@@ -154,6 +160,8 @@ class Access:
             return View.of(self.principals)
         if other_principals := sorted({*principals} - self.principals - {EVERYONE}):
             raise HttpProblem("forbidden", f"the key or token does not ask as {other_principals[0]!r:.80}")
+        if (entry := current_entry()) is not None:
+            entry.principals = principals
         return View.of(principals, self.principals)
 
     def choose_datasets(

@@ -25,6 +25,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import BaseRoute, Match
 
 from pointsman._version import __version__
+from pointsman.audit import without_record
 from pointsman.errors import PointsmanError, StoreError
 from pointsman.server import problems
 from pointsman.server.answers import Heads, Json
@@ -256,7 +257,8 @@ def _open(workspace: Workspace) -> None:
         if dataset.store.info.embedder is not None:
             dataset.query_vectors("ready")
     if workspace.names():
-        workspace.search("ready", 1, refuse=False, principals=[] if workspace.access else None)
+        with without_record():
+            workspace.search("ready", 1, refuse=False, principals=[] if workspace.access else None)
 
 
 async def _problem(request: Request, error: Exception) -> Response:

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from pointsman.errors import (
+    AuditError,
     ConflictError,
     CorruptStoreError,
     FormatVersionError,
@@ -218,6 +219,11 @@ def _of_store(error: Any) -> HttpProblem:
     return HttpProblem("unavailable", "the store does not answer; see the log", headers={"Retry-After": "1"})
 
 
+def _of_audit(error: Any) -> HttpProblem:
+    log.error("requests that show documents are refused: %s", error)
+    return HttpProblem("unavailable", "the audit log cannot be written, so nothing is shown; see the log")
+
+
 def _of_full_disk(error: Any) -> HttpProblem:
     log.error("a disk is full: %s", error)
     return HttpProblem(
@@ -243,6 +249,7 @@ _OF_ERRORS: Final[tuple[tuple[type[Exception], Callable[[Any], HttpProblem]], ..
         lambda _: HttpProblem("malformed", "the client closed the connection before the end of the body"),
     ),
     (ValidationError, lambda error: HttpProblem("invalid-input", validation_message(error))),
+    (AuditError, _of_audit),
     (InputError, _of_input),
     (NotHeldError, lambda error: HttpProblem("gone", str(error), missing=list(error.missing))),
     (ConflictError, lambda error: HttpProblem("conflict", str(error))),

@@ -299,6 +299,13 @@ class DatasetRequest(StrictRequest):
     ] = None
 
 
+class VersionProblem(Open):
+    """A `version_of` that names nothing."""
+
+    path: Annotated[str, Field(description="The file that says it, or the id of the document.")]
+    reason: str
+
+
 class Dataset(Open):
     """A dataset and its state; it is up to date if both sequence numbers are equal.
 
@@ -322,6 +329,10 @@ class Dataset(Open):
     sequence: int | None
     keyword_index_sequence: int | None
     bytes: int | None
+    version_problems: Annotated[
+        list[VersionProblem] | None,
+        Field(description="Documents that are versions of something that is not there; null: not said."),
+    ] = None
     problem: Annotated[str | None, Field(description="Why it cannot be opened; null: it can.")] = None
 
 

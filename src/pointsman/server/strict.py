@@ -15,6 +15,8 @@ from pointsman.server.strict_json import read_json
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from pointsman.audit import AuditLog
+
 
 class _StrictRequest(Request):
     async def json(self) -> Any:
@@ -40,17 +42,28 @@ def unknown_name(kind: str, name: str, known_names: Sequence[str]) -> str:
 
 
 class StrictRoute(APIRoute):
-    """For ``APIRouter(route_class=StrictRoute)``; setting it later has no effect."""
+    """For ``APIRouter(route_class=StrictRoute)``; setting it later has no effect.
+
+    Where the audit log is on, a request is recorded here, whatever its route.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         """Return the handler, which is given a strict request."""
         handler = super().get_route_handler()
         is_own_path = self.path_format.startswith(("/api/", "/v1/", "/v2/"))  # Dify and probes may send more
         parameter_names = [parameter.alias for parameter in self.dependant.query_params]
+        operation = self.operation_id or self.name
 
         async def handle(request: Request) -> Response:
             if is_own_path:
                 _check_names(request.query_params, parameter_names)
-            return await handler(_StrictRequest(request.scope, request.receive))
+            strict_request = _StrictRequest(request.scope, request.receive)
+            audit: AuditLog = request.app.state.pointsman.workspace.audit_log
+            access = request.scope.get("state", {}).get("access")
+            if not audit.path or access is None:  # a probe has no access, and shows nothing
+                return await handler(strict_request)
+            asker = {"door": "http", "request": request.scope["state"].get("request_id"), **access.asker}
+            async with audit.arequest(operation, **asker):  # before the response is sent
+                return await handler(strict_request)
 
         return handle

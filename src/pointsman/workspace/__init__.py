@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 import anyio
 
 from pointsman._attempts import Attempts
-from pointsman._forms import form_of
+from pointsman._forms import form_of, plain_form
 from pointsman._twins import async_twin, in_thread
 from pointsman.dataset import Dataset
 from pointsman.dataset.lifecycle import changed_bm25
@@ -81,7 +81,8 @@ class Workspace(StoredWorkspace):
     def status(self, name: str) -> dict[str, Any]:
         """Return facts about a dataset: documents, embedder, bytes on disk, whether its index is behind, and others.
 
-        ``vectors_due`` is the number of documents found only by words so far; see `Dataset.embed`.
+        ``vectors_due`` is the number of documents found only by words so far; see `Dataset.embed`. ``version_problems``
+        are those of `Dataset.version_problems`.
 
         Raises:
             UnknownNameError: there is no such dataset.
@@ -105,6 +106,7 @@ class Workspace(StoredWorkspace):
             "sequence": statistics.sequence,
             "keyword_index_sequence": getattr(dataset.store, "indexed", statistics.sequence),
             "bytes": size,
+            "version_problems": plain_form(dataset.version_problems()),
         }
 
     astatus = async_twin(status)
@@ -279,7 +281,8 @@ class Workspace(StoredWorkspace):
                 from pointsman.replaying import Replays
 
                 self._replays = Replays(partial(self.dataset, create=False), self._bm25_under)
-        return self._replays.replay(receipt, self.engine, access=self.access)
+        with self.audit_log.request("replay"):
+            return self._replays.replay(receipt, self.engine, access=self.access)
 
     areplay = async_twin(replay)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from pointsman._open_datasets import OpenDatasets
 from pointsman._twins import async_twin
+from pointsman.audit import AuditLog
 from pointsman.calibration.unasked_calibration import UnaskedCalibrations, is_by_hand
 from pointsman.dataset import ACCESS_IS_OFF, Dataset, check_name
 from pointsman.dataset.lifecycle import no_image_embedder
@@ -77,6 +78,7 @@ class StoredWorkspace:
             raise InputError(f"settings are Settings(name=value, …) or Settings.load(), not {settings!r:.80}")
         self.backend: Backend = open_backend(path)
         self.settings = settings or Settings()
+        self.audit_log = AuditLog(self.backend, lambda: self.settings.audit_log)
         policy, calibrations = self.stored_policy() or measured(), self.stored_calibrations()
         self.workflow: Stages = workflow or RetrievalWorkflow(
             policy=policy, timeout=self.settings.timeout, fitted=calibrations
@@ -89,7 +91,7 @@ class StoredWorkspace:
         self.llm = llm
         self._calibrations = UnaskedCalibrations(self._keep_unasked)
         key = self.workflow, self.settings, llm, self._calibrations.states
-        self._engine = key, Engine(self.settings, self.workflow, llm)
+        self._engine = key, self._new_engine(self.workflow)
         self._embedder = None if embedder is None else as_embedder(embedder)
         self._image_embedder = None if image_embedder is None else as_embedder(image_embedder)
         self._query_vectors = QueryVectors(self._loaded_embedder)
@@ -220,6 +222,7 @@ class StoredWorkspace:
             on_make=self._forget_records,
             on_open=self._open_datasets.opened,
             has_access=self._has_access,
+            audit_log=self.audit_log,
             on_embed=partial(self._calibrate_if_needed, is_written=True),
         )
 
@@ -355,6 +358,7 @@ class StoredWorkspace:
                     query_vectors=self._query_vectors if own_embedder is None else None,
                     engine=lambda: self.engine,
                     has_access=self._has_access,
+                    audit_log=self.audit_log,
                 )
                 self._foreign[name] = record, dataset
             return self._foreign[name][1]
@@ -526,6 +530,7 @@ class StoredWorkspace:
                 embedder=self._embedder,
                 engine=lambda: self.engine,
                 has_access=self._has_access,
+                audit_log=self.audit_log,
             )
 
     @property
@@ -538,9 +543,13 @@ class StoredWorkspace:
             if lacking:  # what is stored says more, unless it is empty too
                 stored = {name: one for name, one in workflow.fitted.items() if name not in lacking or not one.is_empty}
                 workflow = replace(workflow, fitted={**lacking, **stored})
-            engine = Engine(settings, workflow, llm)
+            engine = self._new_engine(workflow)
             self._engine = key, engine
         return engine
+
+    def _new_engine(self, workflow: Stages) -> Engine:
+        audit = self.audit_log if self.settings.audit_log else None
+        return Engine(self.settings, workflow, self.llm, audit=audit)
 
     def _engine_of(self, name: str) -> Engine:
         """Return the engine for searches of one dataset, which say the same as those of the workspace."""

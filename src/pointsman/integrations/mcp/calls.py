@@ -197,7 +197,7 @@ class Calls:
             async with self.gate:
                 # A thread runs to its end when its call is cancelled, and keeps its place until then: clients that
                 # cancel calls cannot use more threads than those that wait.
-                run = partial(tool.run, self.library, self.library.seen(access), valid_arguments)
+                run = partial(self._run, tool, access, valid_arguments)
                 answer = await anyio.to_thread.run_sync(run)
             content = answer.model_dump(mode="json")
             result = sdk.result(line_of(content), content)
@@ -208,6 +208,11 @@ class Calls:
             result = sdk.result(message_of(error), is_error=True)
         log.info("%s %s in %.1f ms, key %s", tool.name, outcome, (perf_counter() - start) * 1000, key)
         return result
+
+    def _run(self, tool: ServerTool, access: Access, arguments: BaseModel) -> BaseModel:
+        """Run a tool, and record what it shows before that is sent."""
+        with self.library.workspace.audit_log.request(tool.name, door="mcp", **access.asker):
+            return tool.run(self.library, self.library.seen(access), arguments)
 
 
 def message_of(error: Exception) -> str:

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from pointsman.audit import current_entry
 from pointsman.citations import about_tokens
 from pointsman.citations import verify as verify_answer
 from pointsman.integrations.mcp import plain, shapes
@@ -30,6 +31,7 @@ def fetch(library: Library, access: Access, arguments: shapes.FetchArguments) ->
     dataset, document = library.document(access, arguments.id)
     passages = neighbours(dataset, document)
     first, last = window(passages, document, len(passages), len(passages), shapes.READ_CHARS, None)
+    _shows_only((dataset.name, passage.id) for passage in passages[first:last])
     text = join(dataset, document, passages, first, last).text
     metadata: dict[str, Any] = {"dataset": dataset.name, **plain.metadata_of(document.metadata)}
     if len(text) > shapes.READ_CHARS or last - first < len(passages):
@@ -51,6 +53,7 @@ def read(library: Library, access: Access, arguments: shapes.ReadArguments) -> s
     first, last = window(passages, document, count_before, count_after, arguments.max_chars, arguments.max_tokens)
     full_text = plain.sound(join(dataset, document, passages, first, last).text)[arguments.offset :]
     text = shorten(full_text, arguments.max_chars, arguments.max_tokens)
+    _shows_only((dataset.name, passage.id) for passage in passages[first:last])
     following = passages[last : last + 1]
     return shapes.ReadAnswer(
         id=id_of(dataset.name, document.id),
@@ -153,6 +156,7 @@ def outline(library: Library, access: Access, arguments: shapes.OutlineArguments
             entry_of(dataset.name, list(section), headings) for headings, section in groupby(documents, key=_headings)
         ]
     page = entries[arguments.offset : arguments.offset + arguments.limit]
+    _shows_only((dataset.name, entry.id.partition("/")[2]) for entry in page)
     following = arguments.offset + len(page)
     return shapes.OutlineAnswer(
         dataset=dataset.name,
@@ -220,6 +224,7 @@ def grep(library: Library, access: Access, arguments: shapes.GrepArguments) -> s
         if len(matches) > arguments.k:
             has_more = True
             break
+    _shows_only((match.dataset, match.id.partition("/")[2]) for match in matches[: arguments.k])
     return shapes.GrepAnswer(matches=matches[: arguments.k], more=has_more or bool(incomplete), degraded=incomplete)
 
 
@@ -243,6 +248,8 @@ def verify(library: Library, access: Access, arguments: shapes.VerifyArguments) 
     pairs = [library.document(access, id_) for id_ in arguments.ids]
     hits = [Hit(document, 0.0, dataset.name) for dataset, document in pairs]
     check = verify_answer(arguments.answer, hits, timeout=library.seconds)
+    if (entry := current_entry()) is not None:
+        entry.cite((hits[number - 1].dataset, hits[number - 1].id) for number in check.hits)
     return shapes.VerifyAnswer(
         supported=check.supported,
         claims=[
@@ -258,6 +265,12 @@ def verify(library: Library, access: Access, arguments: shapes.VerifyArguments) 
             for claim in check.claims
         ],
     )
+
+
+def _shows_only(documents: Iterable[tuple[str, str]]) -> None:
+    """Say in the audit log that of all the documents that were read these are shown."""
+    if (entry := current_entry()) is not None:
+        entry.show_only(documents)
 
 
 def _title(document: Document) -> str:

@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 
 from pointsman._version import __version__
+from pointsman.audit import without_record
 from pointsman.integrations.mcp import sdk
 from pointsman.integrations.mcp.calls import Calls
 from pointsman.integrations.mcp.library import Library
@@ -116,7 +117,8 @@ def _warm(library: Library) -> None:
         if names:
             workspace = library.workspace
             principals: list[str] | None = [] if workspace.access else None
-            workspace.search("ready", 1, datasets=names, refuse=False, principals=principals)
+            with without_record():
+                workspace.search("ready", 1, datasets=names, refuse=False, principals=principals)
     except Exception:
         log.exception("a dataset cannot be searched; calls say so too")
 

@@ -65,7 +65,13 @@ _READS = problem_responses("not-found", "invalid-input")
 _WRITES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
 
 _NUMBERS = ("documents", "vectors_due", "kept_days", "sequence", "keyword_index_sequence", "bytes")
-_UNOPENED_FIELDS = {"description": "", "indexing_technique": "hybrid", "embedder": None, "relevance": None}
+_UNOPENED_FIELDS = {
+    "description": "",
+    "indexing_technique": "hybrid",
+    "embedder": None,
+    "relevance": None,
+    "version_problems": None,
+}
 
 _CHARACTERS = 1_000_000
 """Largest part of a text in one answer."""
@@ -124,7 +130,7 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
             "description": body.description or "",
             "indexing_technique": body.indexing_technique or "hybrid",
         }
-        status.update(dict.fromkeys((*_NUMBERS, "embedder", "relevance"), None), **request_fields)
+        status.update(dict.fromkeys((*_NUMBERS, "embedder", "relevance", "version_problems"), None), **request_fields)
     return Json(status, 201 if new else 200)
 
 
@@ -501,6 +507,7 @@ def _status_in_view(dataset: Dataset) -> dict[str, Any]:
         "documents": len(dataset),
         "embedder": dataset.store.info.embedder,
         "vectors_due": dataset.vectors_due,
+        "version_problems": None,
         "problem": None,
     }
 

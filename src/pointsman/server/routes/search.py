@@ -10,6 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from pointsman import wire
 from pointsman._forms import plain_form
+from pointsman.audit import current_entry
 from pointsman.citations import verify
 from pointsman.receipts import Receipt
 from pointsman.retrieval.journal import listening
@@ -31,6 +32,7 @@ from pointsman.types import Hit, Plan
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from pointsman.audit import AuditEntry
     from pointsman.citations import AnswerCheck
     from pointsman.server.searching import Search
     from pointsman.server.state import State
@@ -94,15 +96,20 @@ async def stream(state: Shared, access: Reader, body: SearchRequest) -> Response
     """Search, and report progress as server-sent events."""
     ready = await in_thread(prepare, state, access, [body.query], body)  # errors here are sent with their own status
     return StreamingResponse(
-        _events(state, ready, body.trace), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+        _events(state, ready, body.trace, current_entry()),
+        media_type="text/event-stream",
+        headers={"X-Accel-Buffering": "no"},
     )
 
 
 _under_way: set[asyncio.Task[None]] = set()
 
 
-async def _events(state: State, ready: Search, detail: TraceDetail) -> AsyncIterator[bytes]:
-    """Yield the events of a search, which runs separately: a slow or disconnected client does not hold it up."""
+async def _events(state: State, ready: Search, detail: TraceDetail, entry: AuditEntry | None) -> AsyncIterator[bytes]:
+    """Yield the events of a search, which runs separately: a slow or disconnected client does not hold it up.
+
+    The request is recorded (``entry``) once there is an answer, and before that is sent.
+    """
     loop = asyncio.get_running_loop()
     events: asyncio.Queue[bytes | None] = asyncio.Queue()  # a search has some dozen stages
 
@@ -114,7 +121,7 @@ async def _events(state: State, ready: Search, detail: TraceDetail) -> AsyncIter
         loop.call_soon_threadsafe(events.put_nowait, message)
 
     def run() -> RetrievalContext:
-        with listening(tell):
+        with state.workspace.audit_log.resume(entry), listening(tell):
             return ready.run()
 
     async def search() -> None:
@@ -198,7 +205,10 @@ async def verifyanswer_of(state: Shared, access: Reader, body: CheckRequest) -> 
                 detail = f"there is no document {claim.id!r:.80} in dataset {claim.dataset!r}"
                 raise problems.HttpProblem("not-found", detail, kind="document")
             hits.append(Hit(document, 0.0, claim.dataset))
-        return verify(body.answer, hits, timeout=state.limits.search_seconds)
+        result = verify(body.answer, hits, timeout=state.limits.search_seconds)
+        if (entry := current_entry()) is not None:
+            entry.cite((hits[number - 1].dataset, hits[number - 1].id) for number in result.hits)
+        return result
 
     async with state.gate:
         return Json((await in_thread(check)).to_dict())
