@@ -342,6 +342,37 @@ def test_filters_act_before_the_cut_in_a_file_of_faiss(faiss_store: AttachedStor
     assert faiss_store.count(condition) == len(numbers)
 
 
+def test_attached_collections_do_not_exist_while_access_is_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = write_files(tmp_path / "files", indexes()["flat"]())
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.dataset("rails").add(corpus(20), access=["everyone"])
+        workspace.attach("orders", url, **FAISS)
+        attached = workspace.dataset("orders")
+        workspace.switch_access(on=True)
+        assert "while access is on, attached collections do not exist: orders" in caplog.text
+        assert workspace.names() == ["rails"]
+        answer = workspace.search("steam engine lamp", 10, refuse=False, principals=[])
+        assert {hit.dataset for hit in answer} == {"rails"}
+        for ask in (
+            lambda: workspace.search("lamp", datasets="orders", principals=[]),
+            lambda: workspace.dataset("orders"),
+            lambda: workspace.status("orders"),
+        ):
+            with pytest.raises(InputError, match="no dataset named 'orders'"):
+                ask()
+        with pytest.raises(UnmetNeedError, match="lacks the capability 'views'"):
+            attached.search("lamp", principals=[])
+        with pytest.raises(InputError, match="access is on"):
+            attached.search("lamp")
+        with pytest.raises(UnmetNeedError, match="an attached collection says nothing of who may see"):
+            workspace.attach("more", url, **FAISS)
+        assert list(workspace.backend.records(ATTACHED)) == ["orders"], "nothing was stored"
+        workspace.switch_access(on=False)
+        assert workspace.names() == ["orders", "rails"]
+
+
 def test_b4_a_file_of_faiss_is_searched_beside_our_own(tmp_path: Path) -> None:
     url = write_files(tmp_path / "files", indexes()["flat"]())
     with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:

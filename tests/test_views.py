@@ -124,6 +124,16 @@ class TestTwins:
         assert not {"http", "mcp"} & set(report.doors)
         assert report.comparisons == report.doors.total() < 40
 
+    def test_stores_without_views_are_refused_by_the_name_of_the_capability(
+        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(type(workspace.backend), "has_views", False)
+        with pytest.raises(UnmetNeedError, match=r"lack the capability 'views'.*--by-filter"):
+            leaktest(workspace, pairs=1, questions=1)
+        with pytest.raises(UnmetNeedError, match="lack the capability 'views'"):
+            workspace.switch_access(on=True)
+        assert leaktest(workspace, pairs=1, questions=1, wall="filter").pairs == 1
+
     @pytest.mark.parametrize(("pairs", "wall"), [(0, "access"), (1, "fence")])
     def test_what_cannot_be_compared_is_refused(self, pairs: int, wall: Any) -> None:
         with pytest.raises(InputError, match=r"at least 1|'access' or 'filter'"):

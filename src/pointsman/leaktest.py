@@ -26,6 +26,7 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.request import OPTIONS
 from pointsman.retrieval.relevance import shipped
 from pointsman.store.backend import Backend, BaseBackend, temporary_backend
+from pointsman.store.base import Capability
 from pointsman.types import Document
 from pointsman.views import ACCESS, Permissions, View, permissions_of
 from pointsman.workspace import Workspace
@@ -179,6 +180,12 @@ def leaktest(
         raise InputError(f"wall is 'access' or 'filter', not {wall!r:.80}")
     if pairs < 1 or questions < 1:
         raise InputError(f"pairs and questions are at least 1, not {pairs} and {questions}")
+    if workspace is not None and wall == "access" and not getattr(workspace.backend, "has_views", False):
+        raise UnmetNeedError(
+            f"the stores of {workspace.place} cannot tell who may see a document (they lack the capability "
+            f"{Capability.VIEWS.value!r}), so access cannot be on there; wall='filter' (`leaktest --by-filter`) "
+            "shows what a filter in place of it gives away"
+        )
     report, chance = LeakReport(), random.Random(seed)  # noqa: S311  (no secret)
     times: dict[str, list[float]] = {"with hidden documents": [], "without": []}
     samples = [] if workspace is None else _own_documents(workspace)

@@ -110,13 +110,14 @@ class Dataset(EditableDataset):
         if view.day is not None and not store.info.can(Capability.DAYS):
             raise UnmetNeedError(
                 f"dataset {self.name!r} is in a {store.info.kind} store, which cannot tell yet what is valid on a "
-                "day; keep such documents in a folder or in PostgreSQL, name other datasets, or filter by "
-                f"{VALID_FROM} and {VALID_TO}"
+                f"day (it lacks the capability {Capability.DAYS.value!r}); keep such documents in a folder or in "
+                f"PostgreSQL, name other datasets, or filter by {VALID_FROM} and {VALID_TO}"
             )
         if not store.info.can(Capability.VIEWS):
             raise UnmetNeedError(
-                f"dataset {self.name!r} is in a {store.info.kind} store, which cannot tell who may see a document; "
-                "keep documents with access in a folder or in PostgreSQL"
+                f"dataset {self.name!r} is in a {store.info.kind} store, which cannot tell who may see a document (it "
+                f"lacks the capability {Capability.VIEWS.value!r}); keep documents with "
+                "access in a folder or in PostgreSQL"
             )
         store_in_view: Any = store.in_view(view, self._notes_in_view)
         key = id(store), f"{store_in_view.state} {view.day or ''}"

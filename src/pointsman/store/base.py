@@ -529,8 +529,9 @@ class BaseStore(ABC):
         """See `Store`."""
         if days:
             raise UnmetNeedError(
-                f"a {self.info.kind} store keeps no versions, so its answers have no receipts; only datasets in a "
-                "folder do: leave versions out, or index the documents into a workspace in a folder"
+                f"a {self.info.kind} store keeps no versions (it lacks the capability {Capability.RECORDS.value!r}), "
+                "so its answers have no receipts; only datasets in a folder do: leave versions out, or index the "
+                "documents into a workspace in a folder"
             )
 
     def drop(self) -> None:

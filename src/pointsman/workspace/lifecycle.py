@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from pointsman.store.backend import Backend
     from pointsman.store.local.repair import Repair
     from pointsman.views import View
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -280,8 +283,14 @@ class StoredWorkspace:
             InputError: the name is taken, there is no such table or column, or the dimensions of the vectors differ
                 from the embedder's.
             StoreUnavailableError: the server cannot be reached, or a file cannot be read.
+            UnmetNeedError: access is on, where attached collections do not exist.
         """
         check_name(name)
+        if self.access:
+            raise UnmetNeedError(
+                "access is on, and an attached collection says nothing of who may see its documents, so it would not "
+                "exist here; index its documents into a dataset with their access, or switch access off"
+            )
         if name in self.names():
             raise InputError(f"there is a dataset {name!r} here already; give the collection another name")
         attachment = Attachment(
@@ -476,11 +485,14 @@ class StoredWorkspace:
         """
         if on and not getattr(self.backend, "has_views", False):
             raise UnmetNeedError(
-                f"the workspace at {self.backend.url} is in a server whose stores cannot tell who may see a document; "
-                "keep documents with access in a folder or in PostgreSQL"
+                f"the workspace at {self.backend.url} is in a server whose stores cannot tell who may see a document "
+                f"(they lack the capability {Capability.VIEWS.value!r}); keep documents with access in a folder or in "
+                "PostgreSQL"
             )
         self.backend.put_record(ACCESS_RECORD, "", "on" if on else None)
         self._access = None
+        if on and (names := sorted(self._attached(fresh=True))):
+            log.warning("while access is on, attached collections do not exist: %s", ", ".join(names))
 
     aswitch_access = async_twin(switch_access)
 
