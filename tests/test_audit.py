@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 from pointsman import Document, EnhancedRetrievalService, Settings, Workspace
 from pointsman.audit import KIND
+from pointsman.backup import backup, restore
 from pointsman.cli.app import app as cli
 from pointsman.errors import AuditError, CorruptStoreError, UnmetNeedError
 from pointsman.integrations.mcp.calls import Calls
@@ -134,6 +135,15 @@ def test_the_command_line_finds_a_question_in_the_log(workspace: Workspace, log:
     command = ["audit", "digest", QUESTION, "--workspace", str(workspace.path), "--json"]
     result = CliRunner().invoke(cli, command)
     assert json.loads(result.stdout) == {"digest": only_line(log)["questions"][0]["digest"]}
+
+
+def test_a_restored_workspace_has_the_same_digests(workspace: Workspace, tmp_path: Path) -> None:
+    digest = workspace.audit_log.digest(QUESTION)
+    backup(workspace, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "again")
+    with Workspace(tmp_path / "again") as again:
+        assert again.audit_log.digest(QUESTION) == digest
+    assert stat.S_IMODE((tmp_path / "again" / "audit.json").stat().st_mode) == 0o600
 
 
 def test_a_damaged_key_is_no_new_key(workspace: Workspace, log: Path) -> None:

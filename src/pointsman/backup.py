@@ -63,7 +63,8 @@ MANIFEST: Final = "backup.json"
 Progress = Callable[[int, int, str], None]
 """Called with the amount done, the total, and what comes next."""
 
-_SINGLE: Final = ("workspace.json", "policy.json", "calibration.json", "keys.json", "access.json", "tokens.json")
+_SECRET: Final = ("keys.json", "audit.json")
+_SINGLE: Final = ("workspace.json", "policy.json", "calibration.json", "access.json", "tokens.json", *_SECRET)
 _FOLDERS: Final = ("evaluations", "attached")
 _OF_DATASET: Final = ("documents.sqlite", "manifest.json")
 _PATH_SEGMENT: Final = re.compile(r"(?!\.)[\w.\-+ %]{1,255}", re.UNICODE)
@@ -488,7 +489,8 @@ def _copy_checked(source: Path, file: _File, target: Path) -> None:
     make_directory(copy.parent)
     digest, size = hashlib.sha256(), 0
     with reader, copy.open("xb") as write:
-        mode = 0o600 if file.path == "keys.json" else stat.S_IMODE(os.fstat(reader.fileno()).st_mode) & 0o666 | 0o600
+        own_mode = stat.S_IMODE(os.fstat(reader.fileno()).st_mode) & 0o666 | 0o600
+        mode = 0o600 if file.path in _SECRET else own_mode
         copy.chmod(mode)
         while (block := reader.read(_BLOCK)) and size <= file.size:
             digest.update(block)
