@@ -12,7 +12,6 @@ from pointsman._values import facts
 from pointsman.dataset.embedding import BATCH, LATER, Embed, EmbeddedDataset, in_batches
 from pointsman.errors import ConflictError, InputError
 from pointsman.filters import parse_optional
-from pointsman.ingest import Problem
 from pointsman.passages import SourceText, source_text
 from pointsman.retrieval.reading import versions_in
 from pointsman.types import AddResult, Document, check_changes, check_id, check_ids, check_page, with_access
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
+    from pointsman.ingest import Problem
     from pointsman.store.base import Store
     from pointsman.types import Documents
 
@@ -300,8 +300,7 @@ class EditableDataset(EmbeddedDataset):
 
         store = self.store
         versions = versions_in(self, store, store.statistics())
-        unknown = () if versions is None else unknown_targets(versions, store)
-        return [Problem(target.file, str(target)) for target in unknown]
+        return [] if versions is None else unknown_targets(versions, store)
 
     aversion_problems = async_twin(version_problems)
 

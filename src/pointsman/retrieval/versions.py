@@ -8,12 +8,13 @@ Versions that begin on the same day, such as the passages of one file, are in fo
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pointsman.filters import Exists
+from pointsman.ingest import Problem
 from pointsman.types import Hit, NotInForce, Provenance
 from pointsman.views import VERSION_OF, Validity, heading_name
 
@@ -76,32 +77,8 @@ def names_of(document: Document) -> list[str]:
     return names + [heading_name(file, heading) for heading in headings or () if isinstance(heading, str)]
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownTarget:
-    """A `VERSION_OF` that names nothing, so that its document supersedes nothing.
-
-    Attributes:
-        file: the file of the documents that say it, or the id of one that is from none.
-        target: what they say.
-        nearest: the nearest name that there is; None if none is near.
-    """
-
-    file: str
-    target: str
-    nearest: str | None
-
-    def __str__(self) -> str:
-        remedy = "add what it is a version of, or correct it"
-        if self.nearest is not None:
-            remedy = f"did you mean {self.nearest!r:.200}?"
-        return (
-            f"{VERSION_OF} {self.target!r:.200} names no document, file or heading of this dataset, so nothing is "
-            f"superseded; {remedy}"
-        )
-
-
-def unknown_targets(versions: Versions, store: Store) -> list[UnknownTarget]:
-    """Return what versions in a store say that they are versions of, and is not there.
+def unknown_targets(versions: Versions, store: Store) -> list[Problem]:
+    """Return which versions in a store are of something that is not there, with the nearest name that is.
 
     Raises:
         StoreError: the store cannot be read.
@@ -114,9 +91,19 @@ def unknown_targets(versions: Versions, store: Store) -> list[UnknownTarget]:
     pairs = [(file, target) for file, target in pairs if _name(target) not in names]
     files = list(dict.fromkeys([*ids, *(id_.rpartition("#")[0] for id_ in ids if "#" in id_)]))
     return [
-        UnknownTarget(file, target, _nearest(store, target, files) if number < _MOST_NEAREST else None)
+        Problem(file, _complaint(target, _nearest(store, target, files) if number < _MOST_NEAREST else None))
         for number, (file, target) in enumerate(pairs)
     ]
+
+
+def _complaint(target: str, nearest: str | None) -> str:
+    remedy = "add what it is a version of, or correct it"
+    if nearest is not None:
+        remedy = f"did you mean {nearest!r:.200}?"
+    return (
+        f"{VERSION_OF} {target!r:.200} names no document, file or heading of this dataset, so nothing is "
+        f"superseded; {remedy}"
+    )
 
 
 def _is_in(store: Store, target: str) -> bool:

@@ -39,6 +39,7 @@ from pointsman.retrieval.source import TECHNIQUES, check_all_searchable
 from pointsman.settings import Settings
 from pointsman.store.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
 from pointsman.store.backend import NEW, DatasetRecord, LocalBackend, open_backend
+from pointsman.store.base import Capability
 from pointsman.views import ACCESS_RECORD
 from pointsman.workflow import RetrievalWorkflow
 from pointsman.workspace.attachment import measured_attachment
