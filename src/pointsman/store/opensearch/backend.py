@@ -26,7 +26,8 @@ from pointsman.store.opensearch.queries import (
     vector_field,
     words,
 )
-from pointsman.store.opensearch.store import Factors, OpenSearchStore
+from pointsman.store.opensearch.reader import Factors
+from pointsman.store.opensearch.store import OpenSearchStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
