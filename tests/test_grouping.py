@@ -69,7 +69,7 @@ def test_shortage_is_said(workspace: Workspace) -> None:
     answer = workspace.search(QUESTION, 10, refuse=False, group_by="file")
     decision = next(decision for decision in answer.decisions if decision.what == "group_by")
     assert (len(answer), decision.value, decision.by) == (4, "file", "request")
-    assert decision.reason == "at most 1 hits with one value: 4 hits of 4 groups, not 10, as no others were found"
+    assert decision.reason == "at most 1 with the same value: 4 hits of 4 groups, not 10, as no others were found"
     assert answer.degraded == ()
 
 

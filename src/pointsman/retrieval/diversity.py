@@ -198,7 +198,7 @@ class Grouping:
         """Return what the limit did to an answer of at most ``most`` hits."""
         hits = ranking.hits[:most]
         groups = {group for hit in hits for group in self.groups_of(hit.document)}
-        reason = f"at most {self.size} hits with one value: {len(hits)} hits of {len(groups)} groups"
+        reason = f"at most {self.size} with the same value: {len(hits)} hits of {len(groups)} groups"
         if len(hits) < most:
             reason += f", not {most}, as no others were found"
         return Decision("group_by", self.key, "request", reason)
