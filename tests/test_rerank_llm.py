@@ -117,12 +117,13 @@ def test_calls_are_concurrent_and_bounded() -> None:
     class Counting:
         def __init__(self) -> None:
             self.lock, self.running, self.peak = threading.Lock(), 0, 0
+            self.meeting = threading.Barrier(3)  # nobody goes on before three have come
 
         def complete(self, prompt: str) -> str:
             with self.lock:
                 self.running += 1
                 self.peak = max(self.peak, self.running)
-            time.sleep(0.05)
+            self.meeting.wait(60)
             with self.lock:
                 self.running -= 1
             return "4"
