@@ -105,6 +105,7 @@ class Judged:
         scripts: of the candidates.
         lengths: of the candidates, in tokens.
         idf: the sum over the question's terms of their idf: what BM25 stays below.
+        matched: by candidate, that of the terms that it has.
         terms: how many different terms the question has.
         vector: its embedding.
         mean: the dataset's `CosineSpread.mean`.
@@ -121,6 +122,7 @@ class Judged:
     scripts: NDArray[np.str_]
     lengths: NDArray[np.float64]
     idf: float
+    matched: NDArray[np.float64]
     terms: int
     vector: NDArray[np.float32]
     mean: float
@@ -147,7 +149,7 @@ class Corpus:
 
     def judge(self, text: str, vector: NDArray[np.float32], grades: Mapping[str, int]) -> Judged:
         terms = Counter(DEFAULT_ANALYZER.query_tokens(text))
-        bm25, idf = self.words.bm25(terms)
+        bm25, idf, matched = self.words.bm25(terms)
         cosine = (self.vectors @ vector).astype(float)
         best = _first(bm25, DEPTH)
         places = np.array(list(dict.fromkeys([*best[bm25[best] > 0].tolist(), *_first(cosine, DEPTH).tolist()])))
@@ -155,7 +157,7 @@ class Corpus:
         return Judged(
             text, places, bm25[places], cosine[places], judged,
             tuple(sorted((grade for grade in grades.values() if grade > 0), reverse=True)),
-            script_of(text), self.scripts[places], self.lengths[places], idf, len(terms),
+            script_of(text), self.scripts[places], self.lengths[places], idf, matched[places], len(terms),
             vector, self.mean,
         )  # fmt: skip
 
@@ -173,10 +175,12 @@ class _Postings:
         self.rows = {term: np.array(one, np.int32) for term, one in rows.items()}
         self.counts = {term: np.array(one, np.float32) for term, one in counts.items()}
 
-    def bm25(self, terms: Mapping[str, int], k1: float = 1.2, b: float = 0.75) -> tuple[NDArray[np.float64], float]:
-        """BM25 of every document in Lucene's form, and the sum of the terms' idf."""
+    def bm25(
+        self, terms: Mapping[str, int], k1: float = 1.2, b: float = 0.75
+    ) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
+        """BM25 of every document in Lucene's form; the sum of the terms' idf, and of those each document has."""
         count, total = len(self.lengths), 0.0
-        scores = np.zeros(count)
+        scores, matched = np.zeros(count), np.zeros(count)
         norm = k1 * (1 - b + b * self.lengths / self.average)
         for term, times in terms.items():
             rows = self.rows.get(term, _NONE)
@@ -185,7 +189,8 @@ class _Postings:
             if len(rows):
                 counts = self.counts[term]
                 scores[rows] += idf * counts / (counts + norm[rows])
-        return scores, total
+                matched[rows] += idf
+        return scores, total, matched
 
 
 _NONE = np.empty(0, np.int32)
@@ -432,5 +437,7 @@ def foreign(name: str) -> list[Judged]:
 
 
 if __name__ == "__main__":
+    import _judged  # what is kept names the module of its classes, and this one is called __main__
+
     for one in sys.argv[1:] or (*SETS, *DEMO):
-        print(one, len(own(one)), len(everyday(one)), len(foreign(one)), flush=True)
+        print(one, *(len(read(one)) for read in (_judged.own, _judged.everyday, _judged.foreign)), flush=True)

@@ -117,6 +117,7 @@ def evidence_of(judged: Judged, dataset: str, form: Form = "both") -> Evidence:
         judged.terms,
         judged.bm25 if words else None,
         judged.idf if words else None,
+        judged.matched if words else None,
         judged.cosine if near else None,
         background(dataset).nearness(judged.vector) if near else None,
         background(dataset) if near else None,
@@ -204,11 +205,12 @@ def prepared_rows(form: Form) -> list[tuple[Group, list[PreparedQuestion]]]:
     return [(group, [one for row in group.rows if (one := prepare(row, form))]) for group in groups(form)]
 
 
-def fit(form: Form, without: frozenset[str] = frozenset(), *, with_notes: bool = False) -> Relevance:
+def fit(form: Form, without: frozenset[str] = frozenset()) -> Relevance:
     """Out of all groups but those of these families; half of the everyday questions are never fitted to.
 
-    What is shipped was fitted without people's own notes (`MATTERS`): they win a few questions of folders.py, and lose
-    more of those across languages; docs/scores.md has the figures.
+    People's own notes (`MATTERS`) count only where there are words. The questions on them are in their language, while
+    those across languages are judged by vectors alone, which these notes would make worse; docs/scores.md has the
+    figures.
     """
     rows: list[PreparedQuestion] = []
     for group, every in prepared_rows(form):
@@ -217,7 +219,7 @@ def fit(form: Form, without: frozenset[str] = frozenset(), *, with_notes: bool =
         some = every[::2] if group.kind == "everyday" else every
         share = {"own": 1.0, "across": min(1.0, len(some) / 40), "everyday": 0.7, "foreign": 0.3}[group.kind]
         if group.dataset in MATTERS:
-            if not with_notes:
+            if form == "vector":
                 continue
             share = 1.0 if group.kind == "foreign" else share
         share *= OF_COMPLETE if group.answered and group.dataset in COMPLETE else 1.0
@@ -685,10 +687,10 @@ def cost() -> bool:
 # ── fitting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def fitting(write: bool, *, with_notes: bool) -> bool:
+def fitting(write: bool) -> bool:
     found = []
     for form in FORMS:
-        values = asdict(fit(form, with_notes=with_notes))
+        values = asdict(fit(form))
         for part in ("question", "hit"):
             values[part] = {
                 "intercept": round(values[part]["intercept"], ROUND),
@@ -697,8 +699,8 @@ def fitting(write: bool, *, with_notes: bool) -> bool:
         found.append(values)
     about = (
         "Read by pointsman.retrieval.relevance, which says what the features are. Fitted by: python "
-        f"benchmarks/relevance.py fit --write. Collections: {', '.join(SETS)}{PASSAGES_SAID}, and the 200 everyday "
-        "questions against each and against what pointsman demo indexes."
+        f"benchmarks/relevance.py fit --write. Collections: {', '.join((*SETS, *DEMO))}{PASSAGES_SAID}, people's own "
+        "notes, and the 200 everyday questions against each."
     )
     text = json.dumps({"about": about, "calibrations": found}, indent=2) + "\n"
     if write:
@@ -729,14 +731,13 @@ def main() -> int:
     }
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join((*sections, 'fit'))}")
     parser.add_argument("--write", action="store_true", help="put what is fitted into relevance.json")
-    parser.add_argument("--notes", action="store_true", help="fit to people's own notes as well")
     options = parser.parse_intermixed_args()
     if unknown := set(options.sections) - {*sections, "fit"}:
         parser.error(f"no section named {', '.join(sorted(unknown))}")
     met = True
     for name in options.sections or sections:
         print(f"── {name} ──\n")
-        met &= fitting(options.write, with_notes=options.notes) if name == "fit" else sections[name]()  # type: ignore[operator]
+        met &= fitting(options.write) if name == "fit" else sections[name]()  # type: ignore[operator]
         print()
     return 0 if met else 1
 

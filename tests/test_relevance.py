@@ -44,7 +44,8 @@ def evidence(best: float = 0.9, words: float = 8.0, count: int = 100, **changes:
     """One candidate stands out, the others fall off evenly."""
     cosine = np.r_[best, np.linspace(0.80, 0.74, count - 1)]
     bm25 = np.r_[words, np.linspace(5.0, 0.0, count - 1)]
-    return replace(Evidence("latin", 5, bm25, 14.0, cosine, 18.5, BACKGROUND), **changes)
+    matched = 1.5 * changes.get("bm25", bm25) if changes.get("bm25", bm25) is not None else None
+    return replace(Evidence("latin", 5, bm25, 14.0, matched, cosine, 18.5, BACKGROUND), **changes)
 
 
 def judge(seen_evidence: Evidence, indices: list[int] | None = None) -> Any:
@@ -66,7 +67,9 @@ def test_what_stands_out_is_relevant_and_what_does_not_is_not() -> None:
 
 @pytest.mark.parametrize("form", ["both", "vector", "words"])
 def test_a_hit_is_judged_the_same_whatever_else_is_in_the_list(form: str) -> None:
-    changes: dict[str, Any] = {"vector": {"bm25": None, "idf": None}, "words": {"cosine": None}}.get(form, {})
+    changes: dict[str, Any] = {"vector": {"bm25": None, "idf": None, "matched": None}, "words": {"cosine": None}}.get(
+        form, {}
+    )
     all_evidence = evidence(**changes)
     assert all_evidence.form == form
     judgement = judge(all_evidence, list(range(50)))
@@ -259,7 +262,7 @@ def labelled_answer(chance: np.random.Generator, *, has_answer: bool) -> Labelle
     if has_answer:
         cosine[0] += 0.06
         bm25[0] += 5
-    case = Evidence("latin", 5, bm25, 16.0, cosine, 18.5 if has_answer else 15.0, BACKGROUND)
+    case = Evidence("latin", 5, bm25, 16.0, 1.5 * bm25, cosine, 18.5 if has_answer else 15.0, BACKGROUND)
     return Labelled(
         case, list(range(10)), [has_answer and index == 0 for index in range(10)], has_answer, complete=True
     )
@@ -286,7 +289,7 @@ def test_later_hits_without_a_label_are_unknown_not_wrong() -> None:
     def labelled_question(number: int, *, complete: bool) -> Labelled:
         cosine, bm25 = chance.normal(0.78, 0.008, 60), np.maximum(chance.normal(2, 1, 60), 0)
         cosine[:3], bm25[:3] = cosine[:3] + 0.06, bm25[:3] + 6
-        case = Evidence("latin", 5, bm25, 16.0, cosine, 18.5, BACKGROUND)
+        case = Evidence("latin", 5, bm25, 16.0, 1.5 * bm25, cosine, 18.5, BACKGROUND)
         labels = [index < 3 if complete else index < 1 + number % 2 for index in range(10)]
         return Labelled(case, list(range(10)), labels, complete=complete)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import pytest
 
 from pointsman.errors import InputError
-from pointsman.store.base import NEAR, WORDS, Capability, MetadataResult, Page, StoreQuery
+from pointsman.store.base import MATCHED, NEAR, WORDS, Capability, MetadataResult, Page, StoreQuery
 from pointsman.store.local.store import LocalStore
 from pointsman.testing import SlowStore, StoreConformance
 from pointsman.testing.stores import EMBEDDER, odd_documents, vector_of, vectors_of
@@ -278,6 +278,12 @@ MUTANTS = (
         "test_the_weight_of_words",
         "search",
         change_result(lambda answers: [replace(answer, idf=2.2) for answer in answers]),
+    ),
+    Mutant("test_the_weight_of_words", "search", change_scores(lambda name, score: score + (name == MATCHED))),
+    Mutant(
+        "test_the_weight_of_words",
+        "score",
+        change_result(lambda scores: [{**one, MATCHED: dict(one[WORDS])} for one in scores]),
     ),
     Mutant("test_words_after_changes", "write", forgetful),
     Mutant("test_the_nearest_are_found", "search", ranking(lambda pairs: [(key, (1 + s) / 2) for key, s in pairs])),

@@ -242,7 +242,7 @@ class _Asked:
         if form == "words":
             evidence = replace(evidence, cosine=None)
         if form == "vector":
-            evidence = replace(evidence, bm25=None, idf=None)
+            evidence = replace(evidence, bm25=None, idf=None, matched=None)
         order = self.order
         if order is None or form != self.evidence.form:
             scores = Candidates(evidence, form).scores

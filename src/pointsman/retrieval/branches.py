@@ -14,7 +14,7 @@ from pointsman.errors import InputError, RetrievalError, StoreError
 from pointsman.retrieval.candidates import KeyOf, Results, RetrieverResults, ScoreGap, StoreResults
 from pointsman.retrieval.dispatch import Breaker, DualCall, Mode, describe, reporting
 from pointsman.retrieval.source import words_in
-from pointsman.store.base import Capability, Lists, StoreQuery
+from pointsman.store.base import NEAR, WORDS, Capability, Lists, StoreQuery
 from pointsman.types import Query, Span
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class SourceBranch:
             following = questions[index + 1 : index + 2]
             if question.variant is not None or (following and following[0].variant is not None):
                 continue
-            scores = list(store_lists.scores.values())
+            scores = [store_lists.scores[name] for name in (WORDS, NEAR) if name in store_lists.scores]
             if len(scores) == 2 and scores[0].keys() != scores[1].keys():
                 gaps[index] = sorted(scores[0].keys() ^ scores[1].keys(), key=str)
         return gaps

@@ -35,6 +35,7 @@ from pointsman.retrieval.fusion import (
     rank_sum,
     share_by,
 )
+from pointsman.store.base import MATCHED, NEAR, WORDS
 from pointsman.types import Hit, HitKey, Provenance
 
 if TYPE_CHECKING:
@@ -228,12 +229,14 @@ def merge(pools: Mapping[int, Pool[Any]]) -> Pool[tuple[int, Any]]:
     if len(pools) > 1:
         lists = {name: _best_first(ranking) if name in SCALES else ranking for name, ranking in lists.items()}
     scores = {name: _scores(pools, name) for name in own_lists}
+    if any(MATCHED in pool.scores for pool in pools.values()):
+        scores[MATCHED] = _scores(pools, MATCHED)
     return Pool(lists, scores, any(pool.vectors_due for pool in pools.values()))
 
 
 def _scores(pools: Mapping[int, Pool[Any]], name: str) -> dict[tuple[int, Any], float]:
     scores_by_key: dict[tuple[int, Any], float] = {}
-    absent = 0.0 if name == "bm25" else math.nan
+    absent = math.nan if name == NEAR else 0.0
     for n, pool in pools.items():
         scores = pool.scores.get(name)
         if scores is not None:
@@ -389,7 +392,11 @@ def _pool(reading: Reading, lists: Lists) -> Pool[Any]:
     }
     return Pool(
         {names[name]: ranking for name, ranking in lists.rankings.items()},
-        {name: scores for name, scores in lists.scores.items() if names.get(name) == name},
+        {
+            name: scores
+            for name, scores in lists.scores.items()
+            if names.get(WORDS if name == MATCHED else name) in {name, WORDS}
+        },
         due,
     )
 

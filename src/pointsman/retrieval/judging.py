@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pointsman.retrieval.candidates import StoreResults
 from pointsman.retrieval.relevance import Evidence, Relevance, judge_by, script_of
+from pointsman.store.base import MATCHED
 from pointsman.text import query_tokens
 from pointsman.types import Hit, keys_of
 
@@ -199,7 +200,8 @@ def judge(
         if evidence.form == "both" and is_lookup:
             views.append(by_words)
         if evidence.across and own_words and evidence.bm25 is not None and evidence.bm25.any():
-            views.append(replace(evidence, in_own_language=True))  # one of the few documents that are may be the answer
+            # One of the few documents that are in its language may be the answer.
+            views += [replace(evidence, in_own_language=True), by_words]
         pending = results.pool.vectors_due
         if pending and evidence.cosine is not None:
             # The answer may not have a vector yet, so words are judged on their own too; if they cannot be, nothing is.
@@ -217,7 +219,8 @@ def judge(
             minimum = fit.minimums.get(calibration.form, minimum)
         datasets[name] = Evaluation(judgement.best, minimum)
         hit_keys = [(name, document.id) for document in judged_documents.values()]
-        relevance.update(zip(hit_keys, judgement.relevance, strict=True))
+        levels = zip(*[judgement.relevance for judgement, _ in judgements], strict=True)
+        relevance.update(zip(hit_keys, map(max, levels), strict=True))
     return Verdict(datasets, relevance)
 
 
@@ -270,6 +273,8 @@ def evidence_of(
 
     scores = {name: results.pool.scores.get(name) or dict(ranking) for name, ranking in results.pool.lists.items()}
     words, near = scores.get("bm25"), scores.get("vector")
+    if words is not None and MATCHED in results.pool.scores:
+        scores[MATCHED] = results.pool.scores[MATCHED]
     background, nearness = None, None
     if near is not None and results.store_query.vector is not None:
         background = results.reading.background
@@ -282,9 +287,9 @@ def evidence_of(
         for own_key in keys
         if own_key not in candidates and any(keys[own_key] in list_scores for list_scores in other_scores.values())
     ]
-    for name, list_scores in (("bm25", words), ("vector", near)):
-        if list_scores is not None:
-            absent = repeat(0.0 if name == "bm25" else math.nan)
+    for name in ("bm25", MATCHED, "vector"):
+        if (list_scores := scores.get(name)) is not None:
+            absent = repeat(math.nan if name == "vector" else 0.0)
             all_scores = chain(
                 map(list_scores.get, candidates, absent), map(other_scores[name].get, map(keys.get, extra_keys), absent)
             )
@@ -305,6 +310,7 @@ def evidence_of(
         terms,
         values.get("bm25"),
         results.idf,
+        values.get(MATCHED),
         values.get("vector"),
         nearness,
         background,

@@ -185,13 +185,23 @@ def holds_words(question: str, hits: Sequence[Hit]) -> Hit | None:
     """Return the first hit that holds all words of a question, or all its names and codes if few hits hold them.
 
     Names are words with a capital letter that do not begin the question, codes such as ``INV-2041``, ``4.1.3`` and
-    ``lateness_penalty``; plain numbers are neither, nor are words that are not searched, such as *I*.
+    ``lateness_penalty``; plain numbers are neither, nor are words that are not searched, such as *I*. Chinese words are
+    not told apart by spaces; a hit holds them if each character of the question stands in it beside one of those that
+    it stands beside in the question.
     """
     tokens = [set(DEFAULT_ANALYZER.tokens(hit.document.searchable)) for hit in hits]
     words = set(query_tokens(question))
-    if words and (
-        holder := next((hit for hit, own_tokens in zip(hits, tokens, strict=True) if words <= own_tokens), None)
-    ):
+    pairs = {word for word in words if len(word) == 2 and set(word) <= words}
+    characters, single_words = set("".join(pairs)), words - pairs
+    holder = next(
+        (
+            hit
+            for hit, own_tokens in zip(hits, tokens, strict=True)
+            if single_words <= own_tokens and characters <= set("".join(pairs & own_tokens))
+        ),
+        None,
+    )
+    if words and holder is not None:
         return holder
     rare = words & set(query_tokens(" ".join(_names_and_codes(question))))
     holders = [hit for hit, own_tokens in zip(hits, tokens, strict=True) if rare and rare <= own_tokens]

@@ -12,7 +12,8 @@ probabilities, both estimated from the raw scores of the dataset's candidates:
   ``within`` is the same as a share of the distance of the documents' own sentences. ``peak`` is how far the best
   candidate stands out.
 - **Is this passage relevant, if there are answers?** Its own evidence decides: its share of the question's words by
-  weight (``coverage``: BM25 divided by the sum of the words' idf, always below 1), and how far its evidence and its
+  weight (``coverage``: the sum of the idf of the words that it has, divided by that of all; unlike BM25 it is the same
+  for a row of a table and a long chapter), and how far its evidence and its
   cosine stand above those of the thirtieth candidate, which is seldom an answer. Passages do not share a probability:
   where twenty answer, all twenty can be relevant.
 
@@ -312,6 +313,8 @@ class Evidence:
         bm25: raw BM25 of every candidate in Lucene's form, 0 without a word; None if words were not searched.
         idf: the sum of the idf of the question's terms, including repeated and absent ones; None if the store does not
             provide it.
+        matched: of every candidate, that of the terms that it has, including repeated ones; None if the store does not
+            provide it.
         cosine: the cosine of every candidate, NaN without a vector; None if vectors were not searched.
         nearness: `Background.nearness` of the question's vector.
         background: the background of the dataset.
@@ -322,6 +325,7 @@ class Evidence:
     terms: int
     bm25: NDArray[np.float64] | None = None
     idf: float | None = None
+    matched: NDArray[np.float64] | None = None
     cosine: NDArray[np.float64] | None = None
     nearness: float | None = None
     background: Background | None = None
@@ -330,7 +334,7 @@ class Evidence:
     @property
     def form(self) -> Form | None:
         """The scores available for judging; None if there are none."""
-        words = self.bm25 is not None and self.idf is not None
+        words = self.bm25 is not None and self.idf is not None and self.matched is not None
         if self.cosine is not None:
             return None if self.background is None or self.nearness is None else "both" if words else "vector"
         return "words" if words else None
@@ -500,7 +504,7 @@ def judge_by(
     if calibration is None:
         return None
     if calibration.form == "both" and evidence.across:
-        alone = replace(evidence, bm25=None, idf=None)
+        alone = replace(evidence, bm25=None, idf=None, matched=None)
         if (by_cosines := for_evidence(calibrations, alone)) is not None:
             return by_cosines.judgement_of(alone, places), calibration
     return calibration.judgement_of(evidence, places), calibration
@@ -527,8 +531,9 @@ class Candidates:
         self.coverage = self.near = None
         if form != "vector":
             assert evidence.bm25 is not None, "it is in the form"
+            assert evidence.matched is not None, "so is this"
             self.scores = evidence.bm25
-            self.coverage = evidence.bm25 / max(evidence.idf or 0.0, 1e-6)
+            self.coverage = evidence.matched / max(evidence.idf or 0.0, 1e-6)
         if form != "words":
             background = evidence.background
             assert evidence.cosine is not None, "it is in the form"
@@ -602,7 +607,7 @@ def has_form(evidence: Evidence, form: Form) -> bool:
     if not _candidates(evidence):
         return False
     if form == "words":
-        return evidence.bm25 is not None and evidence.idf is not None
+        return evidence.bm25 is not None and evidence.idf is not None and evidence.matched is not None
     return evidence.form == "both" or (form == "vector" and evidence.form == "vector")
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.retrieval.branches import complete
 from pointsman.retrieval.candidates import Pool, Results, StoreResults, best_place, provenance
 from pointsman.retrieval.fusion import METHODS, OWN, RRF_K, SCALES, VARIANTS, Fused, fuse
+from pointsman.store.base import MATCHED
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
@@ -296,4 +297,4 @@ def added_up(
 def _is_raw(results: Results) -> bool:
     """Whether all scores are those of the built-in lists."""
     pool = results.pool
-    return bool(pool.lists) and pool.lists.keys() == pool.scores.keys() <= OWN
+    return bool(pool.lists) and pool.lists.keys() == pool.scores.keys() - {MATCHED} <= OWN

@@ -42,6 +42,8 @@ WORDS: Final = "bm25"
 """The name of a store's keyword list in provenance and traces."""
 NEAR: Final = "vector"
 """The name of a store's vector list."""
+MATCHED: Final = "matched"
+"""The name under which a store's scores also say how much of the query's words each document has; see `Scores`."""
 
 
 SPREAD_NOTE: Final = "cosine_spread"
@@ -142,7 +144,8 @@ class StoreQuery:
 
 
 Scores = Mapping[str, Mapping[Any, float]]
-"""Raw scores by list, then by key. A document without any query word has BM25 0; one without a vector has NaN."""
+"""Raw scores by list, then by key. A document without any query word has BM25 0; one without a vector has NaN. Beside
+BM25, `MATCHED` has the sum of the idf of the words that a document has, counting words that the query repeats."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pointsman._twins import wait_for
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.filters import And, Equals, Exists, Filter, Not, Or
 from pointsman.store.base import (
+    MATCHED,
     NEAR,
     WORDS,
     Capability,
@@ -91,7 +92,7 @@ class StoreReading(StoreSubject):
         )
 
     def test_the_weight_of_words(self) -> None:
-        """The idf that a store returns for a look's words is that of its documents, absent words included."""
+        """The idf of a look's words is that of the store's documents, and each is told how much of it is matched."""
         documents, store = self.documents(), self.make()
         self._scale(store, WORDS, Scale.BM25)
         for query in (*self.queries(), "signal signal lamp xyzzyq"):
@@ -103,11 +104,24 @@ class StoreReading(StoreSubject):
                 token: sum(token in tokens_of_document for tokens_of_document in tokens)
                 for token in DEFAULT_ANALYZER.query_tokens(query)
             }
-            exact = sum(
-                count * math.log(1 + (len(documents) - holding[token] + 0.5) / (holding[token] + 0.5))
+            weights = {
+                token: count * math.log(1 + (len(documents) - holding[token] + 0.5) / (holding[token] + 0.5))
                 for token, count in Counter(DEFAULT_ANALYZER.query_tokens(query)).items()
-            )
+            }
+            exact = sum(weights.values())
             assert math.isclose(answer.idf, exact, rel_tol=1e-6), f"{query!r}: idf {answer.idf}, not {exact}"
+            tokens_by_id = dict(zip([document.id for document in documents], tokens, strict=True))
+            of_others = list(store.keys([document.id for document in documents[:5]]).values())
+            scored = {"search": ([key for key, _ in answer.rankings[WORDS]], answer.scores)}
+            if store.info.can(Capability.SCORES_OTHERS):
+                scored["score"] = of_others, store.score([StoreQuery(query, None, 10)], [of_others])[0]
+            for call, (keys, scores) in scored.items():
+                for key, id_ in zip(keys, self._ids(store, keys), strict=True):
+                    own = sum(weight for token, weight in weights.items() if token in tokens_by_id[id_])
+                    matched = scores[MATCHED][key]
+                    assert math.isclose(matched, own, rel_tol=1e-6, abs_tol=1e-9), (
+                        f"{query!r}, {id_}: {call} says that {matched} is matched, not {own}"
+                    )
 
     def test_the_nearest_are_found(self) -> None:
         """Vector lists against NumPy."""

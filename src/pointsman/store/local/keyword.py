@@ -30,6 +30,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import compress
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -261,9 +262,20 @@ class WordQuery:
 
     Attributes:
         terms: the words, and how often each occurs in the query.
+        matched: by key of a document that was scored, the sum of the idf of the words that it has, counting repeats.
     """
 
-    __slots__ = ("_columns", "_constants", "_keys", "_query", "_repeatable", "_snapshot", "_weights", "terms")
+    __slots__ = (
+        "_columns",
+        "_constants",
+        "_keys",
+        "_query",
+        "_repeatable",
+        "_snapshot",
+        "_weights",
+        "matched",
+        "terms",
+    )
 
     def __init__(
         self,
@@ -280,6 +292,7 @@ class WordQuery:
         self._keys = snapshot.keys if isinstance(snapshot, IndexSubset) else None
         self._query = _any_of(snapshot, self.terms) if any(map(snapshot.learn, self.terms)) else None
         self._weights = [count * snapshot.idf(term) for term, count in self.terms.items()]
+        self.matched: dict[int, float] = {}
 
     def idf(self) -> float:
         """Return the sum of the idf of the words, counting repeated words again and including absent ones."""
@@ -347,7 +360,10 @@ class WordQuery:
             bar = lower_bounds[k - 1] * (1 - _WEIGHTS_APART)
             hits = [hit for hit, ratio in zip(hits, ratios, strict=True) if hit.score * max(1.0, ratio) >= bar]
         formula = BM25(self._snapshot.average_length, *self._constants)
-        scores = formula.scores(self._weights, self._counts(hits), [hit.length for hit in hits])
+        counts = self._counts(hits)
+        scores = formula.scores(self._weights, counts, [hit.length for hit in hits])
+        for hit, own_counts in zip(hits, counts, strict=True):
+            self.matched[hit.key] = sum(compress(self._weights, own_counts))
         ranking = sorted([(-score, hit.key) for hit, score in zip(hits, scores, strict=True)])
         return [(key, -score) for score, key in ranking[:k]]
 

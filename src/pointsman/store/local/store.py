@@ -12,6 +12,7 @@ import xxhash
 from pointsman._batched import batched
 from pointsman.errors import InputError
 from pointsman.store.base import (
+    MATCHED,
     NEAR,
     SCALES_OF,
     WORDS,
@@ -122,7 +123,10 @@ class LocalStore(BaseStore):
             only_words = [key for key in bm25 if key not in cosine]
             bm25.update(zip(only_near, words.score(only_near), strict=True))
             cosine.update(zip(only_words, vector_query.score(only_words), strict=True))
-        return Lists(rankings, scores, idf=None if words is None else words.idf())
+        if words is None:
+            return Lists(rankings, scores)
+        scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in scores[WORDS]}
+        return Lists(rankings, scores, idf=words.idf())
 
     def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, VectorQuery | None]:
         """Return what a look asks of the two indexes."""
@@ -151,6 +155,7 @@ class LocalStore(BaseStore):
         scores: dict[str, dict[Any, float]] = {}
         if words is not None:
             scores[WORDS] = dict(zip(keys, words.score(keys), strict=True))
+            scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in keys}
         if vector_query is not None:
             scores[NEAR] = dict(zip(keys, vector_query.score(keys), strict=True))
         return scores

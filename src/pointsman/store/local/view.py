@@ -15,7 +15,7 @@ import numpy as np
 
 from pointsman._batched import batched
 from pointsman.filters import And, Exists
-from pointsman.store.base import NEAR, WORDS, Lists, Page, Scores, StoreQuery
+from pointsman.store.base import MATCHED, NEAR, WORDS, Lists, Page, Scores, StoreQuery
 from pointsman.store.prepared import position
 from pointsman.store.sampling import evenly
 from pointsman.store.view import StoreView, without_access
@@ -106,7 +106,10 @@ class ViewStore(StoreView):
             only_words = [key for key in bm25 if key not in cosine]
             bm25.update(zip(only_near, words.score(only_near), strict=True))
             cosine.update(zip(only_words, vector_query.score(only_words), strict=True))
-        return Lists(rankings, scores, idf=None if words is None else words.idf())
+        if words is None:
+            return Lists(rankings, scores)
+        scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in scores[WORDS]}
+        return Lists(rankings, scores, idf=words.idf())
 
     def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, SubsetVectorQuery | None]:
         """Return what a look asks of the two indexes."""
@@ -154,6 +157,7 @@ class ViewStore(StoreView):
         scores: dict[str, dict[Any, float]] = {}
         if words is not None:
             scores[WORDS] = dict(zip(visible_keys, words.score(visible_keys), strict=True))
+            scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in visible_keys}
         if vector_query is not None:
             scores[NEAR] = dict(zip(visible_keys, vector_query.score(visible_keys), strict=True))
         return scores

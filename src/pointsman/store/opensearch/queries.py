@@ -336,8 +336,14 @@ def _bound(kind: str, value: Any, inclusive: bool, *, above: bool) -> tuple[str,
 
 
 def words(terms: Mapping[str, int], filters: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return a query for documents with these words; a word that occurs twice in the query counts twice."""
-    should = [{"term": {"tokens": {"value": term, "boost": float(count)}}} for term, count in terms.items()]
+    """Return a query for documents with these words; a word that occurs twice in the query counts twice.
+
+    With each hit come the numbers of the words that it has (``matched_queries``).
+    """
+    should = [
+        {"term": {"tokens": {"value": term, "boost": float(count), "_name": str(number)}}}
+        for number, (term, count) in enumerate(terms.items())
+    ]
     return {"bool": {"should": should, "minimum_should_match": 1, "filter": list(filters)}}
 
 

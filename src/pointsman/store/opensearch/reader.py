@@ -13,6 +13,7 @@ from pointsman._batched import batched
 from pointsman.errors import FormatVersionError
 from pointsman.store.backend import settings_of
 from pointsman.store.base import (
+    MATCHED,
     NEAR,
     SCALES_OF,
     WORDS,
@@ -190,9 +191,9 @@ class OpenSearchReader(BaseStore):
             rankings[WORDS] = []
         if store_query.vector is not None and self._dimensions is not None and NEAR in self._scales:
             rankings[NEAR] = []
-        weight = self._idf(store_query, answers[_HOLDING]) if _HOLDING in answers else None
+        weights = _weights(store_query, answers[_HOLDING]) if _HOLDING in answers else None
         if WORDS in rankings and not query_terms(store_query.text or ""):
-            weight = 0.0
+            weights = []
         for name, answer in answers.items():
             if name == _HOLDING:
                 continue
@@ -208,13 +209,9 @@ class OpenSearchReader(BaseStore):
         scores: dict[str, dict[Any, float]] = {
             name: {key: score for key, score in ranking if score is not None} for name, ranking in rankings.items()
         }
-        return Lists(rankings, scores, documents, tuple(degraded), weight)
-
-    def _idf(self, store_query: StoreQuery, answer: Mapping[str, Any]) -> float:
-        """Return the sum of the idf of a look's words over the existing documents."""
-        documents, buckets = answer["hits"]["total"]["value"], answer["aggregations"]["words"]["buckets"]
-        counts = query_terms(store_query.text or "").values()
-        return sum(n * idf(documents, buckets[str(number)]["doc_count"]) for number, n in enumerate(counts))
+        if WORDS in rankings and weights is not None:
+            scores[MATCHED] = _matched(answers[WORDS], weights) if WORDS in answers else {}
+        return Lists(rankings, scores, documents, tuple(degraded), None if weights is None else sum(weights))
 
     def _score(self, name: str, score: float) -> float:
         return score / self._factors.bm25 if name == WORDS else self._factors.cosine(score)
@@ -229,28 +226,42 @@ class OpenSearchReader(BaseStore):
             result: dict[str, dict[Any, float]] = {}
             if query.text is not None and WORDS in self._scales:
                 result[WORDS] = dict.fromkeys(candidates, 0.0)
+                result[MATCHED] = dict.fromkeys(candidates, 0.0)
             if query.vector is not None and NEAR in self._scales:
                 result[NEAR] = dict.fromkeys(candidates, float("nan"))
             results.append(result)
+            if terms and candidates:
+                searches.append(holding(terms))
+                requests.append((number, _HOLDING))
             for batch in batched(candidates, MOST):
                 candidate_filter = [{"ids": {"values": list(batch)}}]
                 size = len(batch)
                 if terms:
                     rescoring = exactly(terms, size, self._bm25()[0])
-                    search = {
-                        "size": size,
-                        "_source": False,
-                        "query": words(terms, candidate_filter),
-                        "rescore": rescoring,
-                    }
-                    searches.append(search)
+                    by_words = words(terms, candidate_filter)
+                    searches.append({"size": size, "_source": False, "query": by_words, "rescore": rescoring})
                     requests.append((number, WORDS))
                 if vector is not None:
                     searches.append({"size": size, "_source": False, "query": near(vector, size, candidate_filter)})
                     requests.append((number, NEAR))
-        for (number, name), answer in zip(requests, self._search_each(searches), strict=True):
-            results[number][name] |= {hit["_id"]: self._score(name, hit["_score"]) for hit in answer["hits"]["hits"]}
+        self._add_scores(results, zip(requests, self._search_each(searches), strict=True), store_queries)
         return list(results)
+
+    def _add_scores(
+        self,
+        results: Sequence[dict[str, dict[Any, float]]],
+        answers: Iterable[tuple[tuple[int, str], Any]],
+        store_queries: Sequence[StoreQuery],
+    ) -> None:
+        """Add the cluster's answers, each with the number of its look and the name of its list, to the results."""
+        weights: list[float] = []
+        for (number, name), answer in answers:
+            if name == _HOLDING:
+                weights = _weights(store_queries[number], answer)  # those of the searches that follow
+                continue
+            results[number][name] |= {hit["_id"]: self._score(name, hit["_score"]) for hit in answer["hits"]["hits"]}
+            if name == WORDS:
+                results[number][MATCHED] |= _matched(answer, weights)
 
     def _search_each(self, searches: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Return the answers to searches, in one request.
@@ -423,3 +434,18 @@ def document_from(source: Mapping[str, Any]) -> Document:
         return Document(source["id"], source["text"], metadata_of(source["metadata"]))
     except (*UNREADABLE, KeyError) as error:
         raise unreadable(source.get("id"), error) from error
+
+
+def _weights(store_query: StoreQuery, answer: Mapping[str, Any]) -> list[float]:
+    """Return the idf of each of a look's words over the existing documents, times how often it occurs in the look."""
+    documents, buckets = answer["hits"]["total"]["value"], answer["aggregations"]["words"]["buckets"]
+    counts = query_terms(store_query.text or "").values()
+    return [n * idf(documents, buckets[str(number)]["doc_count"]) for number, n in enumerate(counts)]
+
+
+def _matched(answer: Mapping[str, Any], weights: Sequence[float]) -> dict[Any, float]:
+    """Return the sum of the weights of the words that each hit of a `words` search has."""
+    return {
+        hit["_id"]: sum(weights[int(number)] for number in hit.get("matched_queries", ()))
+        for hit in answer["hits"]["hits"]
+    }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman.errors import ReplacedError
-from pointsman.store.base import NEAR, SCALES_OF, WORDS, BaseStore, Lists, Page, Scores, StoreQuery
+from pointsman.store.base import MATCHED, NEAR, SCALES_OF, WORDS, BaseStore, Lists, Page, Scores, StoreQuery
 from pointsman.store.bm25 import query_terms
 from pointsman.store.postgres.statements import Condition, Tables, escaped, finite, unescaped
 from pointsman.store.prepared import UNREADABLE, direction, metadata_of, position, storable, unreadable
@@ -183,6 +183,8 @@ class PostgresReader(BaseStore):
             pairs = [(-row[rank_column], row[0]) for row in rows if row[rank_column] is not None]
             rankings[name] = [(key, -score) for score, key in sorted(pairs)]
             scores[name] = {row[0]: _score(name, row[score_column]) for row in rows}
+        if WORDS in scores:
+            scores[MATCHED] = {row[0]: row[9] or 0.0 for row in rows}
         documents = {row[0]: self._document(row[5], row[6], row[7]) for row in rows}
         return Lists(rankings, scores, documents, idf=(rows[0][8] or 0.0) if rows and WORDS in rankings else None)
 
@@ -216,8 +218,8 @@ class PostgresReader(BaseStore):
     def _scores(self, lookup: _Lookup, rows: Sequence[Any]) -> Scores:
         return {
             name: {row[0]: _score(name, row[column]) for row in sorted(rows, key=itemgetter(0))}
-            for name, column in ((WORDS, 1), (NEAR, 2))
-            if name in self._scales and name in (lookup.words, lookup.near)
+            for name, column, source in ((WORDS, 1, WORDS), (NEAR, 2, NEAR), (MATCHED, 3, WORDS))
+            if source in self._scales and source in (lookup.words, lookup.near)
         }
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────

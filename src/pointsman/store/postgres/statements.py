@@ -322,14 +322,15 @@ q as materialized (
   from unnest(%(terms)s::text[], %(counts)s::float8[]) w(term, n)
     left join {self.term} t on t.term = w.term and t.df > 0),
 scored as materialized (
-  select h.doc, sum(h.s) as score from q cross join lateral (
-    select p.doc, q.idf * p.tf::float8 / (p.tf::float8 + q.base + q.slope * p.length::float8) as s
+  select h.doc, sum(h.s) as score, sum(h.idf) as matched from q cross join lateral (
+    select p.doc, q.idf, q.idf * p.tf::float8 / (p.tf::float8 + q.base + q.slope * p.length::float8) as s
     from {self.posting} p where p.term = q.id) h group by h.doc)"""
 
     def search(self, condition: Condition | None, *, words: bool, near: bool, limit: int, k1: float, b: float) -> str:
         """Return the search: a row per candidate with id, score and cosine in its list, both scores, and the document.
 
-        The last column is the sum of the idf of the query's words, the same in every row; null without words.
+        Then come the sum of the idf of the query's words, the same in every row, and that of the words which the
+        document has; both are null without words.
 
         With a condition, the allowed documents are counted up to ``limit``. If there are fewer, both lists are exact
         over them; otherwise both are read in order until enough documents are allowed.
@@ -379,9 +380,10 @@ near as materialized (select id, -d as cosine from (
     where (select n from n) > {limit} order by e.v {operator} limit 3 * %(k)s)) z order by d + 0, id limit %(k)s)"""
 
     def score(self, *, words: bool, near: bool, k1: float, b: float) -> str:
-        """Return SQL for both scores of given documents."""
+        """Return SQL for both scores of given documents, and the sum of the idf of the words that each has."""
         score_columns = "coalesce(s.score, 0)" if words else "null::float8"
         score_columns += f", -(e.v {self.near()})" if near else ", null::float8"
+        score_columns += ", coalesce(s.matched, 0)" if words else ", null::float8"
         score_table = self._scored_words(k1, b).replace(
             "p.term = q.id)", "p.term = q.id and p.doc = any(%(ids)s::bigint[]))"
         )
@@ -408,7 +410,7 @@ def _candidates(tables: Tables, lists: Sequence[str], pool: Sequence[str], idf: 
     score_columns += f", n.cosine, -(e.v {tables.near()})" if near else ", null::float8, null::float8"
     return (
         f"with {', '.join(lists)} select d.id, {score_columns}, d.key, y.text, y.metadata, "
-        f"{f'(select {idf} from q)' if words else 'null::float8'} "
+        f"{f'(select {idf} from q), coalesce(s.matched, 0)' if words else 'null::float8, null::float8'} "
         f"from ({' union '.join(pool)}) pool join {tables.doc} d on d.id = pool.id "
         f"join {tables.body} y on y.id = d.id"
         + (" left join words w on w.id = d.id left join scored s on s.doc = d.id" if words else "")
@@ -461,7 +463,8 @@ q as materialized (select t.n, t.id, t.occurrences * ln(1 + (size.documents - co
     / (coalesce(f.df, 0) + 0.5::float8)) as idf
   from t cross join size left join (select term, count(*)::float8 as df from h group by term) f on f.term = t.id),
 scored as materialized (
-  select h.doc, sum(round({_UNIT} * q.idf * h.tf
+  select h.doc, sum(round({_UNIT} * q.idf)::bigint)::float8 / {_UNIT} as matched,
+    sum(round({_UNIT} * q.idf * h.tf
       / (h.tf + {self._k1 * (1 - self._b)!r}::float8 + {self._k1 * self._b!r}::float8
         * greatest(size.documents, 1) / greatest(size.tokens, 1) * h.length))::bigint)::float8 / {_UNIT} as score
   from h join q on q.id = h.term cross join size group by h.doc)"""
@@ -488,10 +491,11 @@ scored as materialized (
         return _candidates(tables, lists, pool, "sum(idf order by n)", words=words, near=near)
 
     def score(self, *, words: bool, near: bool) -> str:
-        """Return SQL for both scores of given documents."""
+        """Return SQL like `Tables.score`."""
         tables = self._tables
         score_columns = "coalesce(s.score, 0)" if words else "null::float8"
         score_columns += f", -(e.v {tables.near()})" if near else ", null::float8"
+        score_columns += ", coalesce(s.matched, 0)" if words else ", null::float8"
         return (
             (f"with {self._scores()} " if words else "")
             + f"select d.id, {score_columns} from {tables.doc} d"
