@@ -44,7 +44,8 @@ def evidence(best: float = 0.9, words: float = 8.0, count: int = 100, **changes:
     """One candidate stands out, the others fall off evenly."""
     cosine = np.r_[best, np.linspace(0.80, 0.74, count - 1)]
     bm25 = np.r_[words, np.linspace(5.0, 0.0, count - 1)]
-    matched = 1.5 * changes.get("bm25", bm25) if changes.get("bm25", bm25) is not None else None
+    scores: Any = changes.get("bm25", bm25)
+    matched = None if scores is None else 1.5 * scores
     return replace(Evidence("latin", 5, bm25, 14.0, matched, cosine, 18.5, BACKGROUND), **changes)
 
 
