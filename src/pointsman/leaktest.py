@@ -50,7 +50,7 @@ _WORDS: Final = {"en": _ENGLISH.split(), "ru": _RUSSIAN.split(), "zh": _CHINESE.
 _GROUPS: Final = ("everyone", "group:rail", "group:money", "group:law", "group:news", "user:anna", "user:boris")
 _STRATEGIES: Final = ("auto", "auto", "auto", "hybrid", "bm25", "vector", "rrf", "z_score", "prf", "multi_query")
 _TIMES: Final = re.compile(r"(took|in|after) [\d.]+ ?(ms|s|seconds|milliseconds)\b")
-_TIMED_FIELDS: Final = frozenset({"milliseconds", "started", "latency_ms", "instance", "request_id"})
+_TIMED_FIELDS: Final = frozenset({"milliseconds", "started", "latency_ms", "instance", "request_id", "created_at"})
 _SHOWN_DIFFERENCES: Final = 20
 
 
