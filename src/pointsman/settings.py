@@ -7,6 +7,7 @@ objects built from them, such as language models, are built in higher layers.
 from __future__ import annotations
 
 import difflib
+import functools
 import logging
 import math
 import os
@@ -575,13 +576,19 @@ def _nearest(name: str, names: Collection[str]) -> str:
     return f"did you mean {close_names[0]!r}?" if close_names else f"the settings are {', '.join(names)}"
 
 
+@functools.cache
+def _log_unknown(variable: str, hint: str) -> None:
+    """Log once that a variable is no setting: a command loads its settings several times."""
+    log.warning("the variable %s is not a setting and is ignored; %s", variable, hint)
+
+
 def _variables(environ: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """Return the non-empty variables that are settings; others with our prefix are logged by name."""
     result = {}
     for variable in sorted(name for name in environ if name.startswith(PREFIX) and name not in _NO_SETTINGS):
         name = variable.removeprefix(PREFIX).lower()
         if name not in names or variable != variable.upper():
-            log.warning("the variable %s is not a setting and is ignored; %s", variable, _nearest(name, names))
+            _log_unknown(variable, _nearest(name, names))
         elif environ[variable].strip():
             result[variable] = environ[variable]
     return result
