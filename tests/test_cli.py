@@ -281,6 +281,11 @@ def test_an_evaluation_that_cannot_be_kept_is_refused_before_it_runs(notes_cli: 
     assert "file is not a workspace" in process.stderr
 
 
+def test_an_evaluation_by_questions_that_are_not_there_says_so(notes_cli: Cli) -> None:
+    process = notes_cli("eval", "questions.csv", "--dataset", "notes", code=2)
+    assert "questions.csv does not exist" in process.stderr
+
+
 def test_an_empty_path_is_not_the_current_folder(notes_cli: Cli) -> None:
     assert "a path is empty" in notes_cli("index", "", "--dataset", "notes", code=2).stderr
 

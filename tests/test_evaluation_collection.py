@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pointsman.errors import InputError
-from pointsman.evaluation import read_collection
+from pointsman.evaluation.collection import read_collection, read_labels
 from pointsman.types import Document
 
 CORPUS = '{"_id": "d1", "title": "Signals", "text": "red and green"}\n{"_id": "d2", "title": "", "text": "points"}\n'
@@ -121,5 +121,7 @@ def test_the_same_judgment_twice_is_one(write: Write) -> None:
 
 
 def test_not_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not a folder"):
+    with pytest.raises(InputError, match=r"nothing does not exist; .* corpus\.jsonl, .*, or a CSV"):
         read_collection(tmp_path / "nothing")
+    with pytest.raises(InputError, match=r"is not a folder; .* queries\.jsonl and .*, or a CSV"):
+        read_labels(Path(__file__))

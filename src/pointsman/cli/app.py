@@ -459,7 +459,7 @@ def evaluate(
             if workspace is not None:
                 keep(open_workspace.backend, report)
         return
-    if dataset:
+    if dataset and labels.is_dir():
         raise InputError("--dataset goes with a CSV file of questions; a folder brings its own documents")
     # opened first: a place that cannot keep the result is refused before the measurement, not after it
     target = nullcontext() if workspace is None else workspace_at(workspace, create=True, service="keep evaluations")

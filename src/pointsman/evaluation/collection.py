@@ -67,7 +67,7 @@ def read_collection(folder: str | Path) -> TestCollection:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder; name one that holds corpus.jsonl, queries.jsonl and qrels.tsv")
+        raise _no_folder(folder, "corpus.jsonl, queries.jsonl and qrels.tsv")
     documents = _read_corpus(folder / "corpus.jsonl")
     texts = _read_queries(folder / "queries.jsonl")
     qrels = _read_qrels(_qrels_path(folder), texts)
@@ -78,6 +78,11 @@ def read_collection(folder: str | Path) -> TestCollection:
     return TestCollection(folder.resolve().name, tuple(documents), queries, {query: qrels[query] for query in queries})
 
 
+def _no_folder(path: Path, files: str) -> InputError:
+    kinds = f"a folder that holds {files}, or a CSV file of questions (query,source[,quote])"
+    return InputError(f"{path} {'is not a folder' if path.exists() else 'does not exist'}; name {kinds}")
+
+
 def read_labels(folder: str | Path) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
     """Read only queries and judgments from the same files; the documents are kept elsewhere.
 
@@ -86,7 +91,7 @@ def read_labels(folder: str | Path) -> tuple[dict[str, str], dict[str, dict[str,
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder; name one that holds queries.jsonl and qrels.tsv")
+        raise _no_folder(folder, "queries.jsonl and qrels.tsv")
     queries = _read_queries(folder / "queries.jsonl")
     return queries, _read_qrels(_qrels_path(folder), queries)
 
