@@ -134,7 +134,7 @@ def test_unknown_strategies_and_senseless_numbers_are_refused_before_any_work(tm
         evaluate(nowhere, [])
     with pytest.raises(InputError, match="from 1 up"):
         evaluate(nowhere, k=0)
-    with pytest.raises(InputError, match="is not a folder"):
+    with pytest.raises(InputError, match="does not exist; name a folder"):
         evaluate(nowhere)
 
 

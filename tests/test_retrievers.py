@@ -102,10 +102,10 @@ def test_pools(dataset: Dataset) -> None:
     assert pool.scores["bm25"].keys() == pool.scores["vector"].keys()
     assert len(pool) == len(pool.scores["bm25"]) == len({key for ranking in pool.lists.values() for key, _ in ranking})
     only_words, only_near = gather(dataset, "bm25"), gather(dataset, "vector")
-    assert only_words.lists.keys() == only_words.scores.keys() == {"bm25"}
+    assert only_words.lists.keys() == only_words.scores.keys() - {"matched"} == {"bm25"}
     assert only_near.lists.keys() == {"vector"}
     union = merge({0: pool, 1: only_words, 2: only_near})
-    assert union.scores["bm25"].keys() == union.scores["vector"].keys()
+    assert union.scores["bm25"].keys() == union.scores["vector"].keys() == union.scores["matched"].keys()
     assert len(union) == len(pool) + len(only_words) + len(only_near)
     assert all(math.isnan(union.scores["vector"][key]) for key in union.scores["vector"] if key[0] == 1)
     assert all(union.scores["bm25"][key] == 0 for key in union.scores["bm25"] if key[0] == 2)

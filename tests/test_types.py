@@ -11,6 +11,7 @@ import pytest
 
 from pointsman import Document, FilterError, Hit, InputError, Query, RetrievalContext, parse_filter
 from pointsman.errors import (
+    AuditError,
     DependencyVersionError,
     MissingDependencyError,
     PointsmanError,
@@ -112,6 +113,7 @@ EXAMPLES: dict[type[PointsmanError], PointsmanError] = {
     RetrievalError: RetrievalError("nothing answered", {"notes": UnknownNameError("index", "x"), "b": ValueError("v")}),
     ServiceError: ServiceError("too many", status=429, title="slow down", request_id="r1", retry_after=2.5),
     StorageFullError: StorageFullError("the disk is full", kept="two batches"),
+    AuditError: AuditError("/var/log/shown", "no space left on device"),
 }
 
 

@@ -75,7 +75,7 @@ def test_what_is_hidden_is_neither_counted_nor_read(workspace: Workspace) -> Non
     hidden_keys = list(workspace.dataset("notes").store.keys(["pay-1"]).values())
     assert view.store.fetch(hidden_keys) == [None]
     assert not len(view.store.vectors(hidden_keys))
-    assert view.store.score([StoreQuery("salary")], [hidden_keys]) == [{"bm25": {}}]
+    assert view.store.score([StoreQuery("salary")], [hidden_keys]) == [{"bm25": {}, "matched": {}}]
     assert "_access" not in view.get("all").metadata  # type: ignore[union-attr]
 
 
