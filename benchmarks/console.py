@@ -32,7 +32,7 @@ from server_kit import Served, ask
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-BOUND = 1000.0  # milliseconds until the first hit is painted, at 10,000 passages
+BOUND = 500.0  # milliseconds until the first hit is painted, at 10,000 passages
 CONSOLE = Path(__file__).parents[1] / "src" / "pointsman" / "console"
 VIEWS = ("ask?q=QUERY", "compare?q=QUERY", "datasets?name=bench", "evaluation")
 
