@@ -157,8 +157,9 @@ class Lists:
         scores: by list name, the raw scores of *every* candidate of the union, if the store can compute them.
         documents: by key, those returned in the same round trip; the others are fetched.
         degraded: what went wrong, such as shards that did not answer.
-        idf: the sum of the idf of the look's words, counting repeats: an upper bound of BM25, 0 without words; None if
-            the store needs another round trip to compute it.
+        idf: the sum of the idf of the look's words, counting repeats: an upper bound of BM25, 0 without words. With it,
+            and with `MATCHED` among the scores, hits are judged by their words. None if the store needs another round
+            trip to compute it.
     """
 
     rankings: Mapping[str, Ranking]

@@ -116,6 +116,7 @@ class StoreReading(StoreSubject):
             if store.info.can(Capability.SCORES_OTHERS):
                 scored["score"] = of_others, store.score([StoreQuery(query, None, 10)], [of_others])[0]
             for call, (keys, scores) in scored.items():
+                assert MATCHED in scores, f"{call} returns no scores for {MATCHED!r}, which goes with `Lists.idf`"
                 for key, id_ in zip(keys, self._ids(store, keys), strict=True):
                     own = sum(weight for token, weight in weights.items() if token in tokens_by_id[id_])
                     matched = scores[MATCHED][key]
