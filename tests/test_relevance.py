@@ -235,7 +235,7 @@ def test_a_calibration_survives_being_written(calibration: Relevance) -> None:
         ("minimum", 2, "from 0 to 1"),
         ("minimum", True, "from 0 to 1"),
         ("hit", {}, "intercept and slopes"),
-        ("hit", {"intercept": 0, "slopes": {"luck": 1}}, "has slopes for coverage"),
+        ("hit", {"intercept": 0, "slopes": {"luck": 1}}, "has slopes for matched_share"),
         ("hit", {"intercept": float("nan"), "slopes": dict.fromkeys(shipped()[0].hit.slopes, 1)}, "finite"),
         ("question", 7, "intercept and slopes"),
     ],

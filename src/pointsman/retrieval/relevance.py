@@ -12,10 +12,10 @@ probabilities, both estimated from the raw scores of the dataset's candidates:
   ``within`` is the same as a share of the distance of the documents' own sentences. ``peak`` is how far the best
   candidate stands out.
 - **Is this passage relevant, if there are answers?** Its own evidence decides: its share of the question's words by
-  weight (``coverage``: the sum of the idf of the words that it has, divided by that of all; unlike BM25 it is the same
-  for a row of a table and a long chapter), and how far its evidence and its
-  cosine stand above those of the thirtieth candidate, which is seldom an answer. Passages do not share a probability:
-  where twenty answer, all twenty can be relevant.
+  weight (``matched_share``: the sum of the idf of the words that it has, divided by that of all; unlike BM25 it is the
+  same for a row of a table and a long chapter), and how far its evidence and its cosine stand above those of the
+  thirtieth candidate, which is seldom an answer. Passages do not share a probability: where twenty answer, all twenty
+  can be relevant.
 
 Both are logistic functions with few coefficients, fitted to public collections (``benchmarks/relevance.py``); the
 coefficients are in ``relevance.json``. They ignore which list found a hit, its rank, how many hits are returned and
@@ -66,14 +66,14 @@ FEW: Final = 4
 """The number of candidates below which they do not show how much evidence irrelevant passages have."""
 
 QUESTION_FEATURES: Final[Mapping[Form, tuple[str, ...]]] = {
-    "both": ("above", "towards", "within", "peak", "across", "coverage", "lead", "agreement"),
+    "both": ("above", "towards", "within", "peak", "across", "matched_share", "lead", "agreement"),
     "vector": ("above", "towards", "within", "peak", "across"),
-    "words": ("coverage", "peak", "terms"),
+    "words": ("matched_share", "peak", "terms"),
 }
 HIT_FEATURES: Final[Mapping[Form, tuple[str, ...]]] = {
-    "both": ("coverage", "over_thirtieth", "cosine_over_thirtieth", "terms", "han", "cyrillic", "across"),
+    "both": ("matched_share", "over_thirtieth", "cosine_over_thirtieth", "terms", "han", "cyrillic", "across"),
     "vector": ("over_thirtieth", "terms", "han", "cyrillic", "across"),
-    "words": ("coverage", "over_thirtieth", "terms", "han", "cyrillic"),
+    "words": ("matched_share", "over_thirtieth", "terms", "han", "cyrillic"),
 }
 _WIDTH: Final = 4.0  # the fall of the evidence that leaves a candidate 1/e of the best one's weight
 _UNIT: Final = 8.0  # of the evidence, where it is compared with that of other candidates
@@ -521,19 +521,19 @@ class Candidates:
         form: the scores to use.
     """
 
-    __slots__ = ("across", "best", "coverage", "evidence", "form", "near", "scores", "terms")
+    __slots__ = ("across", "best", "evidence", "form", "matched_share", "near", "scores", "terms")
 
     def __init__(self, evidence: Evidence, form: Form) -> None:
         import numpy as np
 
         self.evidence, self.form, self.across = evidence, form, evidence.across
         self.terms = math.log(max(evidence.terms, 1))
-        self.coverage = self.near = None
+        self.matched_share = self.near = None
         if form != "vector":
             assert evidence.bm25 is not None, "it is in the form"
             assert evidence.matched is not None, "so is this"
             self.scores = evidence.bm25
-            self.coverage = evidence.matched / max(evidence.idf or 0.0, 1e-6)
+            self.matched_share = evidence.matched / max(evidence.idf or 0.0, 1e-6)
         if form != "words":
             background = evidence.background
             assert evidence.cosine is not None, "it is in the form"
@@ -549,12 +549,12 @@ class Candidates:
         """Return the features that predict whether the dataset holds an answer."""
         evidence = self.evidence
         features = {"peak": -self._competition(), "terms": self.terms}
-        if self.coverage is not None:  # a word that two languages share says nothing
-            features["coverage"] = 0.0 if self.across else float(self.coverage.max())
+        if self.matched_share is not None:  # a word that two languages share says nothing
+            features["matched_share"] = 0.0 if self.across else float(self.matched_share.max())
         if self.near is None:
             return features
         nearest = float(self.near.max())
-        if self.coverage is not None:
+        if self.matched_share is not None:
             features["lead"] = nearest - _ranked(self.near, 10)
             features["agreement"] = float(self.near[self.scores.argmax()]) - nearest
         background, script = evidence.background, evidence.script
@@ -597,8 +597,8 @@ class Candidates:
         if self.near is not None:
             features["across"] = float(self.across)
             features["cosine_over_thirtieth"] = self.near[places] - _ranked(self.near, 30)
-        if self.coverage is not None:
-            features["coverage"] = 0.0 * self.coverage[places] if self.across else self.coverage[places]
+        if self.matched_share is not None:
+            features["matched_share"] = 0.0 * self.matched_share[places] if self.across else self.matched_share[places]
         return features
 
 
