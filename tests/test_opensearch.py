@@ -455,6 +455,22 @@ class TestAway:
             assert backend.datasets() == []
         assert answers == []
 
+    def test_records_on_a_node_that_is_just_lost_are_asked_for_again(self, store: Any, monkeypatch: Any) -> None:
+        """What the cluster answers for some milliseconds, put in its place here."""
+        store.write([Document("d", "signal")])
+        cluster, paths = store._cluster, []
+        ask = cluster.ask
+
+        def ask_after_a_loss(method: str, path: str, *arguments: Any, **options: Any) -> Any:
+            paths.append(path)
+            if path.endswith("/_mget") and len(paths) == 1:
+                return {"docs": [{"_id": "d", "error": {"type": "node_not_connected_exception", "reason": "away"}}]}
+            return ask(method, path, *arguments, **options)
+
+        monkeypatch.setattr(cluster, "ask", ask_after_a_loss)
+        assert store.get(["d"]) == [Document("d", "signal")]
+        assert len(paths) == 2
+
     def test_a_node_is_killed(self, opensearch: Cluster, backend: OpenSearchBackend, store: OpenSearchStore) -> None:
         """What was acknowledged is there, once; searches go on, complete or marked."""
         documents = odd_documents(60)

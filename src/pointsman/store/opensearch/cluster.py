@@ -37,6 +37,7 @@ _PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each fu
 _PAUSES: Final = (0.2, 0.5, 1.0)  # seconds before searches lost with a node are repeated
 _SERVERLESS: Final = (".aoss.amazonaws.com", ".aoss.amazonaws.com.cn")
 _UNKNOWN_INDEX: Final = "index_not_found_exception"
+_NO_INDEX: Final = frozenset({_UNKNOWN_INDEX, "alias_missing_exception"})
 _OPTIONS: Final = frozenset({"insecure", "ca_certs", "client_cert", "client_key", "shards", "replicas"})
 
 
@@ -203,6 +204,24 @@ class Cluster:
             time.sleep(pause)
         return responses
 
+    def get_records(self, path: str, body: Mapping[str, Any]) -> list[Any]:
+        """Return the answer to ``_mget`` for each record; those on a node that is just lost are asked for again.
+
+        Raises:
+            StoreError: a record cannot be read; see `ask`.
+        """
+        for pause in (*_PAUSES, None):
+            records = list(self.ask("POST", f"{path}/_mget", body)["docs"])
+            error = next((record["error"] for record in records if "error" in record), None)
+            if error is None:
+                break
+            if error.get("type") in _NO_INDEX:
+                raise self.complaint(error, 404)
+            if pause is None:
+                raise self.complaint(error, 503)
+            time.sleep(pause)
+        return records
+
     def translated(self, error: exceptions.OpenSearchException) -> StoreError:
         """Return an error as one of ours, without a password."""
         text = one_line(str(error), 300)
@@ -223,7 +242,7 @@ class Cluster:
 
     def complaint(self, error: Mapping[str, Any], status: int | None = None) -> StoreError:
         """Return the error reported for one part of a request."""
-        if status == 404 and error.get("type") in {_UNKNOWN_INDEX, "alias_missing_exception"}:
+        if status == 404 and error.get("type") in _NO_INDEX:
             return self.gone()
         causes = error.get("root_cause") or [error]
         kind = StoreUnavailableError if status is not None and status >= 500 else StoreError

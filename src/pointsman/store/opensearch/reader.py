@@ -298,14 +298,9 @@ class OpenSearchReader(BaseStore):
         """Return the stored records of these keys, even if not yet visible to searches; skip unknown keys."""
         records: dict[str, Any] = {}
         for batch in batched([key for key in keys if key], BATCH_DOCUMENTS):
-            answer = self._cluster.ask(
-                "POST", f"/{self._alias}/_mget", {"docs": [{"_id": key, "_source": fields} for key in batch]}
-            )
-            for record in answer["docs"]:
-                if "error" in record:
-                    raise self._cluster.complaint(record["error"], 404)
-                if record["found"]:
-                    records[record["_id"]] = record
+            wanted = {"docs": [{"_id": key, "_source": fields} for key in batch]}
+            answers = self._cluster.get_records(f"/{self._alias}", wanted)
+            records.update({record["_id"]: record for record in answers if record["found"]})
         return records
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
