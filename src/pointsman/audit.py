@@ -20,7 +20,7 @@ import os
 import secrets
 import stat
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -140,11 +140,24 @@ def current_entry() -> AuditEntry | None:
 @contextmanager
 def without_record() -> Iterator[None]:
     """Within the block nothing is recorded, since nobody is shown anything."""
-    token = _entry.set(AuditEntry("", "", "", is_step=True))
+    with _under_way(AuditEntry("", "", "", is_step=True)):
+        yield
+
+
+@contextmanager
+def _under_way(entry: AuditEntry | None) -> Iterator[None]:
+    """Within the block, this is the entry of the request under way."""
+    token = _entry.set(entry)
     try:
         yield
     finally:
         _entry.reset(token)
+
+
+def cite(hits: Sequence[Any], numbers: Iterable[int]) -> None:
+    """Note in the request under way, if it is recorded, which of its hits, by number from 1, an answer has parts of."""
+    if (entry := current_entry()) is not None:
+        entry.cite((hits[number - 1].dataset, hits[number - 1].id) for number in numbers)
 
 
 def log_of(sources: Iterable[Any]) -> AuditLog | None:
@@ -215,46 +228,37 @@ class AuditLog:
         Raises:
             AuditError: the line cannot be written.
         """
-        entry, token = self._open(operation, who)
-        try:
+        entry, is_whole = self._open(operation, who)
+        with _under_way(entry) if is_whole else nullcontext():
             yield entry
-        finally:
-            if token is not None:
-                _entry.reset(token)
-        if token is not None:
+        if is_whole:
             self.write(entry)
 
     @asynccontextmanager
     async def arequest(self, operation: str, **who: Any) -> AsyncIterator[AuditEntry]:
         """Async version of `request`."""
-        entry, token = self._open(operation, who)
-        try:
+        entry, is_whole = self._open(operation, who)
+        with _under_way(entry) if is_whole else nullcontext():
             yield entry
-        finally:
-            if token is not None:
-                _entry.reset(token)
-        if token is not None:
+        if is_whole:
             await in_thread(self.write, entry)
 
-    def _open(self, operation: str, who: Mapping[str, Any]) -> tuple[AuditEntry, Any]:
+    def _open(self, operation: str, who: Mapping[str, Any]) -> tuple[AuditEntry, bool]:
+        """Return the entry of a request, and whether the request is a whole one, and no part of one under way."""
         entry = _entry.get()
         if entry is not None and entry.is_step:
-            return AuditEntry("", "", "", is_step=True), None
+            return AuditEntry("", "", "", is_step=True), False
         if entry is not None:
             if entry.principals is None:
                 entry.principals = who.get("principals")
-            return entry, None
-        entry = AuditEntry(**{"door": door.get(), "operation": operation, **({"who": _user()} | dict(who))})
-        return entry, _entry.set(entry)
+            return entry, False
+        return AuditEntry(**{"door": door.get(), "operation": operation, **({"who": _user()} | dict(who))}), True
 
     @contextmanager
     def resume(self, entry: AuditEntry | None) -> Iterator[None]:
         """Within the block a request goes on that was answered in part; its line is written at the end."""
-        token = _entry.set(entry)
-        try:
+        with _under_way(entry):
             yield
-        finally:
-            _entry.reset(token)
         if entry is not None:
             self.write(entry)
 

@@ -390,13 +390,12 @@ def _pool(reading: Reading, lists: Lists) -> Pool[Any]:
     names = {
         name: name if scales.get(name) == SCALES.get(name) else f"{reading.name} {name}" for name in lists.rankings
     }
+    own_names = {name for name, its_new_name in names.items() if its_new_name == name}
+    if WORDS in own_names:
+        own_names.add(MATCHED)
     return Pool(
         {names[name]: ranking for name, ranking in lists.rankings.items()},
-        {
-            name: scores
-            for name, scores in lists.scores.items()
-            if names.get(WORDS if name == MATCHED else name) in {name, WORDS}
-        },
+        {name: scores for name, scores in lists.scores.items() if name in own_names},
         due,
     )
 

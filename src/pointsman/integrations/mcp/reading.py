@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from pointsman.audit import current_entry
+from pointsman.audit import cite, current_entry
 from pointsman.citations import about_tokens
 from pointsman.citations import verify as verify_answer
 from pointsman.integrations.mcp import plain, shapes
@@ -248,8 +248,7 @@ def verify(library: Library, access: Access, arguments: shapes.VerifyArguments) 
     pairs = [library.document(access, id_) for id_ in arguments.ids]
     hits = [Hit(document, 0.0, dataset.name) for dataset, document in pairs]
     check = verify_answer(arguments.answer, hits, timeout=library.seconds)
-    if (entry := current_entry()) is not None:
-        entry.cite((hits[number - 1].dataset, hits[number - 1].id) for number in check.hits)
+    cite(hits, check.hits)
     return shapes.VerifyAnswer(
         supported=check.supported,
         claims=[

@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from pointsman import wire
 from pointsman._forms import plain_form
-from pointsman.audit import current_entry
+from pointsman.audit import cite, current_entry
 from pointsman.citations import verify
 from pointsman.receipts import Receipt
 from pointsman.retrieval.journal import listening
@@ -206,8 +206,7 @@ async def verifyanswer_of(state: Shared, access: Reader, body: CheckRequest) -> 
                 raise problems.HttpProblem("not-found", detail, kind="document")
             hits.append(Hit(document, 0.0, claim.dataset))
         result = verify(body.answer, hits, timeout=state.limits.search_seconds)
-        if (entry := current_entry()) is not None:
-            entry.cite((hits[number - 1].dataset, hits[number - 1].id) for number in result.hits)
+        cite(hits, result.hits)
         return result
 
     async with state.gate:

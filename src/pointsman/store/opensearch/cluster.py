@@ -193,16 +193,11 @@ class Cluster:
             StoreError: a search fails; see `ask`.
         """
         lines = list(lines)
-        for pause in (*_PAUSES, None):
-            responses = list(self.ask_many(f"{path}/_msearch", lines)["responses"])
-            failure = next((response for response in responses if "error" in response), None)
-            if failure is None:
-                break
-            is_lagging = failure["error"].get("type") == _UNKNOWN_INDEX and self._knows(f"{path}/_msearch")
-            if pause is None or not (is_lagging or failure.get("status", 500) >= 500):
-                raise self.complaint(failure["error"], failure.get("status"))
-            time.sleep(pause)
-        return responses
+        return self._repeat(
+            lambda: self.ask_many(f"{path}/_msearch", lines)["responses"],
+            lambda response: response.get("status"),
+            lambda kind, status: (status or 500) >= 500 or (kind == _UNKNOWN_INDEX and self._knows(f"{path}/_msearch")),
+        )
 
     def get_records(self, path: str, body: Mapping[str, Any]) -> list[Any]:
         """Return the answer to ``_mget`` for each record; those on a node that is just lost are asked for again.
@@ -210,17 +205,35 @@ class Cluster:
         Raises:
             StoreError: a record cannot be read; see `ask`.
         """
+        return self._repeat(
+            lambda: self.ask("POST", f"{path}/_mget", body)["docs"],
+            lambda record: 404 if record["error"].get("type") in _NO_INDEX else 503,  # an answer has none of its own
+            lambda _, status: status == 503,
+        )
+
+    def _repeat(
+        self,
+        ask: Callable[[], Iterable[Any]],
+        status_of: Callable[[Mapping[str, Any]], int | None],
+        is_passing: Callable[[Any, int | None], bool],
+    ) -> list[Any]:
+        """Return the parts of an answer, which is asked for again while one fails that may succeed in a moment.
+
+        Args:
+            ask: returns the parts.
+            status_of: returns the status of a part that has failed.
+            is_passing: whether an error of this type and status may not be there in a moment.
+        """
         for pause in (*_PAUSES, None):
-            records = list(self.ask("POST", f"{path}/_mget", body)["docs"])
-            error = next((record["error"] for record in records if "error" in record), None)
-            if error is None:
+            parts = list(ask())
+            failure = next((part for part in parts if "error" in part), None)
+            if failure is None:
                 break
-            if error.get("type") in _NO_INDEX:
-                raise self.complaint(error, 404)
-            if pause is None:
-                raise self.complaint(error, 503)
+            error, status = failure["error"], status_of(failure)
+            if pause is None or not is_passing(error.get("type"), status):
+                raise self.complaint(error, status)
             time.sleep(pause)
-        return records
+        return parts
 
     def translated(self, error: exceptions.OpenSearchException) -> StoreError:
         """Return an error as one of ours, without a password."""
