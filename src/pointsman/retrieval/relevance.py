@@ -332,16 +332,12 @@ class Evidence:
     in_own_language: bool = False
 
     @property
-    def has_words(self) -> bool:
-        """Whether words were searched, and the store says what they weigh."""
-        return self.bm25 is not None and self.idf is not None and self.matched is not None
-
-    @property
     def form(self) -> Form | None:
         """The scores available for judging; None if there are none."""
+        words = self.bm25 is not None and self.idf is not None and self.matched is not None
         if self.cosine is not None:
-            return None if self.background is None or self.nearness is None else "both" if self.has_words else "vector"
-        return "words" if self.has_words else None
+            return None if self.background is None or self.nearness is None else "both" if words else "vector"
+        return "words" if words else None
 
     @property
     def across(self) -> bool:
@@ -611,7 +607,7 @@ def has_form(evidence: Evidence, form: Form) -> bool:
     if not _candidates(evidence):
         return False
     if form == "words":
-        return evidence.has_words
+        return replace(evidence, cosine=None).form == "words"
     return evidence.form == "both" or (form == "vector" and evidence.form == "vector")
 
 

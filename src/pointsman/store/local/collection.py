@@ -32,6 +32,7 @@ from pointsman.errors import (
 )
 from pointsman.filters import Equals, In
 from pointsman.models.base import mixed_embedders
+from pointsman.store.base import MATCHED, NEAR, WORDS, Lists
 from pointsman.store.bm25 import K1, B
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.columns_file import check_table, read_table, saved_state, write_table
@@ -47,6 +48,17 @@ from pointsman.store.local.files import (
 )
 from pointsman.store.local.keyword import KeywordIndex
 from pointsman.store.local.keyword_files import damaged_files
+from pointsman.store.local.manifest import (
+    FORMAT,
+    MANIFEST,
+    TRUTH,
+    create_collection,
+    drop_directory,
+    read_manifest,
+    replaced_error,
+    sync_names,
+    write_manifest,
+)
 from pointsman.store.local.permissions import PermissionTable
 from pointsman.store.local.truth import NO_VECTOR
 from pointsman.store.local.vectors import VectorIndex
@@ -59,22 +71,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pointsman.filters import Filter
     from pointsman.store.local._column import Condition
     from pointsman.store.local.columns import Table
+    from pointsman.store.local.keyword import WordQuery
     from pointsman.store.local.truth import DocumentChange
+    from pointsman.store.local.vectors import SubsetVectorQuery, VectorQuery
     from pointsman.types import AddResult
-
-from pointsman.store.local.manifest import (
-    FORMAT,
-    MANIFEST,
-    TRUTH,
-    create_collection,
-    drop_directory,
-    read_manifest,
-    replaced_error,
-    sync_names,
-    write_manifest,
-)
 
 log = logging.getLogger(__name__)
 
@@ -734,3 +737,46 @@ def _difference(subject: str, expected: set[int], actual: set[int]) -> list[str]
     if extra := actual - expected:
         problems.append(f"{subject} holds {len(extra)} documents that are deleted, the first with key {min(extra)}")
     return problems
+
+
+def search_both(
+    words: WordQuery | None, vectors: VectorQuery | SubsetVectorQuery | None, depth: int, filters: Filter | None
+) -> Lists:
+    """Search both indexes; each also scores the hits that only the other has.
+
+    Args:
+        words: what is searched for in the keyword index; None: nothing.
+        vectors: the same in the vectors.
+        depth: how many hits of each.
+        filters: which documents are searched; None: all.
+    """
+    rankings: dict[str, Sequence[tuple[Any, float]]] = {}
+    if words is not None:
+        rankings[WORDS] = words.search(depth, filters)
+    if vectors is not None:
+        rankings[NEAR] = vectors.search(depth, filters)
+    scores = {name: dict(ranking) for name, ranking in rankings.items()}
+    if words is None:
+        return Lists(rankings, scores)
+    bm25 = scores[WORDS]
+    if vectors is not None:
+        cosine = scores[NEAR]
+        only_near = [key for key in cosine if key not in bm25]
+        only_words = [key for key in bm25 if key not in cosine]
+        bm25.update(zip(only_near, words.score(only_near), strict=True))
+        cosine.update(zip(only_words, vectors.score(only_words), strict=True))
+    scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in bm25}
+    return Lists(rankings, scores, idf=words.idf)
+
+
+def score_both(
+    words: WordQuery | None, vectors: VectorQuery | SubsetVectorQuery | None, keys: Sequence[int]
+) -> dict[str, dict[int, float]]:
+    """Score documents by what is searched for in both indexes; see `search_both`."""
+    scores: dict[str, dict[int, float]] = {}
+    if words is not None:
+        scores[WORDS] = dict(zip(keys, words.score(keys), strict=True))
+        scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in keys}
+    if vectors is not None:
+        scores[NEAR] = dict(zip(keys, vectors.score(keys), strict=True))
+    return scores

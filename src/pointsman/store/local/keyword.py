@@ -262,6 +262,7 @@ class WordQuery:
 
     Attributes:
         terms: the words, and how often each occurs in the query.
+        idf: the sum of their idf, counting repeated words again and including absent ones.
         matched: by key of a document that was scored, the sum of the idf of the words that it has, counting repeats.
     """
 
@@ -273,6 +274,7 @@ class WordQuery:
         "_repeatable",
         "_snapshot",
         "_weights",
+        "idf",
         "matched",
         "terms",
     )
@@ -292,11 +294,8 @@ class WordQuery:
         self._keys = snapshot.keys if isinstance(snapshot, IndexSubset) else None
         self._query = _any_of(snapshot, self.terms) if any(map(snapshot.learn, self.terms)) else None
         self._weights = [count * snapshot.idf(term) for term, count in self.terms.items()]
+        self.idf = math.fsum(self._weights)
         self.matched: dict[int, float] = {}
-
-    def idf(self) -> float:
-        """Return the sum of the idf of the words, counting repeated words again and including absent ones."""
-        return math.fsum(self._weights)
 
     def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
         """See `KeywordIndex.search`."""

@@ -12,7 +12,6 @@ import xxhash
 from pointsman._batched import batched
 from pointsman.errors import InputError
 from pointsman.store.base import (
-    MATCHED,
     NEAR,
     SCALES_OF,
     WORDS,
@@ -28,7 +27,7 @@ from pointsman.store.base import (
     StoreInfo,
     StoreQuery,
 )
-from pointsman.store.local.collection import Collection, Verification
+from pointsman.store.local.collection import Collection, Verification, score_both, search_both
 from pointsman.store.local.history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED
 from pointsman.store.local.view import ViewStore
 from pointsman.store.prepared import edits, position, prepare
@@ -109,24 +108,7 @@ class LocalStore(BaseStore):
         return lists if lag is None else [replace(result, degraded=(lag,)) for result in lists]
 
     def _search(self, store_query: StoreQuery) -> Lists:
-        """Return both lists; each also scores the hits that only the other has."""
-        words, vector_query = self._queries(store_query)
-        rankings: dict[str, Sequence[tuple[Any, float]]] = {}
-        if words is not None:
-            rankings[WORDS] = words.search(store_query.depth, store_query.filters)
-        if vector_query is not None:
-            rankings[NEAR] = vector_query.search(store_query.depth, store_query.filters)
-        scores = {name: dict(ranking) for name, ranking in rankings.items()}
-        if words is not None and vector_query is not None:
-            bm25, cosine = scores[WORDS], scores[NEAR]
-            only_near = [key for key in cosine if key not in bm25]
-            only_words = [key for key in bm25 if key not in cosine]
-            bm25.update(zip(only_near, words.score(only_near), strict=True))
-            cosine.update(zip(only_words, vector_query.score(only_words), strict=True))
-        if words is None:
-            return Lists(rankings, scores)
-        scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in scores[WORDS]}
-        return Lists(rankings, scores, idf=words.idf())
+        return search_both(*self._queries(store_query), store_query.depth, store_query.filters)
 
     def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, VectorQuery | None]:
         """Return what a look asks of the two indexes."""
@@ -151,14 +133,7 @@ class LocalStore(BaseStore):
         return [self._score(query, candidates) for query, candidates in zip(store_queries, keys, strict=True)]
 
     def _score(self, store_query: StoreQuery, keys: Sequence[Any]) -> Scores:
-        words, vector_query = self._queries(store_query)
-        scores: dict[str, dict[Any, float]] = {}
-        if words is not None:
-            scores[WORDS] = dict(zip(keys, words.score(keys), strict=True))
-            scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in keys}
-        if vector_query is not None:
-            scores[NEAR] = dict(zip(keys, vector_query.score(keys), strict=True))
-        return scores
+        return score_both(*self._queries(store_query), keys)
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 

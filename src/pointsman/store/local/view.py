@@ -15,7 +15,8 @@ import numpy as np
 
 from pointsman._batched import batched
 from pointsman.filters import And, Exists
-from pointsman.store.base import MATCHED, NEAR, WORDS, Lists, Page, Scores, StoreQuery
+from pointsman.store.base import WORDS, Lists, Page, Scores, StoreQuery
+from pointsman.store.local.collection import score_both, search_both
 from pointsman.store.prepared import position
 from pointsman.store.sampling import evenly
 from pointsman.store.view import StoreView, without_access
@@ -92,24 +93,7 @@ class ViewStore(StoreView):
         return [replace(result, degraded=(late,)) for result in lists]
 
     def _search(self, store_query: StoreQuery) -> Lists:
-        words, vector_query = self._queries(store_query)
-        filters = store_query.filters
-        rankings: dict[str, Sequence[tuple[Any, float]]] = {}
-        if words is not None:
-            rankings[WORDS] = words.search(store_query.depth, filters)
-        if vector_query is not None:
-            rankings[NEAR] = vector_query.search(store_query.depth, filters)
-        scores = {name: dict(ranking) for name, ranking in rankings.items()}
-        if words is not None and vector_query is not None:
-            bm25, cosine = scores[WORDS], scores[NEAR]
-            only_near = [key for key in cosine if key not in bm25]
-            only_words = [key for key in bm25 if key not in cosine]
-            bm25.update(zip(only_near, words.score(only_near), strict=True))
-            cosine.update(zip(only_words, vector_query.score(only_words), strict=True))
-        if words is None:
-            return Lists(rankings, scores)
-        scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in scores[WORDS]}
-        return Lists(rankings, scores, idf=words.idf())
+        return search_both(*self._queries(store_query), store_query.depth, store_query.filters)
 
     def _queries(self, store_query: StoreQuery) -> tuple[WordQuery | None, SubsetVectorQuery | None]:
         """Return what a look asks of the two indexes."""
@@ -152,15 +136,7 @@ class ViewStore(StoreView):
         return [self._score(query, candidates) for query, candidates in zip(store_queries, keys, strict=True)]
 
     def _score(self, store_query: StoreQuery, keys: Sequence[Any]) -> Scores:
-        words, vector_query = self._queries(store_query)
-        visible_keys = list(compress(keys, self._has(keys)))
-        scores: dict[str, dict[Any, float]] = {}
-        if words is not None:
-            scores[WORDS] = dict(zip(visible_keys, words.score(visible_keys), strict=True))
-            scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in visible_keys}
-        if vector_query is not None:
-            scores[NEAR] = dict(zip(visible_keys, vector_query.score(visible_keys), strict=True))
-        return scores
+        return score_both(*self._queries(store_query), list(compress(keys, self._has(keys))))
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
