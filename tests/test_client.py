@@ -515,8 +515,13 @@ def test_a_dataset_is_searched_by_a_vector(workspace: Workspace, client: Client)
         assert [hit.id for hit in local_hits] == [hit.id for hit in remote_hits]
         assert [hit.score for hit in remote_hits] == pytest.approx([hit.score for hit in local_hits])
         assert remote_hits[0].id == id_
+    expected_ids = [hit.id for hit in local.search_vector(vector, 9, group_by="language", group_size=2)]
+    assert [hit.id for hit in remote.search_vector(vector, 9, group_by="language", group_size=2)] == expected_ids
+    assert expected_ids != [hit.id for hit in local.search_vector(vector, 9)]
     with pytest.raises(InputError):
         remote.search_vector(vector[:-1], 3)
+    with pytest.raises(InputError, match="group_size=2 needs group_by"):
+        remote.search_vector(vector, 3, group_size=2)
     assert remote.ids(filters=Contains("_id", id_)) == local.ids(filters=Contains("_id", id_))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -205,6 +205,118 @@ def test_haystack_takes_it_as_an_option(workspace: Workspace, tmp_path: Path) ->
     store.close()
 
 
+VECTOR: Final = HashingEmbedder().embed_queries([QUESTION])[0].tolist()
+
+
+def files_of(hits: Iterable[Any]) -> list[str]:
+    return sorted(hit.metadata["file"] for hit in hits)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_search_by_vector_is_cut_as_a_longer_one(workspace: Workspace, size: int) -> None:
+    dataset = workspace.dataset("rails")
+    counts: Counter[str] = Counter()
+    expected = []
+    for hit in dataset.search_vector(VECTOR, 403):
+        counts[hit.metadata["file"]] += 1
+        if counts[hit.metadata["file"]] <= size:
+            expected.append((hit.id, hit.score, len(expected) + 1))
+    for k in (1, 4, 100):
+        hits = dataset.search_vector(VECTOR, k, group_by="file", group_size=size)
+        assert [(hit.id, hit.score, hit.provenance[0].rank) for hit in hits] == expected[:k]
+    filtered_hits = dataset.search_vector(VECTOR, 4, filters="file != note-2", group_by="file")
+    assert files_of(filtered_hits) == [LONG, SHORT[0], SHORT[2]]
+
+
+def test_search_by_vector_takes_few_rounds(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, depths = workspace.dataset("rails"), []
+    search = type(dataset.store).search
+
+    def count(store: Any, queries: Any) -> Any:
+        depths.append(queries[0].depth)
+        return search(store, queries)
+
+    monkeypatch.setattr(type(dataset.store), "search", count)
+    assert len(dataset.search_vector(VECTOR, 8, group_by="part.no", filters="file = book")) == 7
+    assert len(depths) <= 4
+
+
+def test_search_by_vector_says_that_no_document_has_the_key(
+    workspace: Workspace, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert len(workspace.dataset("rails").search_vector(VECTOR, 3, group_by="flie")) == 3
+    assert "none of the 3 nearest documents has the key 'flie'" in caplog.text
+
+
+@pytest.mark.parametrize("groups", [{"group_by": ""}, {"group_size": 2}, {"group_by": "file", "group_size": 0}])
+def test_search_by_vector_refuses_invalid_groups(workspace: Workspace, groups: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="group_"):
+        workspace.dataset("rails").search_vector(VECTOR, 3, **groups)
+
+
+def test_langchain_groups_by_vector(workspace: Workspace) -> None:
+    pytest.importorskip("langchain_core")
+    from pointsman.integrations.langchain import PointsmanVectorStore
+
+    store = PointsmanVectorStore(workspace.dataset("rails"))
+    for documents in (
+        store.similarity_search_by_vector(VECTOR, 4, group_by="file"),
+        store.max_marginal_relevance_search_by_vector(VECTOR, 4, group_by="file"),
+        store.max_marginal_relevance_search(QUESTION, 4, group_by="file"),
+    ):
+        assert files_of(documents) == [LONG, *SHORT]
+    assert len(store.similarity_search_by_vector(VECTOR, 4, group_by="file", group_size=2, offset=1)) == 4
+
+
+@pytest.mark.parametrize("mode", ["default", "sparse", "text_search", "hybrid", "mmr"])
+@pytest.mark.parametrize("alpha", [None, 0.5])
+def test_llama_index_groups_in_every_mode(workspace: Workspace, mode: str, alpha: float | None) -> None:
+    pytest.importorskip("llama_index.core")
+    from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
+
+    from pointsman.integrations.llama_index import PointsmanVectorStore
+
+    query = VectorStoreQuery(VECTOR, 4, query_str=QUESTION, mode=VectorStoreQueryMode(mode), alpha=alpha)
+    answer = PointsmanVectorStore(workspace.dataset("rails")).query(query, group_by="file")
+    assert files_of(answer.nodes or []) == [LONG, *SHORT]
+
+
+@pytest.mark.parametrize("embedder", ["hashing", None])
+def test_haystack_groups_by_vector(tmp_path: Path, embedder: str | None) -> None:
+    pytest.importorskip("haystack")
+    from haystack import Document as TheirDocument
+
+    from pointsman.integrations.haystack import (
+        PointsmanDocumentStore,
+        PointsmanEmbeddingRetriever,
+        PointsmanHybridRetriever,
+    )
+
+    store = PointsmanDocumentStore(str(tmp_path / "work"), embedder=embedder)
+    rows = HashingEmbedder().embed_documents(["railway switch", "a note about a railway"]).tolist()
+    store.write_documents(
+        [
+            TheirDocument(f"{file}#{n}", content="a railway", meta={"file": file}, embedding=rows[min(rest, 1)])
+            for rest, file in enumerate((LONG, *SHORT))
+            for n in range(1 if rest else 90)
+        ]
+    )
+    by_vector = PointsmanEmbeddingRetriever(store, top_k=4, group_by="file")
+    both = PointsmanHybridRetriever(store, top_k=4)
+    for answer in (
+        by_vector.run(VECTOR),
+        PointsmanEmbeddingRetriever.from_dict(by_vector.to_dict()).run(VECTOR),
+        asyncio.run(by_vector.run_async(VECTOR)),
+        both.run("railway", VECTOR, group_by="file"),
+        asyncio.run(both.run_async("railway", VECTOR, group_by="file")),
+    ):
+        assert sorted(document.meta["file"] for document in answer["documents"]) == [LONG, *SHORT]
+    assert len(by_vector.run(VECTOR, group_size=2)["documents"]) == 4
+    with pytest.raises(ValueError, match="group_size is an int from 1 up"):
+        PointsmanEmbeddingRetriever(store, group_by="file", group_size=0)
+    store.close()
+
+
 def test_postgresql_fills_groups(postgres: PostgresServer) -> None:
     url = f"{postgres.url}?schema=t{uuid.uuid4().hex[:12]}"
     with pointsman.open(url, embedder=HashingEmbedder()) as workspace:
@@ -216,3 +328,5 @@ def test_postgresql_fills_groups(postgres: PostgresServer) -> None:
             ids = ids_for(workspace, strategy=strategy, group_by="file")
             assert ids[0].startswith(LONG)
             assert sorted(ids[1:]) == list(SHORT)
+        hits = workspace.dataset("rails").search_vector(VECTOR, 4, group_by="file")
+        assert files_of(hits) == [LONG, *SHORT]

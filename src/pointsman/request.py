@@ -11,7 +11,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from datetime import date
-from typing import Any, Final, Literal, NewType, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, NewType, Self, TypedDict
 
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, parse_optional
@@ -21,6 +21,9 @@ from pointsman.retrieval.policy import EFFORTS, EffortLimits, EffortName
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.types import Query, check_top_k
 from pointsman.views import check_principals, day_of
+
+if TYPE_CHECKING:
+    from pointsman.retrieval.diversity import Grouping
 
 RegisteredStrategy = NewType("RegisteredStrategy", str)
 """The name of a strategy that the user has registered: ``RegisteredStrategy("abbreviations")``."""
@@ -310,6 +313,20 @@ def _is_within(value: Any, bounds: Mapping[str, float]) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return all(getattr(operator, bound)(value, limit) for bound, limit in bounds.items())
+
+
+def grouping_of(group_by: str | None, group_size: int) -> Grouping | None:
+    """Return the grouping that ``group_by`` and ``group_size`` ask for, if any.
+
+    Raises:
+        InputError: one of them is invalid, or there is a size without a key.
+    """
+    if group_by is None and group_size == 1:
+        return None
+    _check_groups(group_by, group_size)
+    from pointsman.retrieval.diversity import Grouping
+
+    return Grouping(str(group_by), group_size)
 
 
 def _check_groups(group_by: object, group_size: object) -> None:

@@ -18,7 +18,7 @@ from pointsman.client.upload import UploadProgress, send, windows
 from pointsman.errors import InputError, PointsmanError, ServiceError, UnknownNameError
 from pointsman.filters import parse_optional
 from pointsman.ingest import Problem
-from pointsman.request import SearchOptions, of_one_dataset
+from pointsman.request import SearchOptions, grouping_of, of_one_dataset
 from pointsman.retrieval.dispatch import Threads, run
 from pointsman.types import (
     AddResult,
@@ -465,7 +465,13 @@ class RemoteDataset:
         return await self._client.asearch(query, k, trace=trace, **of_one_dataset(options), datasets=self.name)
 
     def search_vector(
-        self, vector: Any, k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
+        self,
+        vector: Any,
+        k: int = 5,
+        *,
+        filters: str | Mapping[str, Any] | Filter | None = None,
+        group_by: str | None = None,
+        group_size: int = 1,
     ) -> list[Hit]:
         """Return the documents with the nearest vectors; see `Dataset.search_vector`.
 
@@ -473,13 +479,17 @@ class RemoteDataset:
             vector: shape ``(dimensions,)``, from the dataset's embedder, of any norm.
             k: maximum number of hits.
             filters: which documents to include.
+            group_by: a metadata key: at most ``group_size`` hits have one value of it.
+            group_size: how many hits of one group there are.
 
         Raises:
-            InputError: the vector, ``k`` or a filter is invalid.
+            InputError: the vector, ``k``, a filter or a group is invalid.
         """
         condition = parse_optional(filters)
         filters_sent = None if condition is None else sent_filter(condition)
         body = {"vector": encode_vector(direction_of(vector)), "k": check_top_k(k), "filters": filters_sent}
+        if grouping_of(group_by, group_size) is not None:
+            body |= {"group_by": group_by, "group_size": group_size}
         return self._service.call(endpoints.NEAREST, self.name, body=body)
 
     asearch_vector = async_twin(search_vector)

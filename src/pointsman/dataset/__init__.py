@@ -17,7 +17,7 @@ from pointsman.dataset.embedding import PATIENCE, SOON
 from pointsman.dataset.lifecycle import check_name
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.filters import parse_optional
-from pointsman.request import SearchOptions, SearchRequest, of_one_dataset
+from pointsman.request import SearchOptions, SearchRequest, grouping_of, of_one_dataset
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.candidates import DEPTH
 from pointsman.retrieval.reading import Reading, spread_of, versions_in
@@ -190,6 +190,8 @@ class Dataset(EditableDataset):
         k: int = 5,
         *,
         filters: str | Mapping[str, Any] | Filter | None = None,
+        group_by: str | None = None,
+        group_size: int = 1,
     ) -> list[Hit]:
         """Return the documents whose vectors are nearest to this one, best first; nothing is embedded or refused.
 
@@ -199,27 +201,33 @@ class Dataset(EditableDataset):
             vector: shape ``(dimensions,)``, from the dataset's embedder; its length does not matter.
             k: number of hits.
             filters: restricts the documents before the cut.
+            group_by: a metadata key: at most ``group_size`` hits have one value of it; see `SearchOptions`.
+            group_size: how many hits of one group there are.
 
         Returns:
             Hits whose scores are cosines.
 
         Raises:
-            InputError: the vector or a filter is invalid.
+            InputError: the vector, a filter or a group is invalid.
             UnmetNeedError: the dataset has no vectors.
         """
         if self.indexing_technique == "keyword":
             raise UnmetNeedError(f"dataset {self.name!r} has a keyword index only and stores no vectors")
+        grouping = grouping_of(group_by, group_size)
         self.check_searchable()
-        store_query = StoreQuery(None, direction_of(vector), check_top_k(k), parse_optional(filters))
-        store = self.store
-        lists = store.search([store_query])[0]
-        ranking = list(lists.rankings.get(NEAR, ()))[:k]
-        missing = [key for key, _ in ranking if key not in lists.documents]
-        documents = {**lists.documents, **dict(zip(missing, store.fetch(missing), strict=True))}
+        direction, condition, store = direction_of(vector), parse_optional(filters), self.store
+        if grouping is None:
+            nearest = _nearest(store, StoreQuery(None, direction, check_top_k(k), condition))
+        else:
+            from pointsman.retrieval.grouping import nearest_of_groups
+
+            def search(depth: int, eligible: Filter | None) -> list[tuple[Document, float]]:
+                return _nearest(store, StoreQuery(None, direction, depth, eligible))
+
+            nearest = nearest_of_groups(grouping, check_top_k(k), condition, search)
         hits = [
-            Hit(document, score or 0.0, self.name, (Provenance(NEAR, rank, score),))
-            for rank, (key, score) in enumerate(ranking, 1)
-            if (document := documents[key]) is not None
+            Hit(document, score, self.name, (Provenance(NEAR, rank, score),))
+            for rank, (document, score) in enumerate(nearest, 1)
         ]
         self._show("search_vector", [hit.id for hit in hits])
         versions = versions_in(self, store, store.statistics())
@@ -270,6 +278,15 @@ class Dataset(EditableDataset):
     def cosine_spread(self) -> CosineSpread | None:
         """The distribution of cosines between queries and random documents: the scale of the calibrated sum."""
         return spread_of(self)
+
+
+def _nearest(store: Store, query: StoreQuery) -> list[tuple[Document, float]]:
+    """Return the documents of the vector list with their scores, best first."""
+    lists = store.search([query])[0]
+    ranking = list(lists.rankings.get(NEAR, ()))[: query.depth]
+    missing = [key for key, _ in ranking if key not in lists.documents]
+    documents = {**lists.documents, **dict(zip(missing, store.fetch(missing), strict=True))}
+    return [(document, score or 0.0) for key, score in ranking if (document := documents[key]) is not None]
 
 
 class DatasetRetriever(BaseRetriever):

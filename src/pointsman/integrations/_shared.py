@@ -15,6 +15,7 @@ from pointsman.errors import InputError, ModelError, PointsmanError, UnmetNeedEr
 from pointsman.models.base import BaseEmbedder, Progress
 from pointsman.models.queries import QueryVectors
 from pointsman.opening import open_workspace
+from pointsman.request import SearchOptions, grouping_of
 from pointsman.retrieval.candidates import DEPTH
 from pointsman.retrieval.diversity import mmr
 from pointsman.retrieval.fusion import fuse
@@ -230,7 +231,15 @@ class _GivenQuestion(Source):
 
 
 def hits_by_both(
-    dataset: Dataset, query: Query, vector: Sequence[float], k: int, *, alpha: float | None = None, depth: int = DEPTH
+    dataset: Dataset,
+    query: Query,
+    vector: Sequence[float],
+    k: int,
+    *,
+    alpha: float | None = None,
+    depth: int = DEPTH,
+    group_by: str | None = None,
+    group_size: int = 1,
 ) -> list[Hit]:
     """Return the best documents by the words of a question and by its vector, which is given.
 
@@ -245,26 +254,38 @@ def hits_by_both(
         k: the number of documents to return.
         alpha: the weight of the vector's list, from 0 to 1; the words' has the rest.
         depth: the number of documents from each list.
+        group_by: a metadata key: at most ``group_size`` hits have one value of it.
+        group_size: how many hits of one group there are.
 
     Raises:
         InputError: an argument is invalid.
     """
-    depth = max(depth, check_top_k(k))
+    depth, grouping = max(depth, check_top_k(k)), grouping_of(group_by, group_size)
     if alpha is None and isinstance(dataset, Source) and not isinstance(dataset.embedder, GivenVectors):
-        recipe = Recipe({dataset.name: _GivenQuestion(dataset, vector)}, k, "hybrid", depth=depth)
+        recipe = Recipe({dataset.name: _GivenQuestion(dataset, vector)}, k, "hybrid", depth=depth, grouping=grouping)
         return list(search_now(recipe, [query])[0].hits)
-    lists = [hits_by_words(dataset, query, depth), dataset.search_vector(vector, depth, filters=query.filters)]
+    lists = [
+        hits_by_words(dataset, query, depth, group_by=group_by, group_size=group_size),
+        dataset.search_vector(vector, depth, filters=query.filters, group_by=group_by, group_size=group_size),
+    ]
     by_id = {hit.id: hit for hits in lists for hit in hits}
     weights = None if alpha is None else [1 - alpha, alpha]
     ranking = fuse([[(hit.id, hit.score) for hit in hits] for hits in lists], "weighted_rrf", weights)
-    return [replace(by_id[id_], score=score) for id_, score in ranking[:k]]
+    hits = [replace(by_id[id_], score=score) for id_, score in ranking]
+    if grouping is not None:
+        hits = [hits[place] for place in grouping.fitting([hit.document for hit in hits])]
+    return hits[:k]
 
 
-def hits_by_words(dataset: Dataset, query: Query, k: int) -> list[Hit]:
+def hits_by_words(
+    dataset: Dataset, query: Query, k: int, *, group_by: str | None = None, group_size: int = 1
+) -> list[Hit]:
     """Return the best documents by the words of a question; nothing is embedded, reranked or refused."""
-    if isinstance(dataset, Source):
+    if isinstance(dataset, Source) and grouping_of(group_by, group_size) is None:
         return dataset.retriever("bm25").retrieve(query, k)
-    return list(dataset.search(query, k, strategy="bm25", rerank=False, refuse=False, spelling=False).hits)
+    options: SearchOptions = {"strategy": "bm25", "rerank": False, "refuse": False, "spelling": False}
+    options |= {"group_by": group_by, "group_size": group_size}
+    return list(dataset.search(query, k, **options).hits)
 
 
 def workspace_of(

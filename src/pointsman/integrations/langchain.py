@@ -90,7 +90,7 @@ __all__ = [
 
 Filters = str | Mapping[str, Any] | Filter | None
 
-_MMR_OPTIONS: Final = "k, fetch_k, lambda_mult, filter and score_threshold"
+_MMR_OPTIONS: Final = "k, fetch_k, lambda_mult, filter, score_threshold, group_by and group_size"
 _PLAIN: dict[str, Any] = {"rerank": False, "refuse": False}  # a vector store returns the nearest documents
 
 
@@ -389,7 +389,8 @@ class PointsmanVectorStore(VectorStore):
             embedding: the vector.
             k: the number of documents.
             filter: which documents are eligible.
-            kwargs: ``offset`` and ``score_threshold``, as in `similarity_search`.
+            kwargs: ``offset`` and ``score_threshold``, as in `similarity_search`, and ``group_by`` and ``group_size``,
+                as in `Dataset.search_vector`.
 
         Raises:
             InputError: the vector, ``k``, the filter or an option is invalid, or there is no such option.
@@ -411,8 +412,9 @@ class PointsmanVectorStore(VectorStore):
             InputError: the vector, ``k``, the filter or an option is invalid, or there is no such option.
         """
         offset, score_threshold = _offset(kwargs), _score_threshold(kwargs)
-        _no_others("a search by vector takes filter, offset and score_threshold", kwargs)
-        hits = self.dataset.search_vector(embedding, check_top_k(k) + offset, filters=filter)
+        groups = _group_options(kwargs)
+        _no_others("a search by vector takes filter, offset, score_threshold, group_by and group_size", kwargs)
+        hits = self.dataset.search_vector(embedding, check_top_k(k) + offset, filters=filter, **groups)
         return _with_cosines(hits_from_score(hits, score_threshold)[offset:])
 
     def max_marginal_relevance_search(
@@ -426,6 +428,7 @@ class PointsmanVectorStore(VectorStore):
         """Return nearest documents, each unlike those before it; see `max_marginal_relevance_search_by_vector`."""
         filters = kwargs.pop("filter", None)
         options = {"strategy": "vector", "score_threshold": kwargs.pop("score_threshold", None)}
+        options |= _group_options(kwargs)
         _no_others(f"a search by MMR takes {_MMR_OPTIONS}", kwargs)
         hits = self._search(query, max(check_top_k(fetch_k), check_top_k(k)), filters, options)
         notes_of = {hit.id: notes for hit, notes in hits}
@@ -450,7 +453,8 @@ class PointsmanVectorStore(VectorStore):
             fetch_k: the number of nearest documents to choose from.
             lambda_mult: from 0 (only diversity) to 1 (only nearness).
             filter: which documents are eligible.
-            kwargs: ``score_threshold``, the lowest cosine of a document to choose from.
+            kwargs: ``score_threshold``, the lowest cosine of a document to choose from, and ``group_by`` and
+                ``group_size``, as in `Dataset.search_vector`.
 
         Raises:
             InputError: an argument is invalid, or there is no such option.
@@ -475,9 +479,10 @@ class PointsmanVectorStore(VectorStore):
         Raises:
             InputError: an argument is invalid, or there is no such option.
         """
-        score_threshold = _score_threshold(kwargs)
+        score_threshold, groups = _score_threshold(kwargs), _group_options(kwargs)
         _no_others(f"a search by MMR takes {_MMR_OPTIONS}", kwargs)
-        hits = self.dataset.search_vector(embedding, max(check_top_k(fetch_k), check_top_k(k)), filters=filter)
+        depth = max(check_top_k(fetch_k), check_top_k(k))
+        hits = self.dataset.search_vector(embedding, depth, filters=filter, **groups)
         return _with_cosines(diverse(self.dataset, hits_from_score(hits, score_threshold), k, lambda_mult))
 
     @classmethod
@@ -857,6 +862,11 @@ def _score_threshold(options: dict[str, Any]) -> float | None:
     if not isinstance(threshold, int | float) or isinstance(threshold, bool) or not math.isfinite(threshold):
         raise InputError(f"score_threshold is a finite number, not {threshold!r:.80}")
     return threshold
+
+
+def _group_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of groups, and remove them from the options."""
+    return {name: options.pop(name) for name in ("group_by", "group_size") if name in options}
 
 
 def _write(

@@ -59,7 +59,7 @@ except ImportError as error:
 from pointsman.selector.base import ToolMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from llama_index.core.tools.types import ToolMetadata as TheirToolMetadata
@@ -521,22 +521,23 @@ class PointsmanVectorStore(BasePydanticVectorStore):
 
         Args:
             query: the query.
-            options: a retriever's ``vector_store_kwargs``, which count for MMR only: ``mmr_threshold`` (0 for diversity
-                alone, 1 for nearness alone; 0.5 by default), and the number of nodes to choose from, as
-                ``mmr_prefetch_k`` or as a multiple of ``similarity_top_k``, ``mmr_prefetch_factor`` (4 by default).
+            options: a retriever's ``vector_store_kwargs``: ``group_by`` and ``group_size``, as in
+                `Dataset.search_vector`, and for MMR only ``mmr_threshold`` (0 for diversity alone, 1 for nearness
+                alone; 0.5 by default) and the number of nodes to choose from, as ``mmr_prefetch_k`` or as a multiple of
+                ``similarity_top_k``, ``mmr_prefetch_factor`` (4 by default).
 
         Raises:
             UnmetNeedError: the mode is not one of default, sparse, text search, hybrid, semantic hybrid and MMR.
             InputError: the query lacks the vector or the text that its mode needs, or an option is unknown or invalid.
         """
-        if unknown_options := options.keys() - _MMR_OPTIONS:
-            raise InputError(
-                f"a query takes {', '.join(sorted(_MMR_OPTIONS))}, not {', '.join(sorted(unknown_options))}"
-            )
+        if unknown_options := options.keys() - _MMR_OPTIONS - _GROUP_OPTIONS:
+            names = sorted(_MMR_OPTIONS | _GROUP_OPTIONS)
+            raise InputError(f"a query takes {', '.join(names)}, not {', '.join(sorted(unknown_options))}")
+        groups = {name: options.pop(name) for name in _GROUP_OPTIONS & options.keys()}
         if query.mode is VectorStoreQueryMode.MMR:
-            hits = _diverse(self._dataset, query, _of_query(query), **options)
+            hits = _diverse(self._dataset, query, _of_query(query), groups, **options)
         elif (find := _MODES.get(query.mode)) is not None:
-            hits = find(self._dataset, query, _of_query(query))
+            hits = find(self._dataset, query, _of_query(query), groups)
         else:
             raise UnmetNeedError(f"a Pointsman vector store has no mode {query.mode.value!r}")
         return VectorStoreQueryResult(
@@ -550,8 +551,10 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         return await in_thread(self.query, query, **options)
 
 
-def _vector_hits(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
-    return dataset.search_vector(_embedding(query), query.similarity_top_k, filters=filters)
+def _vector_hits(
+    dataset: Dataset, query: VectorStoreQuery, filters: Filter | None, groups: Mapping[str, Any]
+) -> list[Hit]:
+    return dataset.search_vector(_embedding(query), query.similarity_top_k, filters=filters, **groups)
 
 
 def _embedding(query: VectorStoreQuery) -> list[float]:
@@ -560,25 +563,29 @@ def _embedding(query: VectorStoreQuery) -> list[float]:
     return query.query_embedding
 
 
-def _words(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
+def _words(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None, groups: Mapping[str, Any]) -> list[Hit]:
     if query.query_str is None:
         raise InputError(f"a query in mode {query.mode.value!r} has a query_str")
-    return hits_by_words(dataset, Query(query.query_str, filters), query.sparse_top_k or query.similarity_top_k)
+    k = query.sparse_top_k or query.similarity_top_k
+    return hits_by_words(dataset, Query(query.query_str, filters), k, **groups)
 
 
-def _hybrid_hits(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
+def _hybrid_hits(
+    dataset: Dataset, query: VectorStoreQuery, filters: Filter | None, groups: Mapping[str, Any]
+) -> list[Hit]:
     if query.query_str is None:
         raise InputError(f"a query in mode {query.mode.value!r} has a query_str")
     k = query.hybrid_top_k or query.similarity_top_k
     depth = query.sparse_top_k or query.similarity_top_k
     question = Query(query.query_str, filters)
-    return hits_by_both(dataset, question, _embedding(query), k, alpha=query.alpha, depth=depth)
+    return hits_by_both(dataset, question, _embedding(query), k, alpha=query.alpha, depth=depth, **groups)
 
 
 def _diverse(
     dataset: Dataset,
     query: VectorStoreQuery,
     filters: Filter | None,
+    groups: Mapping[str, Any],
     *,
     mmr_threshold: float | None = None,
     mmr_prefetch_factor: float | None = None,
@@ -592,12 +599,15 @@ def _diverse(
             fetch = int(k * (4 if mmr_prefetch_factor is None else mmr_prefetch_factor))
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"mmr_prefetch_factor is a number from 1 up, not {mmr_prefetch_factor!r:.80}") from error
-    hits = dataset.search_vector(_embedding(query), max(check_top_k(fetch), k), filters=filters)
+    hits = dataset.search_vector(_embedding(query), max(check_top_k(fetch), k), filters=filters, **groups)
     return diverse(dataset, hits, k, 0.5 if weight is None else weight)
 
 
 _MMR_OPTIONS: Final = frozenset({"mmr_threshold", "mmr_prefetch_factor", "mmr_prefetch_k"})
-_MODES: Final[dict[VectorStoreQueryMode, Callable[[Dataset, VectorStoreQuery, Filter | None], list[Hit]]]] = {
+_GROUP_OPTIONS: Final = frozenset({"group_by", "group_size"})
+_MODES: Final[
+    dict[VectorStoreQueryMode, Callable[[Dataset, VectorStoreQuery, Filter | None, Mapping[str, Any]], list[Hit]]]
+] = {
     VectorStoreQueryMode.DEFAULT: _vector_hits,
     VectorStoreQueryMode.SPARSE: _words,
     VectorStoreQueryMode.TEXT_SEARCH: _words,

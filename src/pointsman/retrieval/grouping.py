@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -14,8 +15,9 @@ from pointsman.retrieval.candidates import RetrieverResults, StoreResults
 from pointsman.retrieval.cutoff import unknown_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from pointsman.filters import Filter
     from pointsman.retrieval.branches import BranchAnswers, Question
     from pointsman.retrieval.candidates import Results
     from pointsman.retrieval.dispatch import Mode
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from pointsman.retrieval.reading import Reading
     from pointsman.retrieval.recipe import Over, Recipe
     from pointsman.types import Document, Ranked
+
+    ScoredDocument = tuple[Document, float]
+
+log = logging.getLogger(__name__)
 
 STAGE: Final = "group_by"
 
@@ -99,6 +105,35 @@ async def fill(
         if any(answer.failed for answer in last_answers):  # the answer says so
             break
     return answers
+
+
+def nearest_of_groups(
+    grouping: Grouping, k: int, filters: Filter | None, search: Callable[[int, Filter | None], list[ScoredDocument]]
+) -> list[ScoredDocument]:
+    """Return the ``k`` best documents of one list, without those that exceed their group.
+
+    The list is read on without the groups that are full, twice as far each time, until there are enough documents or
+    none is left: a few searches, however many documents of one group come first.
+
+    Args:
+        grouping: of the documents.
+        k: how many to return.
+        filters: which documents are eligible.
+        search: returns the best documents of the list, given how many and which are eligible.
+    """
+    depth = k
+    nearest = further = search(depth, filters)
+    while len(further) >= depth:
+        count, full_groups = grouping.count(document for document, _ in nearest)
+        if count >= k:
+            break
+        depth *= 2
+        further = search(depth, grouping.outside(full_groups, filters))
+        ids = {document.id for document, _ in nearest}
+        nearest = [*nearest, *[pair for pair in further if pair[0].id not in ids]]
+    if nearest and not any(grouping.groups_of(document) for document, _ in nearest):
+        log.warning("%s: none of the %d nearest documents has the key %.80r", STAGE, len(nearest), grouping.key)
+    return [nearest[place] for place in grouping.fitting([document for document, _ in nearest])[:k]]
 
 
 def limit_groups(grouping: Grouping, ranking: Ranked, answers: Sequence[BranchAnswers], journal: Journal) -> Ranked:

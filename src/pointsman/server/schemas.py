@@ -436,6 +436,8 @@ class NearestRequest(StrictRequest):
     vector: Vector
     k: Annotated[int, Field(ge=1, le=1000, description="Maximum number of hits.")] = 5
     filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
+    group_by: Annotated[str | None, Field(description=OPTIONS["group_by"].help, min_length=1, max_length=1000)] = None
+    group_size: Annotated[int, Field(description=OPTIONS["group_size"].help, ge=1)] = 1
 
 
 class Nearest(Open):

@@ -188,7 +188,8 @@ async def nearest_documents(state: Shared, access: Reader, name: Name, body: Nea
     """Find the documents whose vectors are nearest to a vector; nothing is embedded or refused."""
     dataset = await in_thread(state.dataset, access, name)
     async with state.gate:
-        hits = await in_thread(dataset.search_vector, vector_of(body.vector), body.k, filters=body.filters)
+        options = {name: getattr(body, name) for name in ("filters", "group_by", "group_size")}
+        hits = await in_thread(dataset.search_vector, vector_of(body.vector), body.k, **options)
     results = [{**hit.to_dict(rank), "metadata": public_metadata(hit.metadata)} for rank, hit in enumerate(hits, 1)]
     return Json({"hits": results})
 

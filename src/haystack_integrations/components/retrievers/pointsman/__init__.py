@@ -15,7 +15,7 @@ from haystack_integrations.document_stores.pointsman.document_store import docum
 from pointsman import Client, InputError, Query
 from pointsman.filters import Filter
 from pointsman.integrations._shared import hits_by_both, hits_from_score, log_if_empty
-from pointsman.request import SearchRequest
+from pointsman.request import SearchRequest, grouping_of
 from pointsman.types import Hit, RetrievalContext
 
 __all__ = [
@@ -96,12 +96,27 @@ class _VectorRetriever(_Retriever):
         filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
         return_embedding: bool = False,
         score_threshold: float | None = None,
+        group_by: str | None = None,
+        group_size: int | None = None,
     ) -> None:
         self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
+        self.group_by, self.group_size = group_by, group_size
+        try:
+            grouping_of(**self._groups(None, None))
+        except InputError as error:
+            raise ValueError(str(error)) from error
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the settings from which `from_dict` rebuilds it."""
-        return default_to_dict(self, **self._init_parameters())
+        return default_to_dict(self, **self._init_parameters(), group_by=self.group_by, group_size=self.group_size)
+
+    def _groups(self, group_by: str | None, group_size: int | None) -> Any:
+        """Return the options of groups of one run."""
+        size = self.group_size if group_size is None else group_size
+        return {
+            "group_by": self.group_by if group_by is None else group_by,
+            "group_size": 1 if size is None else size,
+        }
 
 
 def _check_options(options: dict[str, Any] | None, own_names: Collection[str]) -> dict[str, Any]:
@@ -239,6 +254,8 @@ class PointsmanEmbeddingRetriever(_VectorRetriever):
         filter_policy: whether the filters of a run replace these, or are merged with them.
         return_embedding: whether documents have their embeddings.
         score_threshold: documents with a lower score are left out.
+        group_by: a metadata key such as ``"source"``: at most ``group_size`` documents have one value of it.
+        group_size: how many documents of one group there are; 1 by default. ``top_k`` counts documents, not groups.
     """
 
     @component.output_types(documents=list[Document])
@@ -248,10 +265,14 @@ class PointsmanEmbeddingRetriever(_VectorRetriever):
         filters: dict[str, Any] | None = None,
         top_k: int | None = None,
         score_threshold: float | None = None,
+        group_by: str | None = None,
+        group_size: int | None = None,
     ) -> dict[str, list[Document]]:
         """Returns the nearest documents; their scores are cosines."""
         k = self.top_k if top_k is None else top_k
-        hits = self.document_store.dataset.search_vector(query_embedding, k, filters=self._parsed_filters(filters))
+        hits = self.document_store.dataset.search_vector(
+            query_embedding, k, filters=self._parsed_filters(filters), **self._groups(group_by, group_size)
+        )
         return self._documents(hits, score_threshold)
 
     @component.output_types(documents=list[Document])
@@ -261,9 +282,13 @@ class PointsmanEmbeddingRetriever(_VectorRetriever):
         filters: dict[str, Any] | None = None,
         top_k: int | None = None,
         score_threshold: float | None = None,
+        group_by: str | None = None,
+        group_size: int | None = None,
     ) -> dict[str, list[Document]]:
         """Async version of `run`."""
-        return await to_thread.run_sync(self.run, query_embedding, filters, top_k, score_threshold)
+        return await to_thread.run_sync(
+            self.run, query_embedding, filters, top_k, score_threshold, group_by, group_size
+        )
 
 
 @component
@@ -280,6 +305,8 @@ class PointsmanHybridRetriever(_VectorRetriever):
         filter_policy: whether the filters of a run replace these, or are merged with them.
         return_embedding: whether documents have their embeddings.
         score_threshold: documents with a lower score are left out.
+        group_by: a metadata key such as ``"source"``: at most ``group_size`` documents have one value of it.
+        group_size: how many documents of one group there are; 1 by default. ``top_k`` counts documents, not groups.
     """
 
     @component.output_types(documents=list[Document])
@@ -290,10 +317,14 @@ class PointsmanHybridRetriever(_VectorRetriever):
         filters: dict[str, Any] | None = None,
         top_k: int | None = None,
         score_threshold: float | None = None,
+        group_by: str | None = None,
+        group_size: int | None = None,
     ) -> dict[str, list[Document]]:
         """Returns the best documents, with their scores."""
         question, k = Query(query, self._parsed_filters(filters)), self.top_k if top_k is None else top_k
-        return self._documents(hits_by_both(self.document_store.dataset, question, query_embedding, k), score_threshold)
+        groups = self._groups(group_by, group_size)
+        hits = hits_by_both(self.document_store.dataset, question, query_embedding, k, **groups)
+        return self._documents(hits, score_threshold)
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -303,9 +334,13 @@ class PointsmanHybridRetriever(_VectorRetriever):
         filters: dict[str, Any] | None = None,
         top_k: int | None = None,
         score_threshold: float | None = None,
+        group_by: str | None = None,
+        group_size: int | None = None,
     ) -> dict[str, list[Document]]:
         """Async version of `run`."""
-        return await to_thread.run_sync(self.run, query, query_embedding, filters, top_k, score_threshold)
+        return await to_thread.run_sync(
+            self.run, query, query_embedding, filters, top_k, score_threshold, group_by, group_size
+        )
 
 
 @component
