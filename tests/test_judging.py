@@ -127,6 +127,55 @@ class TestAcrossLanguages:
             assert "languages" not in workspace.search(self.QUESTION, 3, refuse=False).plan.reason
 
 
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    minutes = "Chair: Walburga Stenzel. Mr Okonkwo asks for a second tap. Release 4.1.3 of the plan is approved. "
+    licences = [f"Permission {n} is granted, free of charge, 3.1.{n}, to any person." for n in range(8)]
+    with Workspace(tmp_path_factory.mktemp("office")) as workspace:
+        texts = [minutes + "The fee for a plot stays at forty euros. " * 8, *licences, "王芳负责纸箱。", *HOUSE]
+        workspace.dataset("office").add([Document(str(n), text) for n, text in enumerate(texts)])
+        workspace.dataset("trains").add([Document(str(n), text) for n, text in enumerate(TRAINS)])
+        yield workspace
+
+
+class TestShortQuestions:
+    """Whoever asks with a name or a code gets what holds it, however near other passages are to so short a text."""
+
+    @pytest.mark.parametrize(
+        ("question", "id_"),
+        [("4.1.3", "0"), ("Okonkwo", "0"), ("okonkwo tap", "0"), ("王芳", "9"), ("granted 5", "6")],
+    )
+    @pytest.mark.parametrize("datasets", ["office", None])
+    def test_what_holds_every_word_is_first(
+        self, office: Workspace, question: str, id_: str, datasets: str | None
+    ) -> None:
+        answer = office.search(question, 3, datasets=datasets)
+        assert (answer.hits[0].dataset, answer.hits[0].id) == ("office", id_)
+        assert "what holds every word of so short a question comes first" in answer.plan.reason
+        shares = [sum(step.normalised or 0 for step in hit.provenance) for hit in answer]
+        assert shares == pytest.approx([hit.score for hit in answer])
+
+    def test_vectors_alone_would_put_another_passage_first(
+        self, office: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(judging, "LOOKED_UP", 0)
+        assert office.search("4.1.3", 3, datasets="office").hits[0].id != "0"
+
+    @pytest.mark.parametrize("question", ["Okonkwo helicopter", "does Okonkwo ask"])
+    def test_a_word_that_is_missing_and_longer_questions_change_nothing(
+        self, office: Workspace, question: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answer = office.search(question, 3, datasets="office", refuse=False)
+        assert "every word" not in answer.plan.reason
+        monkeypatch.setattr(judging, "holders_of_every_word", lambda *_, **__: [])
+        plain_answer = office.search(question, 3, datasets="office", refuse=False)
+        assert [(hit.id, hit.score) for hit in answer] == [(hit.id, hit.score) for hit in plain_answer]
+
+    def test_other_strategies_keep_their_order(self, office: Workspace) -> None:
+        assert "every word" not in office.search("4.1.3", 3, strategy="rrf", refuse=False).plan.reason
+        assert office.search("4.1.3", 3, strategy="hybrid").hits[0].id == "0"
+
+
 NOTES = [
     *HOUSE,
     "The lift is serviced in March and in October.",

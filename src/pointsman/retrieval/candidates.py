@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from pointsman.errors import UnknownNameError
 from pointsman.protocols import Key
 from pointsman.retrieval.fusion import (
+    AHEAD,
     BY_RANK,
     KAPPA,
     LISTS,
@@ -68,12 +69,15 @@ class Pool(Generic[Key]):
         vectors_due: whether documents without a vector are only waiting for it.
         raised: by source number, what is added to its cosines before they are compared with those of other sources;
             see `pointsman.retrieval.judging.raised_cosines`.
+        holders: candidates that hold every word of a question of one or two; a calibrated sum puts them before others,
+            see `pointsman.retrieval.judging.holders_of_every_word`.
     """
 
     lists: Mapping[str, Ranking[Key]] = field(default_factory=dict)
     scores: Mapping[str, Mapping[Key, float]] = field(default_factory=dict)
     vectors_due: bool = False
     raised: Mapping[int, float] = field(default_factory=dict)
+    holders: Collection[Key] = frozenset()
 
     def __len__(self) -> int:
         """The number of distinct candidates."""
@@ -142,13 +146,18 @@ class Pool(Generic[Key]):
         """
         weights = weights or {}
         words, vector_weight = weights.get("bm25", 1.0), weights.get("vector", 1.0) * KAPPA / spread.sigma
-        total: dict[Key, float] = {key: words * score for key, score in self.scores.get("bm25", {}).items()}
+        bm25 = self.scores.get("bm25", {})
+        total: dict[Key, float] = {key: words * score for key, score in self._with_holders_ahead(bm25).items()}
         cosines = self.scores.get("vector", {})
         missing_cosine = self._missing_cosine(cosines.values(), spread.mean)
         for key, cosine in cosines.items():
             excess = (missing_cosine if math.isnan(cosine) else cosine) - spread.mean + self._raised_cosine(key)
             total[key] = total.get(key, 0.0) + vector_weight * excess
         return total
+
+    def _with_holders_ahead(self, bm25: Mapping[Key, float]) -> Mapping[Key, float]:
+        """Return the scores of words, those of `holders` raised above any cosine."""
+        return {**bm25, **{key: bm25.get(key, 0.0) + AHEAD for key in self.holders}} if self.holders else bm25
 
     def _raised_cosine(self, key: Any) -> float:
         """Return what is added to a key's cosine; keys name their source if there are several."""
@@ -183,7 +192,7 @@ class Pool(Generic[Key]):
         return Fused(fuse(lists, "rrf", [1.0, *(weights.get(name, 1.0) for name in foreign)]), "rrf", share)
 
     def _calibrated_fusion(self, spread: CosineSpread, weights: Mapping[str, float]) -> Fused[Key]:
-        bm25, cosine = self.scores["bm25"], self.scores["vector"]
+        bm25, cosine = self._with_holders_ahead(self.scores["bm25"]), self.scores["vector"]
         keys = list(dict.fromkeys(chain(bm25, cosine)))
         missing_cosine = self._missing_cosine(cosine.values(), math.nan)  # NaN counts as the lowest
         cosines = [cosine.get(key, math.nan) for key in keys]

@@ -488,7 +488,10 @@ def shipped() -> tuple[Relevance, ...]:
 
 def for_evidence(calibrations: Sequence[Relevance], evidence: Evidence) -> Relevance | None:
     """Return the first calibration that fits this evidence; None if none does."""
-    return next((calibration for calibration in calibrations if calibration.understands(evidence)), None)
+    for calibration in calibrations:
+        if calibration.understands(evidence):
+            return calibration
+    return None
 
 
 def judge_by(

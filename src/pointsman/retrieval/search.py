@@ -36,7 +36,7 @@ from pointsman.retrieval.candidates import (
 from pointsman.retrieval.dispatch import DualCall, Mode, Threads, describe, run
 from pointsman.retrieval.fusion import SCALES, CosineSpread
 from pointsman.retrieval.journal import Journal
-from pointsman.retrieval.judging import NOTHING, Verdict, judge, raised_cosines
+from pointsman.retrieval.judging import LOOKED_UP, NOTHING, Verdict, holders_of_every_word, judge, raised_cosines
 from pointsman.retrieval.lookup import RoutedLookup
 from pointsman.retrieval.reading import Reading, reading_each
 from pointsman.retrieval.source import Source, check_all_searchable
@@ -281,8 +281,9 @@ class Pipeline:
         main_results, variant_results = await self._together()
         self.has_variants = bool(variant_results)
         spread = self._spread()
-        self._note_what_was_searched(main_results)
-        weights, detail = self._weigh(main_results, spread)
+        weights, reason = self._weigh(main_results, spread)
+        if reasons := [*self._reasons(main_results), *([reason] if reason else [])]:
+            self.plan = replace(self.plan, weights=weights, reason="; ".join([self.plan.reason, *reasons]))
         results, fusion = main_results, None
         if variant_results:
             from pointsman.retrieval.variants import combine
@@ -308,7 +309,7 @@ class Pipeline:
         except Exception as error:
             raise RetrievalError("the results could not be fused", {"fuse": error}) from error
         self.journal.fused(results, fusion)
-        self.journal.span("fuse", f"{fusion.scale}{detail}", start, len(fusion.ranking))
+        self.journal.span("fuse", f"{fusion.scale}: {reason}" if reason else fusion.scale, start, len(fusion.ranking))
         depth = self.recipe.depth_of(fusion.scale)
         if self.recipe.grouping is not None:
             depth = len(fusion.ranking)
@@ -494,7 +495,12 @@ class Pipeline:
                 raises = raised_cosines(answers.results, text, self.recipe.calibrations)
             except Exception as error:  # noqa: BLE001  (reported in the answer)
                 self.failed("fuse", perf_counter(), error, "languages are not allowed for")
-        return together(answers.results, many=several_datasets, raised=raises, store_keys=store_keys)
+        results = together(answers.results, many=several_datasets, raised=raises, store_keys=store_keys)
+        if self.plan.strategy == "hybrid" and text.count(" ") < LOOKED_UP:
+            holders = holders_of_every_word(answers.results, text, many=several_datasets)
+            if holders:
+                results.pool = replace(results.pool, holders=holders)
+        return results
 
     def _is_related(self, variant: Variant, answers: BranchAnswers) -> bool:
         """Whether a variant has to do with the query; the answer says so if a language model wrote one that has not."""
@@ -521,35 +527,32 @@ class Pipeline:
             self.journal.degrade(f"cosines of different embedders are compared without conversion: {names}")
         return CosineSpread.shared([results.spread for results in stores])
 
-    def _note_what_was_searched(self, main_results: Results | None) -> None:
-        """Say in the plan which datasets are in another language, or were searched without words of a rare script."""
-        raises = {} if main_results is None else main_results.pool.raised
-        boosts, names_not_raised = [], []
+    def _reasons(self, main_results: Results | None) -> list[str]:
+        """What the plan says of candidates that were raised, and of words that were not searched for."""
+        if main_results is None:
+            return []
+        pool, boosts, names_not_raised = main_results.pool, [], []
         for number, results in self.answered[0].results.items():
             if isinstance(results, StoreResults):
-                if number in raises:
-                    boosts.append(f"{results.reading.name} +{raises[number]:.3f}")
+                if number in pool.raised:
+                    boosts.append(f"{results.reading.name} +{pool.raised[number]:.3f}")
                 if results.store_query.text not in {None, self.query.text}:
                     names_not_raised.append(results.reading.name)
+        reasons = ["what holds every word of so short a question comes first"] if pool.holders else []
         if boosts:
-            self._reason(f"cosines across languages are raised: {', '.join(boosts)}")
+            reasons.append(f"cosines across languages are raised: {', '.join(boosts)}")
         if names_not_raised:
-            self._reason(f"words in a script that is rare in {', '.join(names_not_raised)} are not searched there")
+            reasons.append(f"words in a script that is rare in {', '.join(names_not_raised)} are not searched there")
+        return reasons
 
     def _weigh(self, main_results: Results | None, spread: CosineSpread | None) -> tuple[Mapping[str, float], str]:
-        """The weights that the policy gives the lists, and the reason; both go into the plan."""
+        """The weights that the policy gives the lists, and the reason."""
         policy = self.recipe.policy
         if policy is None or main_results is None or spread is None or not self.over.weighs:
             return {}, ""
         if not main_results.pool.scores.keys() >= SCALES.keys():
             return {}, ""
-        weights, reason = policy.weigh(main_results.pool.span(spread))
-        self.plan = replace(self.plan, weights=weights, reason=f"{self.plan.reason}; {reason}")
-        return weights, f": {reason}"
-
-    def _reason(self, addition: str) -> None:
-        """Add to the reason of the plan."""
-        self.plan = replace(self.plan, reason=f"{self.plan.reason}; {addition}")
+        return policy.weigh(main_results.pool.span(spread))
 
     def _plan_of_what_was_done(self) -> Plan:
         """The plan under the name of the strategy, unless the strategy could add nothing: then it was plain search."""
