@@ -69,8 +69,8 @@ class Pool(Generic[Key]):
         vectors_due: whether documents without a vector are only waiting for it.
         raised: by source number, what is added to its cosines before they are compared with those of other sources;
             see `pointsman.retrieval.judging.raised_cosines`.
-        holders: candidates that hold every word of a question of one or two; a calibrated sum puts them before others,
-            see `pointsman.retrieval.judging.holders_of_every_word`.
+        holders: candidates that hold the word of a question of one word; a calibrated sum puts them before all others,
+            see `pointsman.retrieval.judging.holders_of_word`.
     """
 
     lists: Mapping[str, Ranking[Key]] = field(default_factory=dict)

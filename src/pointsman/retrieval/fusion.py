@@ -44,8 +44,8 @@ KAPPA = 3.3
 """How many units of BM25 (in Lucene's form) one σ of cosine is worth in the calibrated sum."""
 
 AHEAD = 100.0
-"""What a document that holds every word of a question of one or two gets in the calibrated sum beside its BM25: more
-than cosines can differ."""
+"""What a document that holds the word of a question of one word gets in the calibrated sum beside its BM25: more than
+cosines can differ."""
 
 _UNIT = [1 / (RRF_K + rank) for rank in range(1, 1001)]  # the value of each rank at weight 1
 

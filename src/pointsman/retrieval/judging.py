@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 
 
 LOOKED_UP: Final = 2
-"""The maximum number of words of a lookup question (`words_of`), which any document with its words answers: those come
-first. An embedder sees little in a single word, so such a question is also judged by words alone, and the more
-confident judgement counts."""
+"""The maximum number of words of a lookup question (`words_of`), which any document with its words answers. An embedder
+sees little in a single word, so such a question is also judged by words alone, and the more confident judgement counts.
+"""
 
-_EVERY: Final = 1 - 1e-6  # of the weight of a question's words; sums differ in their last digits
+
+_WHOLE: Final = 1 - 1e-6  # of the weight of a question's words; sums differ in their last digits
 _FIRST_HAN: Final = "\u3400"
 _WORDS: Final = re.compile("[\u3400-\u9fff]+|[^\\s\u3400-\u9fff]*\\w[^\\s\u3400-\u9fff]*")
 _ASCII_WORD: Final = re.compile("[0-9A-Za-z]")
@@ -91,26 +92,26 @@ def raised_cosines(
     return {number: value for number, value in raises.items() if value > 0}
 
 
-def holders_of_every_word(results_of_each: Mapping[int, Results], text: str, *, many: bool) -> list[Any]:
-    """Return the keys of candidates that hold every word of a question of at most `LOOKED_UP`; of others, none.
+def holders_of_word(results_of_each: Mapping[int, Results], text: str, *, many: bool) -> list[Any]:
+    """Return the keys of candidates that hold the word of a question of one word; none for longer questions.
 
     An embedder sees little in a name or a code, and in a small dataset BM25 says little too, since no word is rare
     there: among a hundred passages of a household, six licences and modules are nearer to *Okonkwo* than the minutes
-    that name him. Whoever asks with one or two words expects what holds them first.
+    that name him. Two words already describe something, which passages without one of them may answer better.
 
     Args:
         results_of_each: the results of each branch, by its number.
         text: what was searched for.
         many: whether keys name their branch.
     """
-    if words_of(text) > LOOKED_UP:
+    if words_of(text) > 1:
         return []
     return [
         (number, key) if many else key
         for number, results in results_of_each.items()
         if isinstance(results, StoreResults) and results.idf
         for key, matched in results.pool.scores.get(MATCHED, {}).items()
-        if matched >= results.idf * _EVERY
+        if matched >= results.idf * _WHOLE
     ]
 
 

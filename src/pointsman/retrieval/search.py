@@ -36,7 +36,7 @@ from pointsman.retrieval.candidates import (
 from pointsman.retrieval.dispatch import DualCall, Mode, Threads, describe, run
 from pointsman.retrieval.fusion import SCALES, CosineSpread
 from pointsman.retrieval.journal import Journal
-from pointsman.retrieval.judging import LOOKED_UP, NOTHING, Verdict, holders_of_every_word, judge, raised_cosines
+from pointsman.retrieval.judging import NOTHING, Verdict, holders_of_word, judge, raised_cosines
 from pointsman.retrieval.lookup import RoutedLookup
 from pointsman.retrieval.reading import Reading, reading_each
 from pointsman.retrieval.source import Source, check_all_searchable
@@ -496,8 +496,8 @@ class Pipeline:
             except Exception as error:  # noqa: BLE001  (reported in the answer)
                 self.failed("fuse", perf_counter(), error, "languages are not allowed for")
         results = together(answers.results, many=several_datasets, raised=raises, store_keys=store_keys)
-        if self.plan.strategy == "hybrid" and text.count(" ") < LOOKED_UP:
-            holders = holders_of_every_word(answers.results, text, many=several_datasets)
+        if self.plan.strategy == "hybrid" and " " not in text.strip():
+            holders = holders_of_word(answers.results, text, many=several_datasets)
             if holders:
                 results.pool = replace(results.pool, holders=holders)
         return results
@@ -538,7 +538,7 @@ class Pipeline:
                     boosts.append(f"{results.reading.name} +{pool.raised[number]:.3f}")
                 if results.store_query.text not in {None, self.query.text}:
                     names_not_raised.append(results.reading.name)
-        reasons = ["what holds every word of so short a question comes first"] if pool.holders else []
+        reasons = ["what holds the word comes first"] if pool.holders else []
         if boosts:
             reasons.append(f"cosines across languages are raised: {', '.join(boosts)}")
         if names_not_raised:
