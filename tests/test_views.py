@@ -17,7 +17,7 @@ from pointsman.backup import backup, restore
 from pointsman.copying import copy
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.integrations._shared import hits_by_both
-from pointsman.leaktest import ShippedEmbedder, leaktest
+from pointsman.leaktest import ShippedEmbedder, TwinCase, TwinPair, Write, leaktest
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.compress import WindowExpander
 from pointsman.store.backend import LocalBackend
@@ -101,6 +101,11 @@ class TestTwins:
         assert report.comparisons == 70
         assert report.differing == 0, report.leaks[:3]
         assert len(report.doors) == 7, "the seed draws every door"
+
+    def test_no_time_limit_makes_answers_depend_on_how_busy_the_machine_is(self) -> None:
+        case = TwinCase({"notes": "hybrid"}, (Write("notes", (Document("a", "signal"),)),), (), ())
+        with TwinPair(case, "access", ShippedEmbedder()) as twins:
+            assert twins.full_copy.workflow.timeout is twins.visible_copy.workflow.timeout is None
 
     def test_a_filter_used_as_a_wall_is_found_to_leak(self) -> None:
         report = leaktest(pairs=2, questions=15, seed=11, wall="filter")

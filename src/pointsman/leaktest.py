@@ -29,6 +29,7 @@ from pointsman.store.backend import Backend, BaseBackend, temporary_backend
 from pointsman.store.base import Capability
 from pointsman.types import Document
 from pointsman.views import ACCESS, Permissions, View, permissions_of
+from pointsman.workflow import RetrievalWorkflow
 from pointsman.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ _STRATEGIES: Final = ("auto", "auto", "auto", "hybrid", "bm25", "vector", "rrf",
 _TIMES: Final = re.compile(r"(took|in|after) [\d.]+ ?(ms|s|seconds|milliseconds)\b")
 _TIMED_FIELDS: Final = frozenset({"milliseconds", "started", "latency_ms", "instance", "request_id", "created_at"})
 _SHOWN_DIFFERENCES: Final = 20
+_PATIENCE: Final = 600.0
+"""Seconds for a request: so many that no answer depends on how busy the machine is."""
 
 
 class ShippedEmbedder(HashingEmbedder):
@@ -382,7 +385,9 @@ class TwinPair:
 
     def _copy(self, scratch: Scratch, embedder: BaseEmbedder, *, hidden: bool) -> Workspace:
         backend = self._stack.enter_context(scratch())
-        workspace = self._stack.enter_context(Workspace(backend, embedder=embedder))
+        # Without a time limit: on a busy machine, it would leave out in one copy what the other has.
+        workflow = RetrievalWorkflow(timeout=None)
+        workspace = self._stack.enter_context(Workspace(backend, embedder=embedder, workflow=workflow))
         for dataset, technique in self.case.techniques.items():
             workspace.dataset(dataset, indexing_technique=technique).make()  # type: ignore[arg-type]  # one of them
         visible_ids = self._finally_visible()
@@ -575,12 +580,15 @@ class _Doors:
             except (ImportError, RuntimeError) as error:
                 raise MissingDependencyError("httpx", "http", "asking over HTTP") from error
             from pointsman.server.keys import keys_of
+            from pointsman.server.limits import Limits
 
             keys = keys_of(self._workspace.backend)
             principals = self._asker if self._wall == "access" else None
             key = keys.create("leaktest", scopes=("read",), principals=principals).text
             self._http = TestClient(
-                create_app(self._workspace), base_url="http://localhost", headers={"X-API-Key": key}
+                create_app(self._workspace, limits=Limits(search_seconds=_PATIENCE)),
+                base_url="http://localhost",
+                headers={"X-API-Key": key},
             )
         return self._http
 
@@ -640,6 +648,6 @@ class _Doors:
             principals = frozenset(self._asker) if self._wall == "access" else None
             access = replace(Access.open(), principals=principals)
             strategies = tuple(dict.fromkeys(_STRATEGIES))
-            library = Library(self._workspace, None, strategies, 10.0)
+            library = Library(self._workspace, None, strategies, _PATIENCE)
             self._tools = Calls(library, Gate(Limits()), lambda _: access)
         return self._tools

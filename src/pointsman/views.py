@@ -296,6 +296,94 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessColumns:
+    """Which columns of a collection that is not ours say who may see a row.
+
+    A column says so by a principal, or by a list of principals. A row whose column says it in any other way is seen by
+    nobody, and so is one that allows nobody.
+
+    Attributes:
+        allow: the column, or metadata key, of the principals that may see a row.
+        deny: of those that may not, whatever else is allowed; a row without a value denies nobody. None: no column.
+
+    Raises:
+        InputError: they are not two names.
+    """
+
+    allow: str
+    deny: str | None = None
+
+    def __post_init__(self) -> None:
+        if any(not isinstance(name, str) or not name for name in self.names) or self.allow == self.deny:
+            raise InputError(
+                "access of an attached collection is the name of a column with principals, and maybe of another with "
+                f"those denied, not {self.allow!r:.80} and {self.deny!r:.80}"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return (self.allow,) if self.deny is None else (self.allow, self.deny)
+
+    @classmethod
+    def of(cls, columns: AccessColumns | Mapping[str, str] | str) -> AccessColumns:
+        """Return columns, read from a mapping with ``allow`` and ``deny``, or from a text if it is one.
+
+        Raises:
+            InputError: it is none of them.
+        """
+        if isinstance(columns, AccessColumns):
+            return columns
+        if isinstance(columns, str):
+            return cls.parse(columns)
+        if not isinstance(columns, Mapping) or not {"allow"} <= columns.keys() <= _FIELDS:
+            raise InputError(
+                f"access of an attached collection is the name of a column, or a mapping such as "
+                f"{{'allow': 'readers', 'deny': 'barred'}}, not {columns!r:.80}"
+            )
+        return cls(columns["allow"], columns.get("deny"))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read columns written in one line, the denying one after a minus.
+
+        >>> AccessColumns.parse("readers, -barred")
+        AccessColumns(allow='readers', deny='barred')
+
+        Raises:
+            InputError: it is not one column, or one and one after a minus.
+        """
+        names = [name.strip() for name in text.split(",")]
+        allow = [name for name in names if not name.startswith("-")]
+        deny = [name[1:].strip() for name in names if name.startswith("-")]
+        if len(allow) != 1 or len(deny) > 1:
+            raise InputError(f"access is COLUMN, or COLUMN,-COLUMN with the one of those denied, not {text!r:.80}")
+        return cls(allow[0], deny[0] if deny else None)
+
+    def admit(self, view: View, allow: object, deny: object) -> bool:
+        """Whether a row with these values of the two columns exists in a view.
+
+        >>> columns, view = AccessColumns("readers", "barred"), View.of(["group:hr"])
+        >>> [columns.admit(view, value, None) for value in ("group:hr", ["x", "group:hr"], ["group:hr", 7], [], None)]
+        [True, True, False, False, False]
+        """
+        allowed_names = _texts_in(allow)
+        denied_names = frozenset() if deny is None else _texts_in(deny)
+        if allowed_names is None or denied_names is None or view.principals is None:
+            return False
+        return not allowed_names.isdisjoint(view.principals) and denied_names.isdisjoint(view.identity)
+
+
+def _texts_in(column: object) -> frozenset[str] | None:
+    """Return the texts that a column has; None if it is neither a text nor a list of texts."""
+    if isinstance(column, str):
+        return frozenset((column,))
+    if isinstance(column, list) and all(isinstance(name, str) for name in column):
+        return frozenset(column)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class AccessRule:
     """Who may see the files of a folder.
 

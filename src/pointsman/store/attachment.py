@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
 import numpy as np
 
 from pointsman._places import redacted
-from pointsman.errors import CorruptStoreError, InputError, StoreError, StoreUnavailableError
+from pointsman.errors import CorruptStoreError, InputError, StoreError, StoreUnavailableError, UnmetNeedError
 from pointsman.filters import And, Equals, Filter, In, Not, Or
 from pointsman.registry import COLLECTIONS
 from pointsman.store.base import NEAR, SPREAD_NOTE, BaseStore, Capability, Page, Scale, Statistics, StoreInfo
 from pointsman.store.prepared import UNREADABLE, position
+from pointsman.views import AccessColumns, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -65,6 +66,7 @@ class Attachment:
         spec: how to load that embedder; None: use the workspace's.
         description: what the collection contains.
         spread: mean and deviation of its cosines; None: not measured.
+        access: the columns that say who may see a row; None: nothing says so.
     """
 
     url: str = field(repr=False)
@@ -77,6 +79,7 @@ class Attachment:
     spec: str | None = None
     description: str = ""
     spread: tuple[float, float] | None = None
+    access: AccessColumns | None = None
 
     @property
     def place(self) -> str:
@@ -96,10 +99,13 @@ class Attachment:
         """
         try:
             value = json.loads(text)
+            if isinstance(value, dict):
+                value.setdefault("access", None)  # it has not always been there
             if not isinstance(value, Mapping) or value.keys() != {item.name for item in fields(cls)}:
                 raise ValueError("missing or unexpected fields")
             spread = None if value["spread"] is None else (float(value["spread"][0]), float(value["spread"][1]))
-            return cls(**{**value, "metadata": tuple(value["metadata"]), "spread": spread})
+            access = None if value["access"] is None else AccessColumns(**value["access"])
+            return cls(**{**value, "metadata": tuple(value["metadata"]), "spread": spread, "access": access})
         except (*UNREADABLE, KeyError, IndexError) as error:
             message = (
                 f"the record of the attached collection {name!r} is invalid ({error}); detach it and attach it again"
@@ -157,6 +163,9 @@ class AttachedStore(BaseStore):
     further: ClassVar[frozenset[Capability]] = frozenset()
     """Capabilities besides filtering and, if the database returns them, reading vectors."""
 
+    views_obstacle: ClassVar[str] = "it chooses candidates, and weighs words, by all rows"
+    """Why such a collection has no views even if columns say who may see a row; empty if it has them."""
+
     known = False
     """Whether the database has answered; until then `info` may take as long as the retries of a server that is away."""
 
@@ -164,6 +173,11 @@ class AttachedStore(BaseStore):
         self._attachment = attachment
         self._asking = threading.Lock()
         self._absence: tuple[float, StoreUnavailableError] | None = None
+
+    @property
+    def attachment(self) -> Attachment:
+        """The location of the collection, and the roles of its columns."""
+        return self._attachment
 
     @property
     def technique(self) -> Literal["hybrid", "keyword", "vector"]:
@@ -198,13 +212,46 @@ class AttachedStore(BaseStore):
                 self._absence = time.monotonic() + AWAY_SECONDS, error
                 raise
             self.known, self._absence = True, None
+        capabilities = {Capability.FILTERS, *([Capability.VECTORS] if facts.readable else [])}
+        if self._attachment.access is not None and not self.views_obstacle:
+            capabilities.add(Capability.VIEWS)
         return StoreInfo(
             self.kind,
             hashlib.blake2b(facts.fingerprint.encode(), digest_size=16).hexdigest(),
             None if self._attachment.vector is None else self._attachment.embedder,
             facts.dimensions,
             _SCALES[self.technique],
-            self.further | {Capability.FILTERS, *([Capability.VECTORS] if facts.readable else [])},
+            self.further | capabilities,
+        )
+
+    def columns_for(self, view: View) -> AccessColumns:
+        """Return the columns that say who may see a row, for a view that can be taken.
+
+        Raises:
+            UnmetNeedError: there are none; or the view is one of a day, of which the columns say nothing.
+        """
+        if self._attachment.access is None:
+            raise self._cannot(Capability.VIEWS)
+        if view.principals is None or view.day is not None:
+            raise self._cannot(Capability.DAYS)
+        return self._attachment.access
+
+    def check_views(self) -> None:
+        """Check that the collection can be searched as if rows that someone may not see were not there.
+
+        Raises:
+            UnmetNeedError: it cannot; the message says why.
+        """
+        if self.views_obstacle:
+            raise self.no_views(self.views_obstacle)
+        self.in_view(View.of(()), lambda _: {})
+
+    def no_views(self, reason: str) -> UnmetNeedError:
+        """Return the error for a collection with ``access`` that cannot keep to it."""
+        return UnmetNeedError(
+            f"{self._attachment.place} cannot be attached with access, since such a {self.kind} lacks the capability "
+            f"{Capability.VIEWS.value!r}: {reason}; without access, it does not exist while access is on; or index its "
+            "documents into a dataset"
         )
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (called before embedding)

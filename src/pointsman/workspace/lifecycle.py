@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from pointsman._open_datasets import OpenDatasets
-from pointsman._twins import async_twin
+from pointsman._twins import async_twin, limited
 from pointsman.audit import AuditLog
 from pointsman.calibration.unasked_calibration import UnaskedCalibrations, is_by_hand
 from pointsman.dataset import ACCESS_IS_OFF, Dataset, check_name
@@ -40,7 +40,7 @@ from pointsman.settings import Settings
 from pointsman.store.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
 from pointsman.store.backend import NEW, DatasetRecord, LocalBackend, open_backend
 from pointsman.store.base import Capability
-from pointsman.views import ACCESS_RECORD
+from pointsman.views import ACCESS_RECORD, AccessColumns, View
 from pointsman.workflow import RetrievalWorkflow
 from pointsman.workspace.attachment import measured_attachment
 
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from pointsman.retrieval.source import IndexingTechnique
     from pointsman.store.backend import Backend
     from pointsman.store.local.repair import Repair
-    from pointsman.views import View
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +62,8 @@ T = TypeVar("T")
 
 _FRESH: Final = 0.5
 """Seconds for which the list of datasets in a server is reused; changes by others are seen after that."""
+_VIEW_SECONDS: Final = 5.0
+"""For so long a search waits for an attached collection to say which of its rows exist for whoever asks."""
 
 
 class StoredWorkspace:
@@ -256,6 +257,7 @@ class StoredWorkspace:
         metadata: Sequence[str] = (),
         embedder: str | None = None,
         description: str = "",
+        access: AccessColumns | Mapping[str, str] | str | None = None,
     ) -> Dataset:
         """Search an existing collection beside the datasets.
 
@@ -279,23 +281,37 @@ class StoredWorkspace:
                 by default all.
             embedder: the embedder of the vectors, as for `pointsman.models.load_embedder`; by default the workspace's.
             description: its contents, for routers and people who choose where to search.
+            access: the column, or metadata key, with the principals that may see a row, such as ``"readers"``, or
+                ``"readers,-barred"`` with another of those denied; also ``{"allow": "readers", "deny": "barred"}``.
+                Each has a principal or a list of them. Without it, the collection does not exist while access is on.
 
         Raises:
             InputError: the name is taken, there is no such table or column, or the dimensions of the vectors differ
                 from the embedder's.
             StoreUnavailableError: the server cannot be reached, or a file cannot be read.
-            UnmetNeedError: access is on, where attached collections do not exist.
+            UnmetNeedError: access is on and there is no ``access``, or the collection cannot be searched as if the rows
+                that someone may not see were not there.
         """
         check_name(name)
-        if self.access:
+        columns = None if access is None else AccessColumns.of(access)
+        if self.access and columns is None:
             raise UnmetNeedError(
                 "access is on, and an attached collection says nothing of who may see its documents, so it would not "
-                "exist here; index its documents into a dataset with their access, or switch access off"
+                "exist here; name the column that says so (access=), index its documents into a dataset with their "
+                "access, or switch access off"
             )
         if name in self.names():
             raise InputError(f"there is a dataset {name!r} here already; give the collection another name")
         attachment = Attachment(
-            url, table, id, text, vector, tuple(metadata), None, embedder if vector else None, description
+            url,
+            table,
+            id,
+            text,
+            vector,
+            tuple(metadata),
+            spec=embedder if vector else None,
+            description=description,
+            access=columns,
         )
         attachment = measured_attachment(attachment, self._embedder_of(attachment) if vector else None)
         self.backend.put_record(ATTACHED, name, attachment.to_json(), NEW)
@@ -323,10 +339,10 @@ class StoredWorkspace:
         """Return the record of an attached collection; None if there is none.
 
         Raises:
-            UnknownNameError: access is on, where attached collections do not exist.
+            UnknownNameError: access is on, and no column of the collection says who may see a row: it does not exist.
         """
         record = self._attached().get(name)
-        if record is not None and self.access:
+        if record is not None and self.access and not _has_columns(name, record):
             raise UnknownNameError("dataset", name, tuple(self.names()))
         return record
 
@@ -389,8 +405,10 @@ class StoredWorkspace:
 
     def names(self) -> list[str]:
         """Return the names of all datasets, sorted."""
-        attached_names = () if self.access else self._attached()
-        return sorted({*self.own_names(), *attached_names})
+        attachments = self._attached()
+        if self.access:
+            attachments = {name: record for name, record in attachments.items() if _has_columns(name, record)}
+        return sorted({*self.own_names(), *attachments})
 
     anames = async_twin(names)
 
@@ -425,7 +443,7 @@ class StoredWorkspace:
         check_name(name)
         if not isinstance(self.backend, LocalBackend):
             raise UnmetNeedError(f"the workspace at {self.backend.url} is in a server, which repairs its own storage")
-        if name in self._attached():
+        if self._attachment(name) is not None:
             raise UnmetNeedError(maintains_itself(name))
         with self._opening:
             dataset = self._datasets.pop(name, None)
@@ -444,7 +462,7 @@ class StoredWorkspace:
             LockedError: another process is writing to it.
         """
         check_name(name)
-        if name in self._attached():
+        if self._attachment(name) is not None:
             raise InputError(f"{name!r} is attached and cannot be deleted here; detach it")
         self._calibrations.stop(name)
         with self._opening:
@@ -476,7 +494,7 @@ class StoredWorkspace:
         """Switch access on or off, for everyone who opens the workspace.
 
         While it is on, every search needs ``principals``, documents that allow nobody are seen by nobody, and attached
-        collections, which say nothing about access, do not exist.
+        collections without columns that say who may see a row do not exist.
 
         Args:
             on: whether access is on.
@@ -492,7 +510,8 @@ class StoredWorkspace:
             )
         self.backend.put_record(ACCESS_RECORD, "", "on" if on else None)
         self._access = None
-        if on and (names := sorted(self._attached(fresh=True))):
+        attachments = self._attached(fresh=True) if on else {}
+        if names := sorted(name for name, record in attachments.items() if not _has_columns(name, record)):
             log.warning("while access is on, attached collections do not exist: %s", ", ".join(names))
 
     aswitch_access = async_twin(switch_access)
@@ -510,9 +529,22 @@ class StoredWorkspace:
         if principals is None:
             check_all_searchable(datasets)
             return list(datasets)
-        return [dataset.in_view(principals) for dataset in datasets]
+        return [self._view_of(dataset, principals) for dataset in datasets]
 
     ain_view = async_twin(in_view)
+
+    def _view_of(self, dataset: Dataset, principals: Iterable[str] | View) -> Dataset:
+        """Return what exists of a dataset; of an attached collection that does not answer, one that says so."""
+        if dataset.name not in self._foreign:
+            return dataset.in_view(principals)
+        view = View.of(principals)
+        try:
+            return limited(lambda: dataset.in_view(view), _VIEW_SECONDS, f"view of {dataset.name}", _late_view)
+        except PointsmanError as error:
+            failure = error if isinstance(error, StoreError) else StoreUnavailableError(str(error))
+            dataset_in_view = dataset.with_store(UnusableStore(failure))
+            dataset_in_view.is_view = True
+            return dataset_in_view
 
     def _sources(self, request: SearchRequest) -> list[Dataset]:
         """Return the datasets that a request names, all if it names none, as far as they exist for whoever asks."""
@@ -719,6 +751,18 @@ def existing(opened: Callable[[str], Dataset], names: Iterable[str]) -> list[Dat
         with suppress(UnknownNameError):
             datasets.append(opened(name))
     return datasets
+
+
+def _has_columns(name: str, record: str) -> bool:
+    """Whether columns of an attached collection say who may see a row; not of one whose record is invalid."""
+    try:
+        return Attachment.from_json(record, name).access is not None
+    except StoreError:
+        return False
+
+
+def _late_view(seconds: float) -> StoreUnavailableError:
+    return StoreUnavailableError(f"it has not said within {seconds:g} s which of its rows may be seen; try again")
 
 
 def _technique(record: DatasetRecord) -> IndexingTechnique:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman._values import ID
@@ -31,10 +31,11 @@ from pointsman.store.postgres.backend import split
 from pointsman.store.postgres.connections import Connections
 from pointsman.store.postgres.statements import Condition
 from pointsman.store.prepared import position, storable
+from pointsman.store.view import StoreView
 from pointsman.types import Document
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -42,12 +43,17 @@ if TYPE_CHECKING:
 
     from pointsman.filters import Filter
     from pointsman.store.attachment import Attachment
-    from pointsman.store.base import Ranking, StoreQuery
+    from pointsman.store.base import Ranking, Store, StoreQuery
+    from pointsman.views import AccessColumns, View
 
 _OPERATORS: Final = {"cosine": ("<=>", "1 - ({})"), "ip": ("<#>", "-({})"), "l2": ("<->", "-({})")}
 """The operator and its score, by the name in an operator class."""
 _JSON: Final = ("json", "jsonb")
 _VECTORS: Final = ("vector", "halfvec")
+_TEXTS: Final = ("text", "varchar", "_text", "_varchar", "jsonb")
+"""The types of columns that may say who may see a row: others hold no texts, or pad them."""
+_TABLES: Final = ("r", "p", "m")
+"""The kinds of relations whose rows have versions: tables, partitioned ones, and materialised views."""
 _EXPRESSION: Final = re.compile(r"to_tsvector\('((?:[^']|'')+)'::regconfig, .+\)")
 _SCALARS: Final = '\'lax $[*] ? (@.type() == "string" || @.type() == "number" || @.type() == "boolean")\''
 
@@ -66,6 +72,8 @@ class _Columns:
         dimensions: of the vectors; None if there are none.
         fingerprint: identifies the table.
         json: whether a JSON column is among the metadata.
+        rows_in_view: those of ``rows`` that exist for the parameters ``principals`` and ``identity``, each with
+            ``version``, which differs whenever the row does; empty without columns for access.
     """
 
     rows: str
@@ -77,6 +85,7 @@ class _Columns:
     dimensions: int | None = None
     fingerprint: str = ""
     json: bool = False
+    rows_in_view: str = ""
 
 
 class TableStore(AttachedStore):
@@ -90,6 +99,7 @@ class TableStore(AttachedStore):
     """
 
     kind = "postgresql table"
+    views_obstacle = ""
 
     def __init__(self, attachment: Attachment) -> None:
         super().__init__(attachment)
@@ -154,10 +164,14 @@ class TableStore(AttachedStore):
         sql = f"select d.key, d.v::text from {columns.rows} where d.v is not null"
         if keys is not None:
             sql += " and d.key = any(%(keys)s::text[])"
-        if sample:
-            sql += f" order by hashtext(d.key) limit {int(sample)}"
+        sql += f" order by hashtext(d.key), d.key limit {int(sample)}" if sample else " order by d.key"
         vectors = {key: json.loads(text) for key, text in self._rows(sql, keys=list(keys or ()))}
         return unit_rows(vectors, keys, columns.dimensions)
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> TableView:
+        """See `Store`; the rows that the columns for access admit."""
+        self.columns_for(view)
+        return TableView(self, self._connections, self._columns, view, notes)
 
     def close(self) -> None:
         """See `Store`."""
@@ -182,10 +196,14 @@ class TableStore(AttachedStore):
             distance = f"d.v {columns.operator} {columns.vector}"
             selects.append(
                 f"(select '{NEAR}' as list, ({columns.score.format(distance)})::float8 as score, {_DOCUMENT} "
-                f"from {columns.rows} where d.v is not null and {condition.sql} order by {distance} "
+                f"from {columns.rows} where d.v is not null and {condition.sql} order by {self._by_distance(distance)} "
                 f"limit {store_query.depth:d})"
             )
         return " union all ".join(selects), parameters
+
+    def _by_distance(self, distance: str) -> str:
+        """Return how rows are ordered by a distance; the index of the vectors is used for nothing else."""
+        return distance
 
     def _condition(self, filters: Filter | None) -> Condition:
         """Return a filter as SQL.
@@ -231,7 +249,8 @@ class TableStore(AttachedStore):
         attachment = self._attachment
         table = ".".join(map(_quote_name, attachment.table.split(".", 1)))
         sql = (
-            "select a.attname, t.typname, n.nspname, a.atttypmod, format_type(a.atttypid, a.atttypmod), c.oid::text "
+            "select a.attname, t.typname, n.nspname, a.atttypmod, format_type(a.atttypid, a.atttypmod), c.oid::text, "
+            "c.relkind::text "
             "from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped "
             "join pg_type t on t.oid = a.atttypid join pg_namespace n on n.oid = t.typnamespace "
             "where c.oid = to_regclass(%s) order by a.attnum"
@@ -243,13 +262,17 @@ class TableStore(AttachedStore):
         for name in (attachment.id, attachment.text, *([] if vector is None else [vector]), *attachment.metadata):
             if name not in types:
                 raise InputError(f"table {attachment.table!r} has no column {name!r}; it has {', '.join(types)}")
+        access = None if attachment.access is None else self._access(attachment.access, types)
+        hidden_keys = (
+            [] if attachment.access is None else [name for name in attachment.access.names if name not in types]
+        )
         configuration, words = _full_text(connection, table, attachment.text, types)
         columns = [
             f"t.{_quote_name(attachment.id)} as id",
             f"t.{_quote_name(attachment.id)}::text as key",
             f"coalesce(t.{_quote_name(attachment.text)}::text, '') as text",
             f"{words} as w",
-            f"{_metadata(attachment.metadata, types)} as meta",
+            f"{_metadata(attachment.metadata, types, hidden_keys)} as meta",
         ]
         if vector is not None:
             columns.append(f"t.{_quote_name(vector)} as v")
@@ -258,8 +281,14 @@ class TableStore(AttachedStore):
             f"{_SCALARS}) as facts from jsonb_each(m.meta)) e where e.facts <> '[]')"
         )
         # A row without an id is no document; one would make every search fail.
-        inner = f"(select {', '.join(columns)} from {table} t where t.{_quote_name(attachment.id)}::text <> '')"
-        rows = f"(select m.*, {facts} as facts from {inner} m) d".replace("%", "%%")
+        inner = f"select {', '.join(columns)} from {table} t where t.{_quote_name(attachment.id)}::text <> ''"
+        rows = f"(select m.*, {facts} as facts from ({inner}) m) d".replace("%", "%%")
+        rows_in_view = ""
+        if access is not None:
+            columns.append("concat_ws(' ', t.tableoid, t.ctid, t.xmin) as version")
+            inner = f"select {', '.join(columns)} from {table} t where t.{_quote_name(attachment.id)}::text <> ''"
+            opening = f"(select m.*, {facts} as facts from ({inner}".replace("%", "%%")
+            rows_in_view = f"{opening} and {access}) m) d"
         fingerprint = f"{self._connections.label} {types[attachment.id][4]} {attachment.id} {attachment.text} {vector}"
         fields: dict[str, Any] = {
             "rows": rows,
@@ -267,12 +296,15 @@ class TableStore(AttachedStore):
             "configuration": configuration.replace("%", "%%"),
             "fingerprint": fingerprint,
             "json": any(types[name][0] in _JSON for name in attachment.metadata),
+            "rows_in_view": rows_in_view,
         }
         if vector is None:
             return _Columns(**fields)
         kind, schema, dimensions = types[vector][:3]
         if kind not in _VECTORS:
             raise InputError(f"column {vector!r} of {attachment.table!r} is {types[vector][3]}, not a pgvector type")
+        if dimensions < 0 and access is not None:
+            raise self.no_views(f"its vectors may have any number of dimensions; declare {vector!r} as {kind}(…)")
         if dimensions < 0:
             row = connection.execute(
                 f"select {_quote_name(schema)}.vector_dims({_quote_name(vector)}) from {table} "
@@ -289,6 +321,119 @@ class TableStore(AttachedStore):
             score=score,
             dimensions=dimensions or None,
         )
+
+    def _access(self, columns: AccessColumns, types: Mapping[str, Sequence[Any]]) -> str:
+        """Return the condition under which a row exists for the parameters ``principals`` and ``identity``, as SQL.
+
+        It means what `AccessColumns.admit` does.
+
+        Raises:
+            InputError: there is no such column, or it is of a type that holds no texts.
+            UnmetNeedError: it is no table, so nothing says when its rows change.
+        """
+        table = self._attachment.table
+        if next(iter(types.values()))[5] not in _TABLES:
+            raise self.no_views("only a table says when its rows change, and a view or a foreign table does not")
+        documents = [name for name in self._attachment.metadata if types[name][0] in _JSON]
+
+        def names_in(column: str) -> str:
+            if column not in types and len(documents) == 1:
+                return f"(t.{_quote_name(documents[0])}::jsonb -> {_literal(column)})".replace("%", "%%")
+            if column not in types:
+                raise InputError(f"table {table!r} has no column {column!r}; it has {', '.join(types)}")
+            if types[column][0] not in _TEXTS:
+                raise InputError(
+                    f"column {column!r} of {table!r} is {types[column][3]}; who may see a row is said by a column of "
+                    "text, text[] or jsonb"
+                )
+            return f"to_jsonb(t.{_quote_name(column)})".replace("%", "%%")
+
+        def condition(names: str, principals: str) -> tuple[str, str]:
+            """Return whether names are a text or a list of texts, and whether one is among the principals."""
+            kind = f"jsonb_typeof({names})"
+            others = f"jsonb_path_exists({names}, 'strict $[*] ? (@.type() != \"string\")')"
+            proper = f"case {kind} when 'string' then true when 'array' then not {others} else false end"
+            return (
+                proper,
+                f"case when {kind} in ('string', 'array') then {names} ?| %({principals})s::text[] else false end",
+            )
+
+        proper, allowed = condition(names_in(columns.allow), "principals")
+        if columns.deny is None:
+            return f"{proper} and {allowed}"
+        denial = names_in(columns.deny)
+        proper_denial, denied = condition(denial, "identity")
+        absent = f"coalesce(jsonb_typeof({denial}), 'null') = 'null'"
+        return f"{proper} and {allowed} and ({absent} or ({proper_denial} and not {denied}))"
+
+
+class TableView(StoreView, TableStore):
+    """The rows of a table that exist in a view, as a store to read.
+
+    Each statement asks the table who may see a row, and compares all vectors of those rows one by one.
+
+    Args:
+        store: the table as a store.
+        connections: of the store, which closes them.
+        columns: what the database reports about the table.
+        view: the view.
+        notes: measures what `Statistics.notes` says of the rows; called once, when it is first needed.
+    """
+
+    known = True
+    _store: TableStore
+
+    def __init__(
+        self,
+        store: TableStore,
+        connections: Connections,
+        columns: _Columns,
+        view: View,
+        notes: Callable[[Store], Mapping[str, str]],
+    ) -> None:
+        self.measure_by(store, notes)
+        self._attachment, self._connections, self._opening = store.attachment, connections, threading.Lock()
+        self._known_columns = replace(columns, rows=columns.rows_in_view)
+        self._who = {"principals": sorted(view.principals or ()), "identity": sorted(view.identity)}
+        counts = "count(*), " + ("count(d.v)" if columns.vector else "0")
+        digest = "bit_xor(hashtextextended(d.version, 0)), bit_xor(hashtextextended(d.version, 1))"
+        self._documents, self._with_vector, *digests = self._rows(
+            f"select {counts}, {digest} from {columns.rows_in_view}"
+        )[0]
+        self._state = f"{self._documents} {digests[0]} {digests[1]}"
+
+    def __repr__(self) -> str:
+        return f"TableView({self._store!r}, state={self.state!r})"
+
+    @property
+    def state(self) -> str:
+        """See `StoreView`."""
+        return self._state
+
+    def _document_count(self) -> int:
+        return int(self._documents)
+
+    def _vector_count(self) -> int:
+        return int(self._with_vector)
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> TableView:  # noqa: ARG002
+        """See `Store`; always raises."""
+        self._check_part(view)
+        raise self._cannot(Capability.DAYS)
+
+    def _by_distance(self, distance: str) -> str:
+        return f"({distance}) + 0, d.key"  # no index has this order: one chooses candidates by all rows
+
+    def _condition(self, filters: Filter | None) -> Condition:
+        condition = super()._condition(filters)
+        condition.parameters.update(self._who)
+        return condition
+
+    def _rows(self, sql: str, **parameters: Any) -> list[Any]:
+        return super()._rows(sql, **{**parameters, **self._who})
+
+    def close(self) -> None:
+        """See `Store`."""
 
 
 _DOCUMENT: Final = "d.key, d.text, d.meta::text"
@@ -329,14 +474,17 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _metadata(names: Sequence[str], types: dict[str, Any]) -> str:
+def _metadata(names: Sequence[str], types: dict[str, Any], hidden_keys: Sequence[str]) -> str:
     """Return a row's metadata as SQL: the keys of JSON columns, and columns, which hide keys of their names."""
+    without = f" - array[{', '.join(map(_literal, hidden_keys))}]::text[]" if hidden_keys else ""
     plain = [name for name in names if types[name][0] not in _JSON]
     expressions = []
     for name in names:
         if name not in plain:
             column = f"t.{_quote_name(name)}::jsonb"
-            expressions.append(f"case when jsonb_typeof({column}) = 'object' then {column} else '{{}}'::jsonb end")
+            expressions.append(
+                f"case when jsonb_typeof({column}) = 'object' then {column}{without} else '{{}}'::jsonb end"
+            )
     columns = ", ".join(f"{_literal(name)}, to_jsonb(t.{_quote_name(name)})" for name in plain)
     expressions.append(f"jsonb_build_object({columns})")
     return f"({' || '.join(expressions)})"
