@@ -8,11 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import pytest
-
-from pointsman import Dataset, Document
-from pointsman.models.scripted import HashingEmbedder
 
 SECTION: Final = (
     (Path(__file__).parents[1] / "docs" / "comparison.md")
@@ -61,22 +57,3 @@ def test_no_public_method_of_theirs_is_missing(framework: str) -> None:
     }
     table_names = {name for row in rows(framework) for name in re.findall(r"`(\w+)`", row[1])}
     assert methods - table_names - OF_THE_FRAMEWORK == set()
-
-
-@pytest.mark.parametrize("distance", ["dot product", "Euclidean"])
-def test_more_columns_make_other_distances_cosines(distance: str) -> None:
-    chance = np.random.default_rng(7)
-    rows, queries = chance.normal(size=(300, 8)) * chance.uniform(0.2, 3, (300, 1)), chance.normal(size=(20, 8))
-    if distance == "dot product":
-        columns, query_rows, worth = rows, queries, queries @ rows.T
-    else:
-        columns = np.column_stack([rows, -(rows**2).sum(axis=1) / 2])
-        query_rows = np.column_stack([queries, np.ones(20)])
-        worth = -((queries[:, None] - rows[None]) ** 2).sum(axis=2)
-    short_rows = columns / np.linalg.norm(columns, axis=1).max()
-    document_rows = np.column_stack([short_rows, np.sqrt(np.maximum(0, 1 - (short_rows**2).sum(axis=1)))])
-    dataset = Dataset("rows", embedder=HashingEmbedder(dimensions=document_rows.shape[1]))
-    dataset.add([Document(str(n), "") for n in range(300)], vectors=document_rows)
-    for query, values in zip(query_rows, worth, strict=True):
-        hits = dataset.search_vector([*query, 0.0], 10)
-        assert [int(hit.id) for hit in hits] == np.argsort(-values)[:10].tolist()

@@ -216,7 +216,7 @@ def files_of(hits: Iterable[Any]) -> list[str]:
 def test_search_by_vector_is_cut_as_a_longer_one(workspace: Workspace, size: int) -> None:
     dataset = workspace.dataset("rails")
     counts: Counter[str] = Counter()
-    expected = []
+    expected: list[tuple[str, float, int]] = []
     for hit in dataset.search_vector(VECTOR, 403):
         counts[hit.metadata["file"]] += 1
         if counts[hit.metadata["file"]] <= size:

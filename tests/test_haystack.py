@@ -621,7 +621,7 @@ def test_a_store_is_opened_once_by_all_threads(monkeypatch: pytest.MonkeyPatch) 
     second, first_write = threading.Event(), threading.Event()
     names: list[str] = []
 
-    def vectors(name: str) -> GivenVectors:
+    def vectors(embedder: None, name: str, *distance: Any) -> GivenVectors:
         names.append(name)
         if len(names) == 1:
             second.wait(1)  # the other thread would get here meanwhile
@@ -630,7 +630,7 @@ def test_a_store_is_opened_once_by_all_threads(monkeypatch: pytest.MonkeyPatch) 
             first_write.wait(5)
         return GivenVectors(name)
 
-    monkeypatch.setattr(document_store, "GivenVectors", vectors)
+    monkeypatch.setattr(document_store, "given_or_named", vectors)
     store = PointsmanDocumentStore()
 
     def write(id_: str) -> None:

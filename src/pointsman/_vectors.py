@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError
 
@@ -64,6 +64,22 @@ def direction_of(vector: Sequence[float] | NDArray[np.floating]) -> NDArray[np.f
         raise InputError("a vector to search by is one list of finite numbers, not all of them 0")
     row = row / largest  # so that no square overflows or underflows
     return (row / np.linalg.norm(row)).astype(np.float32)
+
+
+def with_length(vector: Sequence[float] | NDArray[np.floating]) -> NDArray[np.float32]:
+    """Return a vector as it travels: with its length, where float32 holds its square, else with length 1.
+
+    Raises:
+        InputError: as for `direction_of`.
+    """
+    import numpy as np
+
+    direction = direction_of(vector)
+    row = np.asarray(vector, np.float64)
+    return row.astype(np.float32) if _SHORTEST < np.abs(row).max() < 1 / _SHORTEST else direction
+
+
+_SHORTEST: Final = 1e-12
 
 
 def vector_of(value: Any) -> Any:

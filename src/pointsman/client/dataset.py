@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, Unpack
 
 from pointsman._batched import batched
 from pointsman._twins import async_twin
-from pointsman._vectors import direction_of, encode_vector
+from pointsman._vectors import encode_vector, with_length
 from pointsman.client import endpoints
 from pointsman.client.connections import TooLargeError
 from pointsman.client.encoding import as_json, batches, can_be_an_id, matching, number_of, sent_filter, storable
@@ -487,7 +487,7 @@ class RemoteDataset:
         """
         condition = parse_optional(filters)
         filters_sent = None if condition is None else sent_filter(condition)
-        body = {"vector": encode_vector(direction_of(vector)), "k": check_top_k(k), "filters": filters_sent}
+        body = {"vector": encode_vector(with_length(vector)), "k": check_top_k(k), "filters": filters_sent}
         if grouping_of(group_by, group_size) is not None:
             body |= {"group_by": group_by, "group_size": group_size}
         return self._service.call(endpoints.NEAREST, self.name, body=body)

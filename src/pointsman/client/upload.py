@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from pointsman._vectors import direction_of, encode_vector
+from pointsman._vectors import encode_vector, with_length
 from pointsman.client.connections import LINES, Failure, Reply, Request
 from pointsman.client.encoding import number_of, path_of_dataset
 from pointsman.client.service import problem_document, reply_of
@@ -106,7 +106,7 @@ def with_vectors(documents: Documents, vectors: GivenVectors | None) -> Iterator
         if vectors is not None and len(vectors) < number:
             raise InputError(f"{len(vectors)} vectors for more than {len(vectors)} documents; give one row for each")
         row = None if vectors is None else vectors[number - 1]
-        yield document, None if row is None else encode_vector(direction_of(row))
+        yield document, None if row is None else encode_vector(with_length(row))
     if vectors is not None and len(vectors) != number:
         raise InputError(f"{len(vectors)} vectors for {number} documents; give one row for each")
 

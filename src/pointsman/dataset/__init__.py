@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from pointsman._twins import async_twin, in_thread
-from pointsman._vectors import direction_of
 from pointsman.dataset.documents import EditableDataset
 from pointsman.dataset.embedding import PATIENCE, SOON
 from pointsman.dataset.lifecycle import check_name
@@ -198,14 +197,14 @@ class Dataset(EditableDataset):
         What is not in force keeps its place, and says so in `Hit.not_in_force`.
 
         Args:
-            vector: shape ``(dimensions,)``, from the dataset's embedder; its length does not matter.
+            vector: shape ``(dimensions,)``, from the dataset's embedder; its length does not matter to cosines.
             k: number of hits.
             filters: restricts the documents before the cut.
             group_by: a metadata key: at most ``group_size`` hits have one value of it; see `SearchOptions`.
             group_size: how many hits of one group there are.
 
         Returns:
-            Hits whose scores are cosines.
+            Hits whose scores are cosines; see `Distance.value` for other distances.
 
         Raises:
             InputError: the vector, a filter or a group is invalid.
@@ -215,7 +214,7 @@ class Dataset(EditableDataset):
             raise UnmetNeedError(f"dataset {self.name!r} has a keyword index only and stores no vectors")
         grouping = grouping_of(group_by, group_size)
         self.check_searchable()
-        direction, condition, store = direction_of(vector), parse_optional(filters), self.store
+        direction, condition, store = self.distance.of_query(vector), parse_optional(filters), self.store
         if grouping is None:
             nearest = _nearest(store, StoreQuery(None, direction, check_top_k(k), condition))
         else:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pointsman.audit import AuditLog
+    from pointsman.models.distance import Distance
     from pointsman.protocols import Embedder
     from pointsman.store.backend import Backend, DatasetRecord
     from pointsman.store.base import Store
@@ -107,6 +108,13 @@ class StoredDataset(Source):
 
             self._embedder = default_embedder()
         return self._embedder
+
+    @property
+    def distance(self) -> Distance:
+        """How vectors are compared: by cosine, unless the embedder is a `DistanceEmbedder`."""
+        from pointsman.models.distance import COSINE
+
+        return getattr(self._embedder, "distance", COSINE)
 
     @property
     def opened(self) -> bool:

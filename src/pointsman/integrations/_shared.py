@@ -13,6 +13,7 @@ from pointsman._twins import in_thread
 from pointsman._vectors import direction_of
 from pointsman.errors import InputError, ModelError, PointsmanError, UnmetNeedError
 from pointsman.models.base import BaseEmbedder, Progress
+from pointsman.models.distance import COSINE, Distance, DistanceEmbedder, DistanceName
 from pointsman.models.queries import QueryVectors
 from pointsman.opening import open_workspace
 from pointsman.request import SearchOptions, grouping_of
@@ -90,15 +91,16 @@ class GivenVectors(BaseEmbedder):
 
     Args:
         name: stored with the vectors, so that vectors of another model are rejected.
+        distance: how they are compared.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, distance: Distance = COSINE) -> None:
+        self._name, self.distance = name, distance
 
     @property
     def name(self) -> str:
-        """The given name."""
-        return self._name
+        """The given name, with the distance."""
+        return self.distance.name_for(self._name)
 
     @property
     def dimensions(self) -> int:
@@ -212,7 +214,7 @@ class _GivenQuestion(Source):
         self.dataset = dataset
         self.name, self.description = dataset.name, dataset.description
         self.indexing_technique = dataset.indexing_technique
-        embedder = _GivenVector(dataset.embedder.name, direction_of(vector))
+        embedder = _GivenVector(dataset.embedder.name, dataset.distance.of_query(vector))
         self.query_vectors = QueryVectors(lambda: embedder)
 
     def check_searchable(self) -> None:
@@ -273,7 +275,7 @@ def hits_by_both(
     ranking = fuse([[(hit.id, hit.score) for hit in hits] for hits in lists], "weighted_rrf", weights)
     hits = [replace(by_id[id_], score=score) for id_, score in ranking]
     if grouping is not None:
-        hits = [hits[place] for place in grouping.fitting([hit.document for hit in hits])]
+        hits = [hits[place] for place in grouping.places_within([hit.document for hit in hits])]
     return hits[:k]
 
 
@@ -332,8 +334,36 @@ def diverse(dataset: Dataset, hits: Sequence[Hit], k: int, weight: float) -> lis
     pairs = [(hit, row) for hit, row in zip(hits, vectors, strict=True) if row is not None]  # None: deleted since
     if not pairs:
         return []
-    rows = np.stack([row for _, row in pairs])
+    rows = np.stack([direction_of(row) for _, row in pairs])
     return [pairs[index][0] for index in mmr([hit.score for hit, _ in pairs], rows @ rows.T, weight, k)]
+
+
+def with_distance(embedder: Embedder | None, distance: DistanceName, longest: float) -> Embedder | None:
+    """Return an embedder, by default the default one, with a distance; unchanged if that is the cosine.
+
+    Raises:
+        InputError: the distance is invalid.
+    """
+    if Distance(distance, longest) == COSINE:
+        return embedder
+    from pointsman.models import default_embedder
+
+    return DistanceEmbedder(embedder or default_embedder(), distance, longest)
+
+
+def given_or_named(embedder: str | None, vectors: str, distance: DistanceName, longest: float) -> Embedder:
+    """Return the embedder of this name, or, if there is none, of vectors of this name that are given.
+
+    Raises:
+        InputError: the distance is invalid.
+        UnknownNameError: there is no such embedder.
+    """
+    if embedder is None:
+        return GivenVectors(vectors, Distance(distance, longest))
+    from pointsman.models import load_embedder
+
+    own_embedder = load_embedder(embedder)
+    return with_distance(own_embedder, distance, longest) or own_embedder
 
 
 def offline_reranker() -> BaseReranker:

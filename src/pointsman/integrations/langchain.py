@@ -47,6 +47,7 @@ from pointsman.integrations._shared import (
     model_error,
     noted_answer,
     offline_reranker,
+    with_distance,
     with_notes,
     workspace_of,
 )
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
     from langchain_core.structured_query import Comparison, Operation, StructuredQuery
 
+    from pointsman.models.distance import DistanceName
     from pointsman.protocols import Embedder
 
 __all__ = [
@@ -166,6 +168,8 @@ class PointsmanVectorStore(VectorStore):
             service.
         strategy: how ``similarity_search`` searches: ``"vector"`` by cosine alone, ``"hybrid"`` also by words,
             ``"auto"``.
+        distance: how vectors are compared: ``"cosine"``, ``"dot"`` or ``"euclidean"``; see `DistanceEmbedder`.
+        longest: with another distance than the cosine, the greatest length of a stored vector; longer ones are refused.
         wait: seconds to wait while another process writes to the dataset.
 
     Raises:
@@ -180,17 +184,20 @@ class PointsmanVectorStore(VectorStore):
         url: str | None = None,
         embedding: Embeddings | None = None,
         strategy: str = "vector",
+        distance: DistanceName = "cosine",
+        longest: float = 1.0,
         wait: float = 30.0,
     ) -> None:
-        if embedding is not None and isinstance(dataset, Dataset | RemoteDataset):
-            raise InputError("give either a dataset, which has its own embedder, or an embedding")
-        if embedding is not None and url is not None and is_service(url):
-            raise InputError(f"the service at {redacted(url)} embeds by itself; leave out the embedding")
-        workspace = workspace_of(dataset, path, url, _embedder_of(embedding))
+        embedder = with_distance(_embedder_of(embedding), distance, longest)
+        if embedder is not None and isinstance(dataset, Dataset | RemoteDataset):
+            raise InputError("give either a dataset, which has its own embedder and distance, or an embedding")
+        if embedder is not None and url is not None and is_service(url):
+            raise InputError(f"the service at {redacted(url)} embeds by itself; leave out embedding and distance")
+        workspace = workspace_of(dataset, path, url, embedder)
         if workspace is not None:
             dataset = workspace.dataset(dataset if isinstance(dataset, str) else "langchain")
         elif not isinstance(dataset, Dataset | RemoteDataset):
-            dataset = Dataset("langchain", embedder=_embedder_of(embedding))
+            dataset = Dataset("langchain", embedder=embedder)
         self.dataset: Dataset = dataset
         self.strategy, self.wait = strategy, wait
         self._workspace = workspace

@@ -19,10 +19,10 @@ from pointsman.dataset import Dataset
 from pointsman.errors import FilterError, InputError, MissingDependencyError, UnmetNeedError
 from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, equal_to, one_of
 from pointsman.integrations._shared import (
-    GivenVectors,
     ahits_of,
     check_source,
     diverse,
+    given_or_named,
     hits_by_both,
     hits_by_words,
     hits_of,
@@ -32,6 +32,7 @@ from pointsman.integrations._shared import (
 )
 from pointsman.models import load_embedder
 from pointsman.models.base import EmbedFunction, as_embedder
+from pointsman.models.distance import DistanceName  # noqa: TC001  (pydantic reads it)
 from pointsman.retrieval.retrievers.foreign import ForeignRetriever
 from pointsman.types import Document, Hit, Provenance, Query, Ranked, check_top_k
 from pointsman.wire import NOT_IN_FORCE
@@ -351,6 +352,8 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             path or url can be pickled, or rebuilt by ``from_dict``.
         embedder: the name of the model whose vectors LlamaIndex brings, if `pointsman.load_embedder` knows it.
         embedder_name: the name stored with the vectors of any other model.
+        distance: how vectors are compared: ``"cosine"``, ``"dot"`` or ``"euclidean"``; see `DistanceEmbedder`.
+        longest: with another distance than the cosine, the greatest length of a stored vector; longer ones are refused.
         wait: seconds to wait while another process writes to the dataset.
 
     Raises:
@@ -365,6 +368,8 @@ class PointsmanVectorStore(BasePydanticVectorStore):
     url: str | None = None
     embedder: str | None = None
     embedder_name: str = "llama_index"
+    distance: DistanceName = "cosine"
+    longest: float = 1.0
     _dataset: Dataset = PrivateAttr()
     _workspace: Workspace | None = PrivateAttr(default=None)
 
@@ -376,10 +381,12 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         url: str | None = None,
         embedder: str | None = None,
         embedder_name: str = "llama_index",
+        distance: DistanceName = "cosine",
+        longest: float = 1.0,
         wait: float = 30.0,
         **fields: bool,  # stores_text and is_embedding_query, which ``to_dict`` writes
     ) -> None:
-        model = GivenVectors(embedder_name) if embedder is None else load_embedder(embedder)
+        model = given_or_named(embedder, embedder_name, distance, longest)
         workspace = workspace_of(dataset, path, url, model)
         name = dataset if isinstance(dataset, str) else "llama_index"
         super().__init__(  # type: ignore[call-arg]  # pydantic's fields
@@ -390,6 +397,8 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             url=url,
             embedder=embedder,
             embedder_name=embedder_name,
+            distance=distance,
+            longest=longest,
         )
         self._workspace = workspace
         if workspace is not None:

@@ -10,7 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -172,11 +172,32 @@ class EmbedFunction(BaseEmbedder):
             on_progress(len(rows))
         return rows
 
+    def embed_unscaled(self, texts: Sequence[str], kind: Literal["queries", "documents"]) -> NDArray[np.float64]:
+        """Return vectors of shape ``(len(texts), dimensions)``, float64, as long as the object makes them.
+
+        Raises:
+            ModelError: as for ``embed_queries``.
+        """
+        methods = self._methods
+        if kind == "queries":
+            return self._unscaled_rows(methods.queries, texts, takes_list=methods.queries_take_list)
+        return self._unscaled_rows(methods.documents, texts, takes_list=methods.documents_take_list)
+
     def _rows(
         self, method: str, inputs: Sequence[str] | Sequence[bytes] | Sequence[io.BytesIO], *, takes_list: bool
     ) -> NDArray[np.float32]:
+        rows = self._unscaled_rows(method, inputs, takes_list=takes_list)
+        largest = np.abs(rows).max(axis=1, keepdims=True, initial=0)
+        rows /= np.where(largest > 0, largest, 1)  # so that squares of tiny numbers do not underflow
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        return unit
+
+    def _unscaled_rows(
+        self, method: str, inputs: Sequence[str] | Sequence[bytes] | Sequence[io.BytesIO], *, takes_list: bool
+    ) -> NDArray[np.float64]:
         if not inputs:
-            return np.empty((0, self.dimensions), np.float32)
+            return np.empty((0, self.dimensions), np.float64)
         name = type(self._source).__name__
         call = getattr(self._source, method)
         try:
@@ -186,7 +207,7 @@ class EmbedFunction(BaseEmbedder):
         except Exception as error:
             raise ModelError(f"{name} failed: {type(error).__name__}: {error}") from error
         try:
-            rows = np.asarray(vectors, np.float64)
+            rows = np.array(vectors, np.float64)  # a copy, which may be scaled
         except (TypeError, ValueError) as error:
             raise ModelError(f"{name} gave vectors that are not numbers or differ in length: {error}") from error
         if rows.ndim != 2 or len(rows) != len(inputs) or not rows.shape[1]:
@@ -198,11 +219,7 @@ class EmbedFunction(BaseEmbedder):
         if self._dimensions not in (None, rows.shape[1]):
             raise ModelError(f"{name} gave vectors of different lengths: {self._dimensions} and {rows.shape[1]}")
         self._dimensions = rows.shape[1]
-        largest = np.abs(rows).max(axis=1, keepdims=True)
-        rows /= np.where(largest > 0, largest, 1)  # so that squares of tiny numbers do not underflow
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-        return unit
+        return rows
 
 
 class MultimodalEmbedFunction(EmbedFunction):

@@ -181,7 +181,7 @@ class Grouping:
         hits = [hit for index, hit in enumerate(ranking.hits) if index not in excess]
         return replace(ranking, hits=tuple(hits), dropped=reasons)
 
-    def fitting(self, documents: Sequence[Document]) -> list[int]:
+    def places_within(self, documents: Sequence[Document]) -> list[int]:
         """Return the places of the documents, best first, that do not exceed their group."""
         excess = over_the_limit([self.groups_of(document) for document in documents], self.size)
         return [place for place in range(len(documents)) if place not in excess]

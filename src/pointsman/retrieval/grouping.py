@@ -133,7 +133,7 @@ def nearest_of_groups(
         nearest = [*nearest, *[pair for pair in further if pair[0].id not in ids]]
     if nearest and not any(grouping.groups_of(document) for document, _ in nearest):
         log.warning("%s: none of the %d nearest documents has the key %.80r", STAGE, len(nearest), grouping.key)
-    return [nearest[place] for place in grouping.fitting([document for document, _ in nearest])[:k]]
+    return [nearest[place] for place in grouping.places_within([document for document, _ in nearest])[:k]]
 
 
 def limit_groups(grouping: Grouping, ranking: Ranked, answers: Sequence[BranchAnswers], journal: Journal) -> Ranked:

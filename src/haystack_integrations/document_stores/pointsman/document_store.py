@@ -21,8 +21,8 @@ from pointsman import Dataset, InputError, PointsmanError, UnmetNeedError
 from pointsman import Document as OurDocument
 from pointsman._places import is_service, redacted
 from pointsman.filters import And, Filter
-from pointsman.integrations._shared import GivenVectors, with_notes
-from pointsman.models import load_embedder
+from pointsman.integrations._shared import given_or_named, with_notes
+from pointsman.models.distance import Distance, DistanceName
 from pointsman.types import Hit
 
 Filters = dict[str, Any] | None
@@ -44,6 +44,9 @@ class PointsmanDocumentStore:
             `pointsman.load_embedder` knows. Without one, all vectors come from Haystack's components, and documents
             without an embedding are found by their words.
         vectors: a name for the vectors of those components; later, vectors with another name are rejected.
+        distance: how vectors are compared: ``"cosine"``, ``"dot"`` or ``"euclidean"``; see
+            `pointsman.models.DistanceEmbedder`.
+        longest: with another distance than the cosine, the greatest length of a stored vector; longer ones are refused.
         wait: seconds to wait while another process writes.
 
     Raises:
@@ -56,6 +59,8 @@ class PointsmanDocumentStore:
         dataset: str = "haystack",
         embedder: str | None = None,
         vectors: str = "haystack",
+        distance: DistanceName = "cosine",
+        longest: float = 1.0,
         wait: float = 30.0,
     ) -> None:
         if location is not None and not isinstance(location, str | Path):
@@ -67,6 +72,8 @@ class PointsmanDocumentStore:
             )
         self.location = None if location is None else str(location)
         self.name, self.embedder, self.vectors, self.wait = dataset, embedder, vectors, wait
+        self.distance, self.longest = distance, longest
+        Distance(distance, longest)  # checked here rather than at the first use
         self._workspace: pointsman.Workspace | None = None
         self._dataset: Dataset | None = None
 
@@ -75,7 +82,7 @@ class PointsmanDocumentStore:
         """The dataset; opened on first use."""
         with _opening:
             if self._dataset is None:
-                own_embedder = GivenVectors(self.vectors) if self.embedder is None else load_embedder(self.embedder)
+                own_embedder = given_or_named(self.embedder, self.vectors, self.distance, self.longest)
                 if self.location is None:
                     self._dataset = Dataset(self.name, embedder=own_embedder)
                 else:
@@ -91,6 +98,8 @@ class PointsmanDocumentStore:
             dataset=self.name,
             embedder=self.embedder,
             vectors=self.vectors,
+            distance=self.distance,
+            longest=self.longest,
             wait=self.wait,
         )
 
@@ -106,6 +115,10 @@ class PointsmanDocumentStore:
             self._workspace = self._dataset = None
         elif self._dataset is not None:
             self._dataset.close()
+
+    def get_distance(self) -> DistanceName:
+        """Returns how vectors are compared; scores are cosines, see `pointsman.models.distance.Distance.value`."""
+        return self.distance
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -216,7 +229,8 @@ class PointsmanDocumentStore:
                     if duplicate_ids and policy is not DuplicatePolicy.SKIP:
                         ids = ", ".join(sorted(duplicate_ids)[:5])
                         raise DuplicateDocumentError(f"these ids exist already, or are given twice: {ids}")
-                self._add(list(map(_own_document, new)), [document.embedding for document in new])
+                own_documents = [_own_document(document, scaled=self.distance == "cosine") for document in new]
+                self._add(own_documents, [document.embedding for document in new])
             return len(new)
 
     def _add(self, documents: list[OurDocument], vectors: Sequence[Any]) -> None:
@@ -359,8 +373,12 @@ def _first_of_each(documents: Sequence[Document], known_ids: set[str]) -> tuple[
     return list(first.values()), duplicate_ids
 
 
-def _own_document(document: Document) -> OurDocument:
+def _own_document(document: Document, *, scaled: bool) -> OurDocument:
     """Converts a document to a Pointsman document; its other fields are stored beside the metadata.
+
+    Args:
+        document: the document.
+        scaled: whether its embedding is stored with length 1, so that its length is one of those fields.
 
     Raises:
         InputError: its embedding is not a list of finite numbers.
@@ -374,8 +392,8 @@ def _own_document(document: Document) -> OurDocument:
         extra["blob"] = document.blob.to_dict()
     if document.sparse_embedding is not None:
         extra["sparse_embedding"] = document.sparse_embedding.to_dict()
-    if document.embedding is not None:
-        extra["length"] = _length(document)  # stored vectors have 1
+    if document.embedding is not None and scaled:
+        extra["length"] = _length(document)
     if _EXTRA in document.meta:
         extra["own"] = document.meta[_EXTRA]
     metadata = {**document.meta, _EXTRA: extra} if extra else document.meta
