@@ -249,6 +249,8 @@ OTHER_TEXTS = [f"Nothing of interest in note number {number}." for number in ran
         ("since when is 4.1.3 out", "4.1.3 - fixed: time windows"),
         ("notice period of Quintana", "Pedro Quintana: three months."),
         ("lateness_penalty", "def lateness_penalty(minutes): ..."),
+        ("what is wrong with the autobelay", "The autobelay on line 14 jammed twice."),
+        ("почему нельзя трогать Лебёдку", "Лебёдку тянут вдвоём."),
         ("谁预订酒店", "酒店由王敏预订，双人间，含早餐。"),  # not "订酒", which is no word
     ],
 )
@@ -265,6 +267,8 @@ def test_hit_with_the_words_or_the_names_of_a_question_is_not_refused(question: 
     [
         ("who won the world cup in 1998", ["In 1998 the bridge was painted."]),  # plain numbers are everywhere
         ("what did Quintana eat", ["Quintana drives.", "Quintana rides.", "Quintana walks.", "Quintana swims."]),
+        ("how is a sourdough fed", ["The sourdough of the neighbours."]),  # seldom said, and yet no name
+        ("when does the autobelay of the aerotrim open", ["The autobelay on line 14 jammed."]),  # one of two
         ("where is the Mongolian embassy", ["The embassy of Peru."]),
         ("怎么修理打印机", ["修理工打电话，机器印刷。"]),  # the same characters in other words
         ("how do I knit a scarf", ["I presented the slides in Lisbon."]),  # no name, and not even searched

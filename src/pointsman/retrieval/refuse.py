@@ -5,8 +5,8 @@ one dataset answers is not refused because another is searched too. A user-defin
 `Hit.relevance`, a reranker's scores, raw BM25, raw cosines or the calibrated sum. Ranks, and scores normalised for each
 query, show which hit is best but not whether it is good, so they cannot have a threshold.
 
-A hit that holds all words of the question, or its names and codes if few hits hold them, is never refused by the usual
-limit: what a probability says against it, the reader can see for himself.
+A hit that holds all words of the question, or its names, codes and rare words if few hits hold them, is never refused
+by the usual limit: what a probability says against it, the reader can see for himself.
 
 Results that cannot be judged are not refused, and ``detail`` says so: hits of a foreign retriever, vectors of an
 embedder without a calibration. Hits beside them that would be refused by themselves follow after them: fused by rank,
@@ -25,6 +25,7 @@ from pointsman.errors import InputError
 from pointsman.retrieval.fusion import METHODS
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.text import DEFAULT_ANALYZER, query_tokens
+from pointsman.text.unicode import fold
 from pointsman.types import Hit, HitKey, Provenance, Query, Ranked, Refusal
 
 if TYPE_CHECKING:
@@ -40,8 +41,13 @@ READ: Final = 10
 """The number of first hits whose words are compared with those of the question before it is refused."""
 
 FEW: Final = 3
-"""The maximum number of hits that hold the same names and codes of the question, if these are to save them."""
+"""The maximum number of hits that hold the same telling words of the question, if these are to save them."""
 
+RARE: Final = 2.0
+"""The frequency below which a word is rare: one in ten million, as `pointsman.text.lexicon.Lexicon.zipf` states it.
+*Orchid* has 3.3, *sourdough* 2.8, *capelin* 1.6."""
+
+_LISTED: Final = re.compile(r"[a-zа-яё]{3,}", re.IGNORECASE)  # the words that lists of English and Russian could have
 _WORD: Final = re.compile(r"\w(?:[\w./:-]*\w)?")
 _CODE: Final = re.compile(r"(?=.*\d)(?=.*[^\W\d]|.*\d[._/:-]|\d{5})|.*_|.*[a-zа-я][A-ZА-Я]")
 
@@ -182,12 +188,13 @@ class Refuser(BaseRefiner):
 
 
 def holds_words(question: str, hits: Sequence[Hit]) -> Hit | None:
-    """Return the first hit that holds all words of a question, or all its names and codes if few hits hold them.
+    """Return the first hit that holds all words of a question, or all its names, codes and rare words if few hits do.
 
     Names are words with a capital letter that do not begin the question, codes such as ``INV-2041``, ``4.1.3`` and
-    ``lateness_penalty``; plain numbers are neither, nor are words that are not searched, such as *I*. Chinese words are
-    not told apart by spaces; a hit holds them if each character of the question stands in it beside one of those that
-    it stands beside in the question.
+    ``lateness_penalty``; plain numbers are neither, nor are words that are not searched, such as *I*. Rare are words in
+    Latin or Cyrillic letters that no list of English and Russian words has, such as *autobelay*, or that are rarer than
+    `RARE`. Chinese words are not told apart by spaces; a hit holds them if each character of the question stands in it
+    beside one of those that it stands beside in the question.
     """
     tokens = [set(DEFAULT_ANALYZER.tokens(hit.document.searchable)) for hit in hits]
     words = set(query_tokens(question))
@@ -203,14 +210,25 @@ def holds_words(question: str, hits: Sequence[Hit]) -> Hit | None:
     )
     if words and holder is not None:
         return holder
-    rare = words & set(query_tokens(" ".join(_names_and_codes(question))))
+    rare = words & set(query_tokens(" ".join(_telling_words(question))))
     holders = [hit for hit, own_tokens in zip(hits, tokens, strict=True) if rare and rare <= own_tokens]
     return holders[0] if 0 < len(holders) <= FEW else None
 
 
-def _names_and_codes(question: str) -> list[str]:
+def _telling_words(question: str) -> list[str]:
+    """Return the names, codes and rare words of a question."""
     words = _WORD.findall(question)
-    return [word for number, word in enumerate(words) if _CODE.match(word) or (number and word[0].isupper())]
+    return [
+        word
+        for number, word in enumerate(words)
+        if _CODE.match(word) or (number and word[0].isupper()) or (_LISTED.fullmatch(word) and _is_rare(fold(word)))
+    ]
+
+
+def _is_rare(word: str) -> bool:
+    from pointsman.text.lexicon import LANGUAGES, installed_lexicon  # only where an answer would be refused
+
+    return max(installed_lexicon(language).zipf(word) for language in LANGUAGES) < RARE
 
 
 def _mark_rank(hit: Hit, rank: int) -> Hit:
