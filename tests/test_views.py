@@ -468,3 +468,74 @@ class TestExactness:
                     of_workspace.append([(d.id, score) for d, score in zip(documents, scores, strict=True) if d])
                 lists.append(of_workspace)
         assert lists[0] == lists[1]
+
+
+class TestBestCosines:
+    """The best cosines of questions merge: what is known of some groups is not computed again for others."""
+
+    @pytest.fixture
+    def groups(self, tmp_path: Path) -> Iterator[Dataset]:
+        random = np.random.default_rng(5)
+        with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+            dataset = workspace.dataset("notes", indexing_technique="vector")
+            for start in range(0, 900, 300):  # a base, and a tail
+                rows = random.standard_normal((300, 48)).astype(np.float32)
+                rows[::7] = rows[0]  # ties
+                documents = [
+                    Document(f"{start + n}", "text", {ACCESS: {"allow": [f"group:{n % 30}"], "deny": []}})
+                    for n in range(300)
+                ]
+                dataset.add(documents, vectors=rows)
+            workspace.switch_access(on=True)
+            yield dataset
+
+    @staticmethod
+    def questions(count: int = 25) -> Any:
+        rows = np.random.default_rng(6).standard_normal((count, 48)).astype(np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    @staticmethod
+    def by_search(dataset: Dataset, questions: Any) -> list[float]:
+        lists = dataset.store.search([StoreQuery(None, question, 1) for question in questions])
+        return [ranked.rankings["vector"][0][1] or 0.0 for ranked in lists]
+
+    @pytest.mark.parametrize("together", [16_384, 40, 7], ids=["all", "some", "few"])
+    def test_are_those_of_searches_to_the_last_digit(
+        self, groups: Dataset, monkeypatch: pytest.MonkeyPatch, together: int
+    ) -> None:
+        monkeypatch.setattr("pointsman.store.local.best_cosines._TOGETHER", together)
+        questions = self.questions()
+        for numbers in ([3], range(15), range(10, 30), range(30)):
+            view = groups.in_view([f"group:{number}" for number in numbers])
+            assert view.store.best_cosines(questions) == self.by_search(view, questions)
+        assert groups.store.best_cosines(questions) == pytest.approx(self.by_search(groups, questions))
+
+    def test_are_computed_once_for_each_group(self, groups: Dataset) -> None:
+        kept: Any = groups.store.collection.best_cosines  # type: ignore[attr-defined]
+        questions = self.questions()
+        for numbers, rows in ((range(10), 300), (range(5, 15), 450), (range(15), 450), (range(2, 4), 450)):
+            groups.in_view([f"group:{number}" for number in numbers]).store.best_cosines(questions)
+            assert kept.rows == rows
+        groups.in_view(["group:1"]).store.best_cosines(self.questions(3))
+        assert kept.rows == 480, "other questions are other cosines"
+
+    def test_follow_changes_of_access_and_of_documents(self, groups: Dataset) -> None:
+        questions = self.questions()
+        asker = [f"group:{number}" for number in range(12)]
+        groups.in_view(asker).store.best_cosines(questions)
+        changes: list[Callable[[], Any]] = [
+            lambda: groups.set_access({f"{n}": ["group:29"] for n in range(0, 300, 2)}),
+            lambda: groups.delete([f"{n}" for n in range(300, 420)]),
+            lambda: groups.add([Document("new", "x", {ACCESS: {"allow": ["group:1"]}})], vectors=questions[:1]),
+        ]
+        for change in changes:
+            change()
+            view = groups.in_view(asker)
+            assert view.store.best_cosines(questions) == self.by_search(view, questions)
+        assert view.store.best_cosines(questions)[0] == pytest.approx(1)
+
+    def test_of_no_vectors_and_of_no_direction_are_none(self, groups: Dataset) -> None:
+        questions = self.questions(2)
+        questions[1] = 0
+        assert np.isnan(groups.in_view(["group:none"]).store.best_cosines(questions)).all()
+        assert np.isnan(groups.in_view(["group:1"]).store.best_cosines(questions)).tolist() == [False, True]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import weakref
 from typing import TYPE_CHECKING, Final
@@ -15,7 +14,7 @@ from pointsman.retrieval.relevance import (
     script_of,
     unrelated_questions,
 )
-from pointsman.store.base import NEAR, Capability, StoreQuery
+from pointsman.store.base import Capability
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,11 +101,10 @@ def background_of(
 
 def _best_cosines(store: Store, questions: Mapping[Script, NDArray[np.float32]]) -> dict[Script, list[float]]:
     """Return, by script, the best cosine in the store of each question; NaN without one."""
-    queries = [StoreQuery(None, vector, 1) for vectors in questions.values() for vector in vectors]
-    lists = iter(store.search(queries))
-    return {
-        script: [_best(next(lists).rankings.get(NEAR, ())) for _ in vectors] for script, vectors in questions.items()
-    }
+    import numpy as np
+
+    cosines = iter(store.best_cosines(np.concatenate(list(questions.values()))))
+    return {script: [next(cosines) for _ in vectors] for script, vectors in questions.items()}
 
 
 def first_sentences(documents: Sequence[Document]) -> list[str]:
@@ -118,11 +116,6 @@ def first_sentences(documents: Sequence[Document]) -> list[str]:
         bounds = sentences(document.text[:2000])
         texts.append(document.text[slice(*bounds[0])] if bounds else document.title)
     return texts
-
-
-def _best(ranking: Sequence[tuple[object, float | None]]) -> float:
-    score = ranking[0][1] if ranking else None
-    return math.nan if score is None else score
 
 
 def _unrelated_vectors(embedder: Embedder) -> Mapping[Script, NDArray[np.float32]]:

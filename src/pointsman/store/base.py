@@ -13,6 +13,7 @@ up; everything else is fused by rank.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -344,6 +345,14 @@ class Store(Protocol):
         """Return the stored vectors of these keys in order, skipping missing ones, or an even sample (``VECTORS``)."""
         ...
 
+    def best_cosines(self, questions: NDArray[np.float32]) -> list[float]:
+        """Return the score of the nearest document of each question; NaN without a vector.
+
+        Args:
+            questions: of length 1, shape ``(questions, dimensions)``.
+        """
+        ...
+
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """Return how many documents contain each word; for a word of several tokens, its rarest (``TERMS``)."""
         ...
@@ -511,6 +520,12 @@ class BaseStore(ABC):
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:  # noqa: ARG002
         """See `Store`."""
         raise self._cannot(Capability.VECTORS)
+
+    def best_cosines(self, questions: NDArray[np.float32]) -> list[float]:
+        """See `Store`; by default by one search for all of them."""
+        lists = self.search([StoreQuery(None, question, 1) for question in questions])
+        scores = [next((score for _, score in ranked.rankings.get(NEAR, ())), None) for ranked in lists]
+        return [math.nan if score is None else score for score in scores]
 
     def frequencies(self, words: Sequence[str]) -> list[int]:  # noqa: ARG002
         """See `Store`."""

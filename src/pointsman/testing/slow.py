@@ -112,7 +112,7 @@ class SlowStore(BaseStore):
     fetch, score, keys, get = map(_far_away, ("fetch", "score", "keys", "get"))
     page, ids, count, bare = map(_far_away, ("page", "ids", "count", "bare"))
     unchanged, vectors, frequencies, drop = map(_far_away, ("unchanged", "vectors", "frequencies", "drop"))
-    in_view = _far_away("in_view")
+    in_view, best_cosines = map(_far_away, ("in_view", "best_cosines"))
     write, set_metadata, delete, annotate = map(_changing, ("write", "set_metadata", "delete", "annotate"))
 
     def statistics(self) -> Statistics:

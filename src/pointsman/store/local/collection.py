@@ -34,6 +34,7 @@ from pointsman.filters import Equals, In
 from pointsman.models.base import mixed_embedders
 from pointsman.store.base import MATCHED, NEAR, WORDS, Lists
 from pointsman.store.bm25 import K1, B
+from pointsman.store.local.best_cosines import BestCosines
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.columns_file import check_table, read_table, saved_state, write_table
 from pointsman.store.local.files import (
@@ -139,6 +140,7 @@ class Collection:
             refresh=self.refresh,
         )
         self.permissions = PermissionTable(self.truth)
+        self.best_cosines = BestCosines()
         self._vectors: VectorIndex | None = None
         self._embedder: str | None = None
         self._seen_sequence = -1

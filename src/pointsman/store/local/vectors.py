@@ -47,7 +47,7 @@ _WIDER = 4  # factor for another attempt with more candidates
 _CANDIDATE_SHARE = 4  # at most one allowed row in this many becomes a candidate
 _DEVIATIONS = 3.0  # assumed maximum error of a quantised score, in standard deviations
 _GATHERED_ROWS = 64  # rows copied together: less than malloc fetches from the system anew
-_ROUNDING = 1e-4  # by less than this do two ways to multiply unit vectors differ
+ROUNDING = 1e-4  # by less than this do two ways to multiply unit vectors differ
 _SURER = 2.0  # where documents that do not exist must change nothing: six deviations instead of three
 _APPLY_ROWS = 65_536  # rows of the log applied at a time, to limit memory
 
@@ -150,7 +150,7 @@ class VectorQuery:
             alive = matching if alive is None else matching & alive
             in_tail = np.flatnonzero(self.columns.mask(filters, tail_keys))
             tail_keys, tail_scores = tail_keys[in_tail], _dots(state.tail, in_tail, vector)
-        margin = _ROUNDING if self.repeatable else 0.0
+        margin = ROUNDING if self.repeatable else 0.0
         keys, scores = _base_top(state.base, vector, k, alive, margin)
         keys, scores = np.concatenate([keys, tail_keys]), np.concatenate([scores, tail_scores])
         if self.repeatable:
@@ -167,7 +167,7 @@ class VectorQuery:
             exact: list[float] = _scores_by_row(self.state, self.vector, key_array).tolist()
             return exact
         scores = np.full(len(key_array), np.nan, np.float32)
-        for matrix, indices, rows in _locate_rows(self.state, key_array):
+        for matrix, indices, rows in locate_rows(self.state, key_array):
             scores[indices] = matrix[rows] @ self.vector
         return scores.tolist()
 
@@ -196,9 +196,9 @@ class SubsetVectorQuery:
         if filters is not None:
             exists = exists & self._columns.mask(filters, state.base.keys)
             in_tail = in_tail[self._columns.mask(filters, state.tail_keys[in_tail])]
-        base_keys, scores = _base_top(state.base, vector, k, exists, _ROUNDING)
+        base_keys, scores = _base_top(state.base, vector, k, exists, ROUNDING)
         keys = np.concatenate([base_keys, state.tail_keys[in_tail]])
-        candidates = keys[_best(np.concatenate([scores, state.tail[in_tail] @ vector]), k, _ROUNDING)]
+        candidates = keys[_best(np.concatenate([scores, state.tail[in_tail] @ vector]), k, ROUNDING)]
         return _top(candidates, _scores_by_row(state, vector, candidates), k)
 
     def score(self, keys: Sequence[int]) -> list[float]:
@@ -210,7 +210,7 @@ class SubsetVectorQuery:
 def _scores_by_row(state: _IndexState, vector: NDArray[np.float32], keys: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the cosine of each key's vector, each multiplied by itself; NaN if there is no such vector."""
     scores = np.full(len(keys), np.nan, np.float32)
-    for matrix, indices, rows in _locate_rows(state, keys):
+    for matrix, indices, rows in locate_rows(state, keys):
         scores[indices] = np.einsum("ij,j->i", matrix[rows], vector)
     return scores
 
@@ -321,7 +321,7 @@ class VectorIndex:
     def of(self, keys: Sequence[int]) -> NDArray[np.float32]:
         """Return the vectors of those keys that have one, in order, shape ``(at most len(keys), dimensions)``."""
         state = self._current()
-        matrix_rows = list(_locate_rows(state, np.asarray(keys, np.int64)))
+        matrix_rows = list(locate_rows(state, np.asarray(keys, np.int64)))
         if not matrix_rows:
             return np.zeros((0, state.base.matrix.shape[1]), np.float32)
         rows = np.concatenate([matrix[rows] for matrix, _, rows in matrix_rows])
@@ -352,7 +352,7 @@ class VectorIndex:
         complaints: list[str] = []
         for changes in self._source.vector_changes(0):
             truth = self._matrix(changes.vectors)
-            for matrix, indices, rows in _locate_rows(state, np.array(changes.keys, np.int64)):
+            for matrix, indices, rows in locate_rows(state, np.array(changes.keys, np.int64)):
                 different = indices[(matrix[rows] != truth[indices]).any(axis=1)].tolist()
                 complaints += [f"the vector index differs from the truth for key {changes.keys[p]}" for p in different]
         return complaints_of_codes + complaints[:10]  # missing keys are reported by comparing keys
@@ -532,7 +532,7 @@ def _gather_changes(batches: Iterator[VectorChanges]) -> Iterator[list[VectorCha
         yield together
 
 
-def _locate_rows(
+def locate_rows(
     state: _IndexState, keys: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]]:
     """Yield where the vectors of these keys are: a matrix, indices into ``keys``, and the matrix's row for each."""

@@ -7,6 +7,7 @@ documents changes, there is another one, and what others keep about this one nev
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from pointsman._batched import batched
 from pointsman.filters import And, Exists
 from pointsman.store.base import WORDS, Lists, Page, Scores, StoreQuery
 from pointsman.store.local.collection import score_both, search_both
-from pointsman.store.prepared import position
+from pointsman.store.prepared import direction, position
 from pointsman.store.sampling import evenly
 from pointsman.store.view import StoreView, without_access
 from pointsman.views import permissions_of
@@ -214,6 +215,17 @@ class ViewStore(StoreView):
             return index.of(list(compress(keys, self._has(keys))))
         rows = np.sort(np.random.default_rng(0).permutation(len(subset.keys))[:sample])
         return index.of(subset.keys[rows].tolist())
+
+    def best_cosines(self, questions: NDArray[np.float32]) -> list[float]:
+        """See `Store`; what is known of groups of documents is not computed again for another view of them."""
+        self._collection.refresh()
+        index, subset = self._collection.vectors, self._vectors()
+        if index is None or subset is None or not len(subset.keys):
+            return [math.nan] * len(questions)
+        directions = np.array([direction(question, index.dimensions) for question in questions], np.float32)
+        numbers = self._collection.permissions.numbers(subset.keys)
+        cosines = self._collection.best_cosines.of(subset, numbers, directions).tolist()
+        return [cosine if row.any() else math.nan for cosine, row in zip(cosines, directions, strict=True)]
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
