@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from pointsman.backup import backup, restore
 from pointsman.copying import copy
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.integrations._shared import hits_by_both
-from pointsman.leaktest import ShippedEmbedder, TwinCase, TwinPair, Write, leaktest
+from pointsman.leaktest import LeakReport, ShippedEmbedder, TwinCase, TwinPair, Write, leaktest
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval import background
 from pointsman.retrieval.compress import WindowExpander
 from pointsman.store.backend import LocalBackend
 from pointsman.store.base import EmptyStore, StoreQuery
@@ -106,6 +108,23 @@ class TestTwins:
         case = TwinCase({"notes": "hybrid"}, (Write("notes", (Document("a", "signal"),)),), (), ())
         with TwinPair(case, "access", ShippedEmbedder()) as twins:
             assert twins.full_copy.workflow.timeout is twins.visible_copy.workflow.timeout is None
+
+    def test_what_is_measured_late_makes_no_difference(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def measure_slowly(*arguments: Any) -> Any:
+            sleep(0.3)
+            return background_of(*arguments)
+
+        background_of = background.measured
+        monkeypatch.setattr(background, "measured", measure_slowly)
+        monkeypatch.setattr("pointsman.retrieval.transform.feedback._SECONDS", 0.2)  # half of it is for measuring
+        documents = tuple(Document(f"{n}", "signal lamp", {ACCESS: {"allow": ["everyone"]}}) for n in range(3))
+        questions = (("search", {"query": "signal", "k": 1, "strategy": "prf"}),)
+        case = TwinCase({"notes": "hybrid"}, (Write("notes", documents),), (), questions)
+        with TwinPair(case, "access", ShippedEmbedder()) as twins:
+            twins.compare(LeakReport(), {"with": [], "without": []})
+        assert "was not measured" not in caplog.text
 
     def test_a_filter_used_as_a_wall_is_found_to_leak(self) -> None:
         report = leaktest(pairs=2, questions=15, seed=11, wall="filter")

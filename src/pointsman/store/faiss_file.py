@@ -339,7 +339,7 @@ class FaissView(StoreView, FaissStore):
     ) -> None:
         self.measure_by(store, notes)
         self._all_files, self._ids, self._vectors_of_all = files, ids, store.vectors_of(files)
-        self._part: _Files | None = None
+        self._files_in_view: _Files | None = None
         names = "\0".join(id_ for id_ in files.documents if id_ in ids)
         self._state = hashlib.blake2b(f"{files.stamp} {names}".encode("utf-8", "replace"), digest_size=16).hexdigest()
 
@@ -354,9 +354,9 @@ class FaissView(StoreView, FaissStore):
     @property
     def _files(self) -> _Files:
         with self._measuring:
-            if self._part is None:
-                self._part = self._all_files.part_with(self._ids, self._vectors_of_all)
-            return self._part
+            if self._files_in_view is None:
+                self._files_in_view = self._all_files.part_with(self._ids, self._vectors_of_all)
+            return self._files_in_view
 
     def _document_count(self) -> int:
         return len(self._ids)

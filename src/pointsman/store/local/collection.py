@@ -523,6 +523,7 @@ class Collection:
 
     def _let_go(self) -> None:
         self.keyword.close()
+        self.best_cosines = BestCosines()  # they hold on to a state of the vectors
         if self._vectors is not None:
             self._vectors.close()
         self.truth.close()

@@ -351,20 +351,20 @@ class TableStore(AttachedStore):
         def condition(names: str, principals: str) -> tuple[str, str]:
             """Return whether names are a text or a list of texts, and whether one is among the principals."""
             kind = f"jsonb_typeof({names})"
-            others = f"jsonb_path_exists({names}, 'strict $[*] ? (@.type() != \"string\")')"
-            proper = f"case {kind} when 'string' then true when 'array' then not {others} else false end"
+            oddities = f"jsonb_path_exists({names}, 'strict $[*] ? (@.type() != \"string\")')"
+            is_proper = f"case {kind} when 'string' then true when 'array' then not {oddities} else false end"
             return (
-                proper,
+                is_proper,
                 f"case when {kind} in ('string', 'array') then {names} ?| %({principals})s::text[] else false end",
             )
 
-        proper, allowed = condition(names_in(columns.allow), "principals")
+        is_proper, allows = condition(names_in(columns.allow), "principals")
         if columns.deny is None:
-            return f"{proper} and {allowed}"
+            return f"{is_proper} and {allows}"
         denial = names_in(columns.deny)
-        proper_denial, denied = condition(denial, "identity")
+        is_proper_denial, denies = condition(denial, "identity")
         absent = f"coalesce(jsonb_typeof({denial}), 'null') = 'null'"
-        return f"{proper} and {allowed} and ({absent} or ({proper_denial} and not {denied}))"
+        return f"{is_proper} and {allows} and ({absent} or ({is_proper_denial} and not {denies}))"
 
 
 class TableView(StoreView, TableStore):
