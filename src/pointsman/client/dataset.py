@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, Unpack
 
 from pointsman._batched import batched
 from pointsman._twins import async_twin
+from pointsman._values import sparse_problem
 from pointsman._vectors import encode_vector, with_length
 from pointsman.client import endpoints
 from pointsman.client.connections import TooLargeError
@@ -493,6 +494,24 @@ class RemoteDataset:
         return self._service.call(endpoints.NEAREST, self.name, body=body)
 
     asearch_vector = async_twin(search_vector)
+
+    def search_sparse(
+        self, vector: Mapping[int, float], k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
+    ) -> list[Hit]:
+        """Return the documents with the greatest inner products of sparse vectors; see `Dataset.search_sparse`.
+
+        Raises:
+            InputError: the vector, ``k`` or a filter is invalid.
+        """
+        condition = parse_optional(filters)
+        form = {"indices": list(vector), "values": list(vector.values())}
+        if (problem := sparse_problem(form)) is not None:
+            raise InputError(f"a sparse vector: {problem}")
+        filters_sent = None if condition is None else sent_filter(condition)
+        body = {"sparse": form, "k": check_top_k(k), "filters": filters_sent}
+        return self._service.call(endpoints.NEAREST, self.name, body=body)
+
+    asearch_sparse = async_twin(search_sparse)
 
     def search_many(
         self,

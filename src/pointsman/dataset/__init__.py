@@ -14,7 +14,7 @@ from pointsman._twins import async_twin, in_thread
 from pointsman.dataset.documents import EditableDataset
 from pointsman.dataset.embedding import PATIENCE, SOON
 from pointsman.dataset.lifecycle import check_name
-from pointsman.errors import InputError, UnmetNeedError
+from pointsman.errors import InputError, ModelError, UnmetNeedError
 from pointsman.filters import parse_optional
 from pointsman.request import SearchOptions, SearchRequest, grouping_of, of_one_dataset
 from pointsman.retrieval.branches import Question, SourceBranch
@@ -46,6 +46,8 @@ ACCESS_IS_OFF: Final = (
     "access is off here, so principals would change nothing; switch it on first, with Workspace.switch_access or "
     "'pointsman access on'"
 )
+SPARSE_FILE: Final = "sparse.npz"
+"""The file of the index over sparse vectors, in the folder of a dataset; it is derived from the documents."""
 _VIEWS: Final = 64  # views of a dataset that are kept with what was computed for them
 
 __all__ = ["ACCESS_IS_OFF", "PATIENCE", "SOON", "Dataset", "DatasetRetriever", "check_name"]
@@ -237,6 +239,48 @@ class Dataset(EditableDataset):
         return mark(hits, {self.name: versions}, self.day or today())
 
     asearch_vector = async_twin(search_vector)
+
+    def search_sparse(
+        self,
+        vector: Mapping[int, float],
+        k: int = 5,
+        *,
+        filters: str | Mapping[str, Any] | Filter | None = None,
+    ) -> list[Hit]:
+        """Return the documents whose sparse vectors have the greatest inner products with this one, best first.
+
+        A document brings its vector, such as one of SPLADE, under the metadata key ``_sparse``, as ``{"indices": [7,
+        3], "values": [0.5, 1.0]}``; it is part of the document in every store. The index over them is in memory, and
+        beside a dataset in a folder in a file, from which it continues; from other stores, all documents are read at
+        the first search and after every change.
+
+        Args:
+            vector: weights from 0 up by token id.
+            k: number of hits.
+            filters: restricts the documents before the cut.
+
+        Returns:
+            Hits with inner products above 0.
+
+        Raises:
+            InputError: the vector or a filter is invalid.
+        """
+        from pointsman.strategies.sparse import SparseIndex, sparse_hits
+
+        self.check_searchable()
+        with self._opening:
+            if self._sparse_index is None:
+                folder = getattr(self.store, "folder", None)
+                self._sparse_index = SparseIndex(self, None, None if folder is None else folder / SPARSE_FILE)
+        try:
+            ranking = self._sparse_index.search_vector(vector, check_top_k(k), parse_optional(filters))
+        except ModelError as error:
+            raise InputError(str(error)) from error
+        hits = sparse_hits(self, ranking)
+        self._show("search_sparse", [hit.id for hit in hits])
+        return hits
+
+    asearch_sparse = async_twin(search_sparse)
 
     def search_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]

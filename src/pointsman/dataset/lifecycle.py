@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pointsman.store.base import Store
     from pointsman.store.local.collection import Verification
     from pointsman.store.local.store import LocalStore
+    from pointsman.strategies.sparse import SparseIndex
 
 _NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
 _NAME_BYTES = 200  # file names have at most 255 bytes, and temporary ones are longer than the dataset's
@@ -93,6 +94,7 @@ class StoredDataset(Source):
         self._has_access = has_access
         self.audit_log = audit_log
         self._kept_days = None if versions is None else days_in(versions)  # as asked, of a dataset that is not made yet
+        self._sparse_index: SparseIndex | None = None  # over the documents' own sparse vectors, once they are searched
         self._views: OrderedDict[tuple[int, str], StoredDataset] = OrderedDict()  # by store and state, latest last
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ try:
         PointsmanHybridRetriever,
         PointsmanRetriever,
         PointsmanServiceRetriever,
+        PointsmanSparseEmbeddingRetriever,
     )
     from haystack_integrations.components.routers.pointsman import PointsmanRouter
     from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore, filter_of
@@ -36,6 +37,7 @@ __all__ = [
     "PointsmanRetriever",
     "PointsmanRouter",
     "PointsmanServiceRetriever",
+    "PointsmanSparseEmbeddingRetriever",
     "PointsmanTextEmbedder",
     "filter_of",
 ]

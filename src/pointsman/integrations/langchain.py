@@ -422,7 +422,23 @@ class PointsmanVectorStore(VectorStore):
         groups = _group_options(kwargs)
         _no_others("a search by vector takes filter, offset, score_threshold, group_by and group_size", kwargs)
         hits = self.dataset.search_vector(embedding, check_top_k(k) + offset, filters=filter, **groups)
-        return _with_cosines(hits_from_score(hits, score_threshold)[offset:])
+        return _with_scores(hits_from_score(hits, score_threshold)[offset:])
+
+    def similarity_search_with_score_by_sparse_vector(
+        self,
+        sparse_vector: Mapping[int, float],
+        k: int = 4,
+        *,
+        filter: Filters = None,  # noqa: A002  (LangChain's name)
+    ) -> list[tuple[theirs.Document, float]]:
+        """Return the documents with the greatest inner products with a sparse vector, and these.
+
+        Documents bring their sparse vectors in their metadata under ``_sparse``; see `Dataset.search_sparse`.
+
+        Raises:
+            InputError: the vector, ``k`` or the filter is invalid.
+        """
+        return _with_scores(self.dataset.search_sparse(sparse_vector, k, filters=filter))
 
     def max_marginal_relevance_search(
         self,
@@ -490,7 +506,7 @@ class PointsmanVectorStore(VectorStore):
         _no_others(f"a search by MMR takes {_MMR_OPTIONS}", kwargs)
         depth = max(check_top_k(fetch_k), check_top_k(k))
         hits = self.dataset.search_vector(embedding, depth, filters=filter, **groups)
-        return _with_cosines(diverse(self.dataset, hits_from_score(hits, score_threshold), k, lambda_mult))
+        return _with_scores(diverse(self.dataset, hits_from_score(hits, score_threshold), k, lambda_mult))
 
     @classmethod
     def from_documents(
@@ -905,7 +921,7 @@ def _of_hit(hit: Hit, notes: Mapping[str, Any]) -> theirs.Document:
     return theirs.Document(id=hit.id, page_content=hit.document.text, metadata={**hit.metadata, **notes})
 
 
-def _with_cosines(hits: Sequence[Hit]) -> list[tuple[theirs.Document, float]]:
+def _with_scores(hits: Sequence[Hit]) -> list[tuple[theirs.Document, float]]:
     """The hits as documents with their scores."""
     return [(_of_hit(*noted_hit), float(noted_hit.hit.score)) for noted_hit in with_notes(hits)]
 

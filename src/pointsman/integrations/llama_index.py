@@ -533,17 +533,25 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             options: a retriever's ``vector_store_kwargs``: ``group_by`` and ``group_size``, as in
                 `Dataset.search_vector`, and for MMR only ``mmr_threshold`` (0 for diversity alone, 1 for nearness
                 alone; 0.5 by default) and the number of nodes to choose from, as ``mmr_prefetch_k`` or as a multiple of
-                ``similarity_top_k``, ``mmr_prefetch_factor`` (4 by default).
+                ``similarity_top_k``, ``mmr_prefetch_factor`` (4 by default). In the mode ``sparse``, ``sparse_vector``
+                (weights by token id) searches the vectors that nodes have in their metadata under ``_sparse``, instead
+                of words; see `Dataset.search_sparse`.
 
         Raises:
             UnmetNeedError: the mode is not one of default, sparse, text search, hybrid, semantic hybrid and MMR.
             InputError: the query lacks the vector or the text that its mode needs, or an option is unknown or invalid.
         """
+        sparse_vector = options.pop("sparse_vector", None)
         if unknown_options := options.keys() - _MMR_OPTIONS - _GROUP_OPTIONS:
-            names = sorted(_MMR_OPTIONS | _GROUP_OPTIONS)
+            names = sorted({*_MMR_OPTIONS, *_GROUP_OPTIONS, "sparse_vector"})
             raise InputError(f"a query takes {', '.join(names)}, not {', '.join(sorted(unknown_options))}")
         groups = {name: options.pop(name) for name in _GROUP_OPTIONS & options.keys()}
-        if query.mode is VectorStoreQueryMode.MMR:
+        if sparse_vector is not None:
+            if query.mode is not VectorStoreQueryMode.SPARSE or groups:
+                raise InputError("a sparse_vector goes with the mode 'sparse', and without group_by")
+            k = query.sparse_top_k or query.similarity_top_k
+            hits = self._dataset.search_sparse(sparse_vector, k, filters=_of_query(query))
+        elif query.mode is VectorStoreQueryMode.MMR:
             hits = _diverse(self._dataset, query, _of_query(query), groups, **options)
         elif (find := _MODES.get(query.mode)) is not None:
             hits = find(self._dataset, query, _of_query(query), groups)

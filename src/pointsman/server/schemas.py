@@ -430,10 +430,18 @@ class DeleteRequest(StrictRequest):
     filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
 
 
-class NearestRequest(StrictRequest):
-    """A vector to search with."""
+class SparseVector(StrictRequest):
+    """A learned sparse vector, as documents have it in their metadata under `_sparse`."""
 
-    vector: Vector
+    indices: Annotated[list[int], Field(max_length=100_000, description="Token ids, from 0 up.")]
+    values: Annotated[list[float], Field(max_length=100_000, description="The weight of each, from 0 up.")]
+
+
+class NearestRequest(StrictRequest):
+    """A vector, or a sparse vector, to search with."""
+
+    vector: Vector | None = None
+    sparse: SparseVector | None = None
     k: Annotated[int, Field(ge=1, le=1000, description="Maximum number of hits.")] = 5
     filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
     group_by: Annotated[str | None, Field(description=OPTIONS["group_by"].help, min_length=1, max_length=1000)] = None
@@ -441,7 +449,7 @@ class NearestRequest(StrictRequest):
 
 
 class Nearest(Open):
-    """Hits, best first; their scores are cosines."""
+    """Hits, best first; their scores are cosines, or inner products of sparse vectors."""
 
     hits: list[Hit]
 

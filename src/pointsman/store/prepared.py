@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pointsman._values import NUMBER, RESERVED, TEXTS, plain
+from pointsman._values import NUMBER, RESERVED, SPARSE, TEXTS, plain, sparse_problem
 from pointsman.errors import CorruptStoreError, InputError
 from pointsman.text import repair
 from pointsman.types import Document, Metadata
@@ -156,6 +156,8 @@ def _check_reserved(document: Document) -> None:
             Permissions.of(metadata[ACCESS] if isinstance(metadata[ACCESS], Mapping) else None)
         except InputError as error:
             raise InputError(f"document {document.id!r:.80}: the metadata {ACCESS!r}: {error}") from error
+    if metadata.get(SPARSE) is not None and (problem := sparse_problem(metadata[SPARSE])) is not None:
+        raise InputError(f"document {document.id!r:.80}: the metadata {SPARSE!r}, a sparse vector: {problem}")
     if any(key in metadata for key in VALIDITY_KEYS):
         try:
             check_validity(metadata)

@@ -1,17 +1,23 @@
-"""Learned sparse vectors (SPLADE and similar models) beside the other lists."""
+"""Learned sparse vectors (SPLADE and similar models) beside the other lists.
+
+A document brings its own under the metadata key `SPARSE`, or a `SparseEmbedder` encodes it. The former are part of the
+document in every store: written, copied, restored and deleted with it. The index is derived from the documents.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
 from pointsman._batched import batched
-from pointsman.errors import InputError, ModelError, UnmetNeedError
+from pointsman._values import SPARSE, sparse_problem
+from pointsman.errors import InputError, ModelError, StoreError, UnmetNeedError
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.source import Source
 from pointsman.store.base import WORDS, Capability, Store, StoreQuery
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pointsman.filters import Filter
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +36,7 @@ SparseVector = Mapping[int, float]
 """Weights by token id; ids are ints from 0, weights finite and not negative. Absent ids weigh 0."""
 
 _BATCH: Final = 64
+_FILTERED: Final = 1000  # documents fetched together to apply a filter
 _FORMAT: Final = 1
 
 
@@ -57,19 +65,22 @@ class SparseEmbedder(Protocol):
 class SparseIndex:
     """An in-memory inverted index of a dataset's documents, brought up to date before each search.
 
-    Only new and changed documents are encoded. With a ``path`` the vectors are saved there and reused when the same
-    dataset is opened with the same model.
+    Only new and changed documents are read, and encoded if they bring no vector; from a store that keeps no log of
+    changes, all of them are read again once one has changed. With a ``path`` the vectors are saved there and reused
+    when the same dataset is opened with the same model.
 
     Args:
         dataset: the dataset to index.
-        model: encodes texts.
-        path: a file for the vectors; None: every process encodes the documents again.
+        model: encodes texts; None: only documents that bring their vector are found.
+        path: a file for the vectors; None: every process reads the documents again.
     """
 
-    def __init__(self, dataset: Source, model: SparseEmbedder, path: str | Path | None = None) -> None:
+    def __init__(self, dataset: Source, model: SparseEmbedder | None, path: str | Path | None = None) -> None:
         self.dataset, self.model = dataset, model
         self._path = None if path is None else Path(path)
-        self._sequence = 0
+        self._name = "the sparse vector" if model is None else model.name
+        self._sequence: int | None = None  # as of which the vectors are known
+        self._identity = ""
         self._vectors: dict[int, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}
         self._postings: _Postings | None = None
         self._guard = threading.Lock()
@@ -79,49 +90,87 @@ class SparseIndex:
 
         Raises:
             ModelError: the model returned something that is not a sparse vector.
+            UnmetNeedError: there is no model.
         """
-        postings = self._current()
-        tokens, weights = _vector(self._encode_texts(self.model.encode_queries, [query.text])[0], self.model.name)
-        mask = None
-        if query.filters is not None:
-            import numpy as np
+        if self.model is None:
+            raise UnmetNeedError("no model encodes questions; search by a vector of theirs")
+        vector = self._encode_texts(self.model.encode_queries, [query.text])[0]
+        return self.search_vector(vector, k, query.filters)
 
-            documents = self.dataset.store.fetch(postings.keys.tolist())
-            mask = np.array([d is not None and query.filters.matches(d.fields) for d in documents], np.bool_)
-        return postings.top(tokens, weights, k, mask)
+    def search_vector(self, vector: SparseVector, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
+        """Return at most ``k`` document keys with their inner products with a vector, best first; only those above 0.
+
+        Raises:
+            ModelError: it is not a sparse vector.
+        """
+        ranking = self._current().ranking(*_vector(vector, self._name))
+        if filters is None:
+            return list(itertools.islice(ranking, k))
+        matching: list[tuple[int, float]] = []
+        for batch in batched(ranking, max(k, _FILTERED)):
+            documents = self.dataset.store.fetch([key for key, _ in batch])
+            matching += [
+                pair
+                for pair, document in zip(batch, documents, strict=True)
+                if document is not None and filters.matches(document.fields)
+            ]
+            if len(matching) >= k:
+                break
+        return matching[:k]
 
     def _current(self) -> _Postings:
         store = self.dataset.store
         identity = store.info.identity
         with self._guard:
+            if identity != self._identity:
+                self._vectors, self._sequence, self._postings, self._identity = {}, None, None, identity
             if self._postings is None and self._path is not None:
                 self._load(self._path, identity)
             sequence = store.statistics().sequence
-            if self._postings is None or sequence != self._sequence:
-                for changes in _changes(store, self._sequence):
-                    for change in changes:
-                        self._vectors.pop(change.key, None)
-                    pairs = [(change.key, change.document) for change in changes if change.document is not None]
-                    for batch in batched(pairs, _BATCH):
-                        self._encode(batch)
-                self._postings = _Postings(self._vectors)
-                self._sequence = sequence
+            if sequence is None or sequence != self._sequence:
+                if self._sequence is None or sequence is None or self._sequence > sequence:  # as of a later state
+                    self._vectors, self._sequence = {}, 0
+                if store.info.can(Capability.CHANGES):
+                    self._read_changes(store, self._sequence)
+                else:
+                    self._read_all(store)
+                self._postings, self._sequence = None, sequence
                 if self._path is not None:
                     self._save(self._path, identity)
+            if self._postings is None:
+                self._postings = _Postings(self._vectors)
             return self._postings
 
-    def _encode(self, batch: Sequence[tuple[int, Document]]) -> None:
-        vectors = self._encode_texts(self.model.encode_documents, [document.searchable for _, document in batch])
-        for (key, _), vector in zip(batch, vectors, strict=True):
-            self._vectors[key] = _vector(vector, self.model.name)
+    def _read_changes(self, store: Any, sequence: int) -> None:
+        for changes in store.changes(sequence):
+            for change in changes:
+                self._vectors.pop(change.key, None)
+            pairs = [(change.key, change.document) for change in changes if change.document is not None]
+            for batch in batched(pairs, _BATCH):
+                self._encode(batch)
+
+    def _read_all(self, store: Store) -> None:
+        self._vectors = {}
+        for batch in batched(store.documents(), _BATCH):
+            keys = store.keys([document.id for document in batch])
+            self._encode([(keys[document.id], document) for document in batch if document.id in keys])
+
+    def _encode(self, batch: Sequence[tuple[Any, Document]]) -> None:
+        brought = [(key, sparse_vector_of(document)) for key, document in batch]
+        self._vectors.update((key, _vector(vector, self._name)) for key, vector in brought if vector is not None)
+        if self.model is None or all(vector is not None for _, vector in brought):
+            return
+        bare = [pair for pair, (_, vector) in zip(batch, brought, strict=True) if vector is None]
+        encoded = self._encode_texts(self.model.encode_documents, [document.searchable for _, document in bare])
+        self._vectors.update((key, _vector(vector, self._name)) for (key, _), vector in zip(bare, encoded, strict=True))
 
     def _encode_texts(self, encode: Any, texts: list[str]) -> Sequence[SparseVector]:
         try:
             vectors: Sequence[SparseVector] = encode(texts)
         except Exception as error:
-            raise ModelError(f"{self.model.name} failed: {type(error).__name__}: {error}") from error
+            raise ModelError(f"{self._name} failed: {type(error).__name__}: {error}") from error
         if len(vectors) != len(texts):
-            raise ModelError(f"{self.model.name} gave {len(vectors)} vectors for {len(texts)} texts")
+            raise ModelError(f"{self._name} gave {len(vectors)} vectors for {len(texts)} texts")
         return vectors
 
     def _save(self, path: Path, identity: str) -> None:
@@ -129,18 +178,21 @@ class SparseIndex:
 
         from pointsman.store.local.files import replacing
 
-        header = json.dumps([_FORMAT, self.model.name, identity, self._sequence])
+        header = json.dumps([_FORMAT, self._name, identity, self._sequence])
         keys = list(self._vectors)
         rows = [self._vectors[key] for key in keys]
-        with replacing(path) as file:
-            np.savez(
-                file,
-                about=np.array(header),
-                keys=np.array(keys, np.int64),
-                lengths=np.array([len(tokens) for tokens, _ in rows], np.int64),
-                tokens=np.concatenate([tokens for tokens, _ in rows]) if rows else np.empty(0, np.int64),
-                weights=np.concatenate([weights for _, weights in rows]) if rows else np.empty(0, np.float32),
-            )
+        try:
+            with replacing(path) as file:
+                np.savez(
+                    file,
+                    about=np.array(header),
+                    keys=np.array(keys, np.int64),
+                    lengths=np.array([len(tokens) for tokens, _ in rows], np.int64),
+                    tokens=np.concatenate([tokens for tokens, _ in rows]) if rows else np.empty(0, np.int64),
+                    weights=np.concatenate([weights for _, weights in rows]) if rows else np.empty(0, np.float32),
+                )
+        except (OSError, StoreError) as error:  # a derived file: a full or read-only disk stops no search
+            log.warning("%s cannot be written (%s); the sparse vectors are read again by every process", path, error)
 
     def _load(self, path: Path, identity: str) -> None:
         import numpy as np
@@ -148,7 +200,7 @@ class SparseIndex:
         try:
             with np.load(path, allow_pickle=False) as file:
                 form, model, owner, sequence = json.loads(str(file["about"]))
-                if (form, model, owner) != (_FORMAT, self.model.name, identity):
+                if (form, model, owner) != (_FORMAT, self._name, identity):
                     log.info("%s holds vectors of another dataset or model; encoding them again", path)
                     return
                 keys, lengths = file["keys"].tolist(), file["lengths"]
@@ -174,7 +226,7 @@ class _Postings:
     def __init__(self, vectors: Mapping[int, tuple[NDArray[np.int64], NDArray[np.float32]]]) -> None:
         import numpy as np
 
-        self.keys = np.array(sorted(vectors), np.int64)
+        self.keys = np.array(sorted(vectors), None if vectors else np.int64)  # a server's keys may be texts
         vectors_by_row = [vectors[key] for key in self.keys.tolist()]
         tokens = np.concatenate([ids for ids, _ in vectors_by_row]) if vectors_by_row else np.empty(0, np.int64)
         weights = np.concatenate([ids for _, ids in vectors_by_row]) if vectors_by_row else np.empty(0, np.float32)
@@ -184,9 +236,8 @@ class _Postings:
         self._ends = np.append(starts, len(tokens))
         self._rows, self._weights = rows[order], weights[order]
 
-    def top(
-        self, tokens: NDArray[np.int64], weights: NDArray[np.float32], k: int, mask: NDArray[np.bool_] | None
-    ) -> list[tuple[int, float]]:
+    def ranking(self, tokens: NDArray[np.int64], weights: NDArray[np.float32]) -> Iterator[tuple[Any, float]]:
+        """Return the keys of all documents with an inner product above 0, best first; ties by key."""
         import numpy as np
 
         scores = np.zeros(len(self.keys), np.float32)
@@ -195,11 +246,9 @@ class _Postings:
             if index < len(self._tokens) and self._tokens[index] == token:
                 postings = slice(self._ends[index], self._ends[index + 1])
                 scores[self._rows[postings]] += weight * self._weights[postings]  # a document occurs once per token
-        if mask is not None:
-            scores[~mask] = 0.0
         rows = np.flatnonzero(scores)
-        best = rows[np.argsort(-scores[rows], kind="stable")[:k]]  # ties by key: rows are in key order
-        return list(zip(self.keys[best].tolist(), scores[best].tolist(), strict=True))
+        best = rows[np.argsort(-scores[rows], kind="stable")]  # ties by key: rows are in key order
+        return zip(self.keys[best].tolist(), scores[best].tolist(), strict=True)
 
 
 def _vector(vector: SparseVector, model: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -219,16 +268,14 @@ def _vector(vector: SparseVector, model: str) -> tuple[NDArray[np.int64], NDArra
     return np.array([token for token, _ in pairs], np.int64), np.array([weight for _, weight in pairs], np.float32)
 
 
-def _changes(store: Store, sequence: int) -> Iterable[list[Any]]:
-    """The changes in a store, writes and deletions, since a sequence number.
+def sparse_vector_of(document: Document) -> dict[int, float] | None:
+    """Return the sparse vector that a document brings; None if it brings none, or another program wrote something else.
 
-    Raises:
-        UnmetNeedError: the store does not record changes.
+    >>> sparse_vector_of(Document("a", "rail", {"_sparse": {"indices": [7, 3], "values": [0.5, 1.0]}}))
+    {7: 0.5, 3: 1.0}
     """
-    if not store.info.can(Capability.CHANGES):
-        raise UnmetNeedError(f"a {store.info.kind} store keeps no log of changes; give SparseStrategy no model there")
-    changes: Iterable[list[Any]] = store.changes(sequence)  # type: ignore[attr-defined]  # guaranteed by its capability
-    return changes
+    form = document.metadata.get(SPARSE)
+    return None if form is None or sparse_problem(form) else dict(zip(form["indices"], form["values"], strict=True))
 
 
 class SparseRetriever(BaseRetriever):
@@ -258,19 +305,25 @@ class SparseRetriever(BaseRetriever):
         else:
             query_of_store = StoreQuery(query.text, None, check_top_k(top_k), query.filters)
             ranking = [(key, score or 0.0) for key, score in store.search([query_of_store])[0].rankings.get(WORDS, ())]
-        documents = store.fetch([key for key, _ in ranking])
-        return [
-            Hit(document, score, self.dataset.name, (Provenance("sparse", rank, score),))
-            for rank, ((_, score), document) in enumerate(zip(ranking, documents, strict=True), 1)
-            if document is not None
-        ]
+        return sparse_hits(self.dataset, ranking)
+
+
+def sparse_hits(dataset: Source, ranking: Sequence[tuple[Any, float]]) -> list[Hit]:
+    """Return the hits of a ranking of keys by sparse vectors."""
+    documents = dataset.store.fetch([key for key, _ in ranking])
+    return [
+        Hit(document, score, dataset.name, (Provenance("sparse", rank, score),))
+        for rank, ((_, score), document) in enumerate(zip(ranking, documents, strict=True), 1)
+        if document is not None
+    ]
 
 
 class SparseStrategy(BaseRetrievalStrategy):
     """Adds a list from sparse vectors to each dataset's hybrid ranking, fused by rank.
 
-    With a model, documents are encoded at the first search, and changed ones at the next; pass ``folder`` to keep the
-    vectors. Without a model the BM25 weights are the sparse vectors, and the plan says so.
+    With a model, documents are encoded at the first search, and changed ones at the next, unless they bring a vector of
+    theirs (see `Dataset.search_sparse`); pass ``folder`` to keep the vectors. Without a model the BM25 weights are the
+    sparse vectors, and the plan says so.
     """
 
     name: ClassVar[str] = "sparse"

@@ -20,6 +20,7 @@ from haystack_integrations.document_stores.pointsman.filters import filter_of
 from pointsman import Dataset, InputError, PointsmanError, UnmetNeedError
 from pointsman import Document as OurDocument
 from pointsman._places import is_service, redacted
+from pointsman._values import SPARSE
 from pointsman.filters import And, Filter
 from pointsman.integrations._shared import given_or_named, with_notes
 from pointsman.models.distance import Distance, DistanceName
@@ -390,13 +391,13 @@ def _own_document(document: Document, *, scaled: bool) -> OurDocument:
         extra["score"] = document.score
     if document.blob is not None:
         extra["blob"] = document.blob.to_dict()
-    if document.sparse_embedding is not None:
-        extra["sparse_embedding"] = document.sparse_embedding.to_dict()
     if document.embedding is not None and scaled:
         extra["length"] = _length(document)
     if _EXTRA in document.meta:
         extra["own"] = document.meta[_EXTRA]
     metadata = {**document.meta, _EXTRA: extra} if extra else document.meta
+    if document.sparse_embedding is not None:
+        metadata = {**metadata, SPARSE: document.sparse_embedding.to_dict()}
     return OurDocument(document.id, document.content or "", metadata)
 
 
@@ -431,7 +432,7 @@ def _rebuilt(document: OurDocument, metadata: dict[str, Any], extra: Mapping[str
     """
     if "own" in extra:
         metadata[_EXTRA] = extra["own"]
-    content, blob, sparse = extra.get("content"), extra.get("blob"), extra.get("sparse_embedding")
+    content, blob, sparse = extra.get("content"), extra.get("blob"), metadata.pop(SPARSE, None)
     if content is not None:
         raise TypeError("a text is stored as the document's own")
     score, length = extra.get("score"), float(extra.get("length", 1.0))

@@ -75,6 +75,7 @@ class LocalStore(BaseStore):
         self.collection = Collection(directory, about=dict(about), k1=k1, b=b)
         technique = self.collection.manifest.get("indexing_technique", about.get("indexing_technique", "hybrid"))
         self._scales = SCALES_OF[technique]
+        self.folder = directory
         self._info: StoreInfo | None = None
         self._due: dict[int, int] = {}  # by the last sequence number, how many documents lack their vector
         self._refresh: Callable[[], None] = self.collection.refresh

@@ -7,12 +7,14 @@ from typing import Any, Self
 
 from anyio import to_thread
 from haystack import Document, component, default_from_dict, default_to_dict
+from haystack.dataclasses import SparseEmbedding
 from haystack.document_stores.types import FilterPolicy, apply_filter_policy
 from haystack.utils import Secret
 
 from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore, filter_of
 from haystack_integrations.document_stores.pointsman.document_store import documents_of
 from pointsman import Client, InputError, Query
+from pointsman._values import sparse_of
 from pointsman.filters import Filter
 from pointsman.integrations._shared import hits_by_both, hits_from_score, log_if_empty
 from pointsman.request import SearchRequest, grouping_of
@@ -23,6 +25,7 @@ __all__ = [
     "PointsmanHybridRetriever",
     "PointsmanRetriever",
     "PointsmanServiceRetriever",
+    "PointsmanSparseEmbeddingRetriever",
 ]
 
 
@@ -341,6 +344,61 @@ class PointsmanHybridRetriever(_VectorRetriever):
         return await to_thread.run_sync(
             self.run, query, query_embedding, filters, top_k, score_threshold, group_by, group_size
         )
+
+
+@component
+class PointsmanSparseEmbeddingRetriever(_Retriever):
+    """Searches by a sparse vector from a Haystack sparse embedder, such as one of SPLADE.
+
+    Documents are found by the ``sparse_embedding`` with which they were written.
+
+    Args:
+        document_store: the store to search.
+        filters: which documents are eligible.
+        top_k: the number of documents.
+        filter_policy: whether the filters of a run replace these, or are merged with them.
+        return_embedding: whether documents have their embeddings.
+        score_threshold: documents with a lower score are left out.
+    """
+
+    def __init__(
+        self,
+        document_store: PointsmanDocumentStore,
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
+        return_embedding: bool = False,
+        score_threshold: float | None = None,
+    ) -> None:
+        self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the settings from which `from_dict` rebuilds it."""
+        return default_to_dict(self, **self._init_parameters())
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self,
+        query_sparse_embedding: SparseEmbedding,
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        score_threshold: float | None = None,
+    ) -> dict[str, list[Document]]:
+        """Returns the documents with the greatest inner products, which are their scores."""
+        k, vector = self.top_k if top_k is None else top_k, sparse_of(query_sparse_embedding.to_dict())
+        hits = self.document_store.dataset.search_sparse(vector, k, filters=self._parsed_filters(filters))
+        return self._documents(hits, score_threshold)
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self,
+        query_sparse_embedding: SparseEmbedding,
+        filters: dict[str, Any] | None = None,
+        top_k: int | None = None,
+        score_threshold: float | None = None,
+    ) -> dict[str, list[Document]]:
+        """Async version of `run`."""
+        return await to_thread.run_sync(self.run, query_sparse_embedding, filters, top_k, score_threshold)
 
 
 @component
