@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from cluster_kit import DaskProcesses
 from pointsman import Workspace
 from pointsman.cluster import DaskCluster
-from pointsman.indexing import index_paths
+from pointsman.folder_sync import index_paths
 from pointsman.ingest import FileReader, FoundFile, find_files
 from pointsman.models import load_embedder
 

@@ -72,7 +72,7 @@ PROGRAMS = {
             service.wait(60)
     """,
     "tokens": "import jwt, pointsman.server.tokens",
-    "watch": "import watchfiles, pointsman.indexing",
+    "watch": "import watchfiles, pointsman.folder_sync",
 }
 """The programs, by extra. `sentence-transformers` (PyTorch, gigabytes) and the extras of developers are left out."""
 

@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pointsman import Workspace
-from pointsman.indexing import index_paths
+from pointsman.folder_sync import index_paths
 from pointsman.models.scripted import HashingEmbedder
 
 DIMENSIONS = 384

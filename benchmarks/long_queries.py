@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pointsman import Document, Workspace
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.routing.recommend import recommend
+from pointsman.retrieval.recommended_strategy import recommend
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from server_kit import Served

@@ -18,7 +18,7 @@ import numpy as np
 
 from pointsman import BaseRetriever, Dataset, Document, Hit, LLMRouter, Query, RetrievalContext, RetrievalWorkflow
 from pointsman.errors import RetrievalError
-from pointsman.models.queries import QueryVectors
+from pointsman.models.query_vectors import QueryVectors
 from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
 from pointsman.retrieval.compress import LLMCompressor
 from pointsman.retrieval.dispatch import Breaker

@@ -18,11 +18,11 @@ from pointsman import Workspace
 from pointsman.cli.app import app
 from pointsman.cluster import DaskCluster
 from pointsman.errors import InputError, MissingDependencyError, ServiceError, UnmetNeedError
-from pointsman.indexing import index_paths
+from pointsman.folder_sync import index_paths
 from pointsman.models import HashingEmbedder
 
 if TYPE_CHECKING:
-    from pointsman.indexing import IndexProgress
+    from pointsman.folder_sync import IndexProgress
 
 pytest.importorskip("distributed")
 

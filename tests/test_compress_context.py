@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pointsman.dataset import Dataset
 from pointsman.errors import InputError
-from pointsman.indexing import index_paths
+from pointsman.folder_sync import index_paths
 from pointsman.retrieval.compress import (
     ExtractiveCompressor,
     LostInTheMiddle,

@@ -21,7 +21,7 @@ from browser import WAIT, Watched, axe_core, chromium, path_of_chromium, serving
 from pointsman import Document, Workspace
 from pointsman.evaluation.report import Report, StrategyReport
 from pointsman.evaluation.runs import keep
-from pointsman.models.queries import QueryVectors
+from pointsman.models.query_vectors import QueryVectors
 from pointsman.registry import STRATEGIES
 from pointsman.retrieval.fusion import METHODS
 from pointsman.server import KeyStore, create_app

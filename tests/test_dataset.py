@@ -13,8 +13,8 @@ import pytest
 
 from pointsman import Dataset, Document
 from pointsman.errors import ConflictError, InputError, UnknownNameError
-from pointsman.models import queries as module
-from pointsman.models.queries import QueryVectors
+from pointsman.models import query_vectors as module
+from pointsman.models.query_vectors import QueryVectors
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.types import AddResult, Query
 from store_kit import corpus

@@ -176,7 +176,7 @@ def test_every_selector_is_a_name_of_its_package() -> None:
     """S1 to S8, as the seed imports them."""
     import pointsman.selector as package
 
-    modules = ("base", "combined", "description", "embedding", "heuristic", "llm", "rule", "rules")
+    modules = ("base", "combined", "description", "embedding", "heuristic", "llm", "rule_selector", "predefined_rules")
     names = set()
     for module in modules:
         namespace = vars(__import__(f"pointsman.selector.{module}", fromlist=["*"]))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pointsman import Query
 from pointsman.errors import InputError
-from pointsman.retrieval.routing.recommend import recommend
+from pointsman.retrieval.recommended_strategy import recommend
 from pointsman.text import detect
 
 COMPARISONS = [

@@ -11,7 +11,7 @@ import pytest
 from pointsman import Document, Workspace
 from pointsman.backup import backup
 from pointsman.errors import InputError, RetrievalError, StoreError
-from pointsman.indexing import watch_paths
+from pointsman.folder_sync import watch_paths
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.policy import measured
 from rights_kit import rights_hold, with_rights

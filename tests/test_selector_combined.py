@@ -18,8 +18,8 @@ from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorRes
 from pointsman.selector.combined import EnsembleSelector, HybridSelector, RandomSelector, ScoresChoices
 from pointsman.selector.description import DescriptionSelector
 from pointsman.selector.embedding import EmbeddingSelector
-from pointsman.selector.rule import RuleSelector
-from pointsman.selector.rules import keyword_match_rule, semantic_query_rule
+from pointsman.selector.predefined_rules import keyword_match_rule, semantic_query_rule
+from pointsman.selector.rule_selector import RuleSelector
 
 if TYPE_CHECKING:
     from pointsman.types import Query

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pointsman.errors import InputError
 from pointsman.selector.base import ToolMetadata
-from pointsman.selector.rule import Rule, RuleSelector
-from pointsman.selector.rules import keyword_match_rule, query_length_rule, semantic_query_rule
+from pointsman.selector.predefined_rules import keyword_match_rule, query_length_rule, semantic_query_rule
+from pointsman.selector.rule_selector import Rule, RuleSelector
 from pointsman.types import Query
 
 VECTOR = ToolMetadata("vector_search", "Semantic similarity search using vector embeddings")

@@ -18,7 +18,7 @@ import pointsman
 from pointsman import Document
 from pointsman.evaluation import run_eval
 from pointsman.evaluation.runs import keep
-from pointsman.indexing import index_paths
+from pointsman.folder_sync import index_paths
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import Limits, create_app
 from pointsman.server.keys import KeyStore

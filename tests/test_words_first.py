@@ -25,7 +25,7 @@ from doors_kit import World, world
 from pointsman import Dataset, Document
 from pointsman.client import Client
 from pointsman.errors import InputError
-from pointsman.indexing import IndexingInterrupted, IndexProgress, index_paths
+from pointsman.folder_sync import IndexingInterrupted, IndexProgress, index_paths
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import create_app
 from pointsman.store.base import Capability

@@ -65,7 +65,7 @@ from .retrieval.retrievers.router import (
     RouterRetriever as RouterRetriever,
 )
 from .retrieval.retrievers.single import KeywordRetriever as KeywordRetriever, VectorRetriever as VectorRetriever
-from .retrieval.routing.recommend import recommend as recommend
+from .retrieval.recommended_strategy import recommend as recommend
 from .retrieval.routing.router import (
     BaseRouter as BaseRouter,
     ContentRouter as ContentRouter,
@@ -99,8 +99,8 @@ from .selector.description import DescriptionSelector as DescriptionSelector
 from .selector.embedding import EmbeddingSelector as EmbeddingSelector
 from .selector.heuristic import router_select as router_select
 from .selector.llm import LLMSelector as LLMSelector
-from .selector.rule import RuleSelector as RuleSelector
-from .selector.rules import (
+from .selector.rule_selector import RuleSelector as RuleSelector
+from .selector.predefined_rules import (
     keyword_match_rule as keyword_match_rule,
     query_length_rule as query_length_rule,
     semantic_query_rule as semantic_query_rule,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.diversity import Grouping
     from pointsman.retrieval.policy import EffortLimits, EffortName
     from pointsman.retrieval.reading import Reading
-    from pointsman.retrieval.routing.recommend import Recommendation
+    from pointsman.retrieval.recommended_strategy import Recommendation
     from pointsman.retrieval.routing.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer
     from pointsman.types import Query
@@ -433,7 +433,7 @@ class Engine:
 
     def recommend(self, query: Query | str, sources: Sequence[Any]) -> Recommendation:
         """The strategy suggested by a question's wording, among those usable on these sources."""
-        from pointsman.retrieval.routing.recommend import recommend
+        from pointsman.retrieval.recommended_strategy import recommend
 
         lacking = {name: lack for name in CHOSEN_BY_LOOK if (lack := self.lack(name, sources)) is not None}
         return recommend(query, set(CHOSEN_BY_LOOK) - lacking.keys() or {"auto"}, why_not=lacking)

@@ -27,7 +27,7 @@ from pointsman.types import Hits, Query, check_top_k
 
 if TYPE_CHECKING:
     from pointsman.protocols import LLM, Embedder
-    from pointsman.retrieval.routing.recommend import Recommendation
+    from pointsman.retrieval.recommended_strategy import Recommendation
     from pointsman.store.local.index_manager import BM25IndexManager
     from pointsman.types import Refusal, RetrievalContext
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pointsman.citations import Style
     from pointsman.cluster import DaskCluster
     from pointsman.dataset import Dataset
-    from pointsman.indexing import IndexReport
+    from pointsman.folder_sync import IndexReport
     from pointsman.retrieval.source import IndexingTechnique
     from pointsman.store.local.collection import Verification
 
@@ -118,7 +118,7 @@ def index(
     Unreadable files are reported and skipped; if no file can be read, the exit code is 1. With --watch, each round of
     changes gets a report (with --json, one line).
     """
-    from pointsman.indexing import IndexingInterrupted, index_paths, watch_paths
+    from pointsman.folder_sync import IndexingInterrupted, index_paths, watch_paths
     from pointsman.views import AccessRule
 
     if cluster is not None and watch:
@@ -169,7 +169,7 @@ def _cluster(address: str | None, embedder: str) -> AbstractContextManager[DaskC
 
 def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -> None:
     """Print the report of each round, until Ctrl-C between two rounds."""
-    from pointsman.indexing import IndexingInterrupted
+    from pointsman.folder_sync import IndexingInterrupted
 
     try:
         for number, report in enumerate(reports):

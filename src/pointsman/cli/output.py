@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pointsman.evaluation import Report
     from pointsman.evaluation.select import SelectorReport
     from pointsman.evaluation.tune import Tuning
-    from pointsman.indexing import IndexProgress, IndexReport
+    from pointsman.folder_sync import IndexProgress, IndexReport
     from pointsman.passages import SourceText
     from pointsman.settings import Settings
     from pointsman.store.local.collection import Verification

@@ -13,7 +13,7 @@ from pointsman.passages import SourceText
 from pointsman.types import AddResult, Document, Hit
 
 if TYPE_CHECKING:
-    from pointsman.retrieval.routing.recommend import Recommendation
+    from pointsman.retrieval.recommended_strategy import Recommendation
     from pointsman.store.local.collection import Verification
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def _next_page(answer: Any) -> int | None:
 
 
 def _recommendation(answer: Any) -> Recommendation:
-    from pointsman.retrieval.routing.recommend import Recommendation
+    from pointsman.retrieval.recommended_strategy import Recommendation
 
     alternatives = tuple(
         (str(alternative["strategy"]), float(alternative["confidence"])) for alternative in answer["alternatives"]

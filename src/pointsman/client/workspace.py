@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pointsman.client.connections import Transport
-    from pointsman.indexing import IndexReport
-    from pointsman.indexing import Progress as IndexingProgress
+    from pointsman.folder_sync import IndexReport
+    from pointsman.folder_sync import Progress as IndexingProgress
     from pointsman.ingest import FileLimits
     from pointsman.retrieval.policy import Policy
-    from pointsman.retrieval.routing.recommend import Recommendation
+    from pointsman.retrieval.recommended_strategy import Recommendation
     from pointsman.retrieval.source import IndexingTechnique
     from pointsman.types import TraceDetail
     from pointsman.workspace import Routing
@@ -206,7 +206,7 @@ class Client:
             IndexingInterrupted: Ctrl-C; committed passages are kept, and indexing again continues from there.
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
-        from pointsman.indexing import index_paths
+        from pointsman.folder_sync import index_paths
 
         target: Any = self.dataset(dataset, description=description, versions=versions)
         return index_paths(

@@ -18,7 +18,7 @@ from pointsman._twins import async_twin
 from pointsman.engine import Engine
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.models.base import as_embedder, image_embedder_of
-from pointsman.models.queries import QueryVectors
+from pointsman.models.query_vectors import QueryVectors
 from pointsman.retrieval.source import TECHNIQUES, IndexingTechnique, Source, principals_missing
 from pointsman.store.base import SCALES_OF, EmptyStore
 from pointsman.store.prepared import storable

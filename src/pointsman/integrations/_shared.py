@@ -14,7 +14,7 @@ from pointsman._vectors import direction_of
 from pointsman.errors import InputError, ModelError, PointsmanError, UnmetNeedError
 from pointsman.models.base import BaseEmbedder, Progress
 from pointsman.models.distance import COSINE, Distance, DistanceEmbedder, DistanceName
-from pointsman.models.queries import QueryVectors
+from pointsman.models.query_vectors import QueryVectors
 from pointsman.opening import open_workspace
 from pointsman.request import SearchOptions, grouping_of
 from pointsman.retrieval.candidates import DEPTH

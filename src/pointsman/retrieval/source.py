@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from threading import Lock
 
-    from pointsman.models.queries import QueryVectors
+    from pointsman.models.query_vectors import QueryVectors
     from pointsman.protocols import Embedder
     from pointsman.retrieval.relevance import Background
     from pointsman.retrieval.versions import Versions

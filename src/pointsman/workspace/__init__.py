@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from pointsman.calibration.dataset import Calibrating
     from pointsman.calibration.dataset import Progress as CalibrateProgress
-    from pointsman.indexing import IndexReport, Progress
+    from pointsman.folder_sync import IndexReport, Progress
     from pointsman.ingest import FileLimits
-    from pointsman.retrieval.routing.recommend import Recommendation
+    from pointsman.retrieval.recommended_strategy import Recommendation
     from pointsman.retrieval.routing.router import RouteDecision
     from pointsman.selector.heuristic import RouteChoice
     from pointsman.settings import Settings
@@ -139,7 +139,7 @@ class Workspace(StoredWorkspace):
         access: Sequence[AccessRule | str] | None = None,
         on_progress: Progress | None = None,
     ) -> IndexReport:
-        """Synchronise a dataset with the current contents of files and folders; see `pointsman.indexing.index_paths`.
+        """Synchronise a dataset with the contents of files and folders; see `pointsman.folder_sync.index_paths`.
 
         Passages are found by words from the first second on; when this returns, all vectors exist too.
 
@@ -162,7 +162,7 @@ class Workspace(StoredWorkspace):
             LockedError: another process has been writing to the dataset for a minute.
             IndexingInterrupted: Ctrl-C; committed passages are kept, and indexing again continues from there.
         """
-        from pointsman.indexing import index_paths
+        from pointsman.folder_sync import index_paths
 
         target = self.dataset(dataset, description=description, versions=versions)
         rules = None if access is None else list(map(AccessRule.of, access))

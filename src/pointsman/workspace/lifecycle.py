@@ -27,7 +27,7 @@ from pointsman.errors import (
     UnmetNeedError,
 )
 from pointsman.models.base import as_embedder, image_embedder_of
-from pointsman.models.queries import QueryVectors
+from pointsman.models.query_vectors import QueryVectors
 from pointsman.retrieval.dataset_calibration import (
     Calibration,
     Reranking,

@@ -16,7 +16,7 @@ from pointsman.server.state import Reader, Shared, check_text, in_thread, proble
 from pointsman.server.strict import StrictRoute
 
 if TYPE_CHECKING:
-    from pointsman.retrieval.routing.recommend import Recommendation
+    from pointsman.retrieval.recommended_strategy import Recommendation
 
 router = APIRouter(prefix="/api/retrieval", route_class=StrictRoute, tags=["retrieval"])
 

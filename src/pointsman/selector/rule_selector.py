@@ -25,7 +25,7 @@ class RuleSelector(BaseSelector):
     """
 
     def __init__(self, rules: Sequence[Rule], *, allow_abstain: bool = False) -> None:
-        """Set the rules; see `pointsman.selector.rules` for predefined ones.
+        """Set the rules; see `pointsman.selector.predefined_rules` for predefined ones.
 
         Args:
             rules: functions ``(query, choice) -> float``.
