@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import pointsman
@@ -169,3 +170,38 @@ def test_a_day_has_its_documents_and_its_statistics(url: str) -> None:
         workspace.switch_access(on=True)
         assert ids(workspace, "notice period", ["group:law"], as_of="2026-06-01") == {"new"}
         assert not ids(workspace, "notice period", ["group:law"], as_of="2025-06-01")
+
+
+def test_best_cosines_are_those_of_searches_and_are_computed_once_for_each_signature(url: str) -> None:
+    random = np.random.default_rng(5)
+    rows = random.standard_normal((120, 16)).astype(np.float32)
+    rows[::7] = rows[0]
+    questions = random.standard_normal((9, 16)).astype(np.float32)
+    questions /= np.linalg.norm(questions, axis=1, keepdims=True)
+    with pointsman.open(url, embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("notes", indexing_technique="vector")
+        dataset.add(
+            [Document(f"{n}", "text", {"_access": {"allow": [f"group:{n % 12}"]}}) for n in range(120)], vectors=rows
+        )
+        workspace.switch_access(on=True)
+        store: Any = dataset.store
+        signatures = []
+
+        def check(groups: Sequence[int]) -> None:
+            view = dataset.in_view([f"group:{number}" for number in groups]).store
+            lists = view.search([StoreQuery(None, question, 1) for question in questions])
+            assert view.best_cosines(questions) == [ranked.rankings["vector"][0][1] for ranked in lists]
+            signatures.append(len(store.cosines_of_signatures))
+
+        for groups in (range(5), range(3, 8), range(2, 7)):
+            check(groups)
+        assert signatures == [5, 8, 8]
+        dataset.set_access({"0": ["group:7"]})
+        check(range(5))
+        dataset.delete(["7", "19"])
+        check(range(3, 8))
+        dataset.add([Document("new", "x", {"_access": {"allow": ["group:3"]}})], vectors=questions[:1])
+        check(range(5))
+        zero = questions[:2] * np.array([[1], [0]], np.float32)
+        assert np.isnan(dataset.in_view(["group:3"]).store.best_cosines(zero)).tolist() == [False, True]
+        assert np.isnan(dataset.in_view(["group:none"]).store.best_cosines(questions)).all()

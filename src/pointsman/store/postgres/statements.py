@@ -447,6 +447,16 @@ class ViewTables:
             "group by t.term"
         )
 
+    def best_cosines(self) -> str:
+        """Return SQL for the best cosine of each question, by its number from 1, over each of some signatures."""
+        vectors = self._tables.vectors
+        return (
+            f'with q as materialized (select n, t::"{vectors}".vector as v from unnest(%(questions)s::text[]) '
+            "with ordinality u(t, n)) "
+            f'select d.signature, q.n, max(-(e.v operator("{vectors}".<#>) q.v)) from {self._tables.doc} d '
+            f"join {self._tables.vec} e on e.id = d.id cross join q where {self.VISIBLE} group by d.signature, q.n"
+        )
+
     def _scores(self) -> str:
         tables = self._tables
         return f"""

@@ -99,6 +99,8 @@ class PostgresStore(PostgresReader):
         self._statistics: tuple[float, Statistics] | None = None
         self._due = -1, 0  # sequence number of the count, and the count
         self._signatures = Signatures(self._signature_rows)
+        self.cosines_of_signatures: dict[tuple[bytes, int, int], NDArray[np.float64]] = {}
+        """By a digest of questions, a signature and its last change: the best cosine of each question, for views."""
         self._bulk = threading.local()
         if about.analyzer != DERIVED:
             log.warning("%s: the index data was made by another version; rebuilding it", connections.label)

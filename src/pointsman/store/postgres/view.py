@@ -8,6 +8,7 @@ has just been allowed is there with the next view.
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from pointsman.store.base import Page
 from pointsman.store.bm25 import query_terms
 from pointsman.store.postgres.reader import PostgresReader
 from pointsman.store.postgres.statements import ViewTables
-from pointsman.store.prepared import position
+from pointsman.store.prepared import direction, position
 from pointsman.store.sampling import evenly
 from pointsman.store.signature import admits
 from pointsman.store.view import StoreView, without_access
@@ -28,15 +29,20 @@ from pointsman.store.view import StoreView, without_access
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from pointsman.filters import Filter
     from pointsman.store.base import Store
     from pointsman.store.postgres.connections import Connections
     from pointsman.store.postgres.reader import DatasetRow
     from pointsman.store.postgres.statements import Condition, Tables
+    from pointsman.store.postgres.store import PostgresStore
     from pointsman.types import Document
     from pointsman.views import View
 
 _VIEWS: Final = 1000
+_SIGNATURES: Final = 50_000
+"""Signatures whose best cosines are kept: for 120 questions, fifty megabytes."""
 
 
 @dataclass(frozen=True)
@@ -122,14 +128,14 @@ class PostgresViewStore(StoreView, PostgresReader):
         notes: measures what `Statistics.notes` says of the documents; called once, when it is first needed.
     """
 
-    _store: PostgresReader
+    _store: PostgresStore
 
     def __init__(
         self,
         connections: Connections,
         tables: Tables,
         record: DatasetRow,
-        store: PostgresReader,
+        store: PostgresStore,
         signatures: AdmittedSignatures,
         admit: Callable[[View], AdmittedSignatures],
         notes: Callable[[Store], Mapping[str, str]] = lambda _: {},
@@ -224,6 +230,30 @@ class PostgresViewStore(StoreView, PostgresReader):
     def _sample_keys(self, sample: int) -> list[int]:
         keys = self._with_vector()
         return [keys[row] for row in np.sort(np.random.default_rng(0).permutation(len(keys))[:sample]).tolist()]
+
+    def best_cosines(self, questions: NDArray[np.float32]) -> list[float]:
+        """See `Store`; what is known of a signature's documents is not computed again for another view of them."""
+        if self.dimensions is None:
+            return [math.nan] * len(questions)
+        directions = np.array([direction(question, self.dimensions) for question in questions], np.float32)
+        digest = hashlib.blake2b(directions.tobytes(), digest_size=16).digest()
+        signatures = dict(zip(self._signatures.numbers, self._signatures.changes, strict=True))
+        cosines = self._store.cosines_of_signatures
+        if len(cosines) > _SIGNATURES:
+            cosines.clear()
+        names = {number: (digest, number, change) for number, change in signatures.items()}
+        if unread := [number for number, name in names.items() if name not in cosines]:
+            new_cosines = {number: np.full(len(directions), np.nan) for number in unread}
+            texts = [str(row.tolist()) for row in directions]
+            for number, ordinal, cosine in self._rows(
+                self._statements.best_cosines(), signatures=unread, questions=texts
+            ):
+                new_cosines[number][ordinal - 1] = cosine
+            cosines.update({names[number]: row for number, row in new_cosines.items()})
+        best = np.full(len(directions), np.nan)
+        for name in names.values():
+            best = np.fmax(best, cosines[name])
+        return [float(cosine) if row.any() else math.nan for cosine, row in zip(best, directions, strict=True)]
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
