@@ -267,6 +267,7 @@ def test_hit_with_the_words_or_the_names_of_a_question_is_not_refused(question: 
     [
         ("who won the world cup in 1998", ["In 1998 the bridge was painted."]),  # plain numbers are everywhere
         ("what did Quintana eat", ["Quintana drives.", "Quintana rides.", "Quintana walks.", "Quintana swims."]),
+        ("menu of the canteen on Friday", ["The fire alarm is tested on a Friday."]),
         ("how is a sourdough fed", ["The sourdough of the neighbours."]),  # seldom said, and yet no name
         ("when does the autobelay of the aerotrim open", ["The autobelay on line 14 jammed."]),  # one of two
         ("where is the Mongolian embassy", ["The embassy of Peru."]),
