@@ -47,10 +47,7 @@ RARE: Final = 2.0
 """The frequency below which a word is rare: one in ten million, as `pointsman.text.lexicon.Lexicon.zipf` states it.
 *Orchid* has 3.3, *sourdough* 2.8, *capelin* 1.6."""
 
-_DATE: Final = re.compile(
-    "(mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|(septem|octo|novem|decem)ber",
-    re.IGNORECASE,
-)
+_WEEKDAY: Final = re.compile("(mon|tues|wednes|thurs|fri|satur|sun)day", re.IGNORECASE)
 _LISTED: Final = re.compile(r"[a-zа-яё]{3,}", re.IGNORECASE)  # the words that lists of English and Russian could have
 _WORD: Final = re.compile(r"\w(?:[\w./:-]*\w)?")
 _CODE: Final = re.compile(r"(?=.*\d)(?=.*[^\W\d]|.*\d[._/:-]|\d{5})|.*_|.*[a-zа-я][A-ZА-Я]")
@@ -194,11 +191,11 @@ class Refuser(BaseRefiner):
 def holds_words(question: str, hits: Sequence[Hit]) -> Hit | None:
     """Return the first hit that holds all words of a question, or all its names, codes and rare words if few hits do.
 
-    Names are words with a capital letter that do not begin the question, except for days and months. Codes are words
+    Names are words with a capital letter that do not begin the question, except for days of the week. Codes are words
     such as ``INV-2041``, ``4.1.3`` and ``lateness_penalty``, but no plain numbers. Rare are words in Latin or Cyrillic
-    letters that no list of English and Russian words has, such as *autobelay*, or that are rarer than `RARE`. Words that
-    are not searched, such as *I*, are none of these. Chinese words are not told apart by spaces; a hit holds them if each
-    character of the question stands in it beside one of those that it stands beside in the question.
+    letters that no list of English and Russian words has, such as *autobelay*, or that are rarer than `RARE`. Words
+    that are not searched, such as *I*, are none of these. Chinese words are not told apart by spaces; a hit holds them
+    if each character of the question stands in it beside one of those that it stands beside in the question.
     """
     tokens = [set(DEFAULT_ANALYZER.tokens(hit.document.searchable)) for hit in hits]
     words = set(query_tokens(question))
@@ -226,7 +223,7 @@ def _telling_words(question: str) -> list[str]:
         word
         for number, word in enumerate(words)
         if _CODE.match(word)
-        or (number and word[0].isupper() and not _DATE.fullmatch(word))
+        or (number and word[0].isupper() and not _WEEKDAY.fullmatch(word))
         or (_LISTED.fullmatch(word) and _is_rare(fold(word)))
     ]
 
