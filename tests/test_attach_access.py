@@ -23,6 +23,7 @@ from pointsman.leaktest import LeakReport, ShippedEmbedder, TwinCase, TwinPair, 
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.attachment import ATTACHED, Attachment
 from pointsman.store.base import NEAR, SPREAD_NOTE, StoreQuery
+from pointsman.store.faiss_file import _ExactRows
 from pointsman.views import ACCESS, AccessColumns, View, permissions_of
 
 if TYPE_CHECKING:
@@ -262,6 +263,38 @@ def test_statistics_are_those_of_the_rows_that_exist(shop: Workspace) -> None:
     visible_vectors = EMBEDDER.embed_documents([row["text"] for row in ROWS if row["id"] in FOR_ANNA])
     assert mean == pytest.approx(float((visible_vectors @ visible_vectors.T).mean()), abs=1e-6)
     assert mean != pytest.approx(stored_spread[0], abs=1e-3)
+
+
+@pytest.mark.parametrize("is_product", [True, False], ids=["product", "distance"])
+def test_rows_of_a_file_are_compared_exactly_whatever_lies_between_them(is_product: bool) -> None:
+    chance = np.random.default_rng(4)
+    vectors = chance.normal(size=(3000, 48)).astype(np.float32) * chance.uniform(0.1, 9, (3000, 1)).astype(np.float32)
+    vectors[100:140] = vectors[100]  # ties
+    visible = np.flatnonzero(chance.random(3000) < 0.3)
+    every, part = (_ExactRows(rows, is_product=is_product) for rows in (vectors, vectors[visible]))
+    position = {int(number): row for row, number in enumerate(visible)}
+    for query in (*chance.normal(size=(20, 48)).astype(np.float32), vectors[100]):
+        scores, numbers = every.search(query[None], 3000)
+        expected = [
+            (position[number], score)
+            for number, score in zip(numbers[0].tolist(), scores[0].tolist(), strict=True)
+            if number in position
+        ]
+        for size in (1, 7, 50, len(visible)):
+            scores, numbers = part.search(query[None], size)
+            assert list(zip(numbers[0].tolist(), scores[0].tolist(), strict=True)) == expected[:size]
+    vectors[5, 0] = np.nan
+    assert len(_ExactRows(vectors, is_product=is_product).search(vectors[:1], 9)[1][0]) == 9
+
+
+def test_best_cosines_are_those_of_searches(shop: Workspace) -> None:
+    store = shop.dataset("orders").in_view([*ANNA, "group:money"]).store
+    questions = EMBEDDER.embed_queries(["signal", "timetable of the yard", "zanzibarko", "elsewhere"])
+    lists = store.search([StoreQuery(None, question, 1) for question in questions])
+    assert store.best_cosines(questions) == [
+        score for ranked in lists for _, score in next(iter(ranked.rankings.values()))
+    ]
+    assert np.isnan(shop.dataset("orders").in_view(["user:eve"]).store.best_cosines(questions[:0] * 0)).all()
 
 
 def test_while_access_is_off_the_columns_decide_nothing(shop: Workspace) -> None:

@@ -421,6 +421,24 @@ class TableView(StoreView, TableStore):
         self._check_part(view)
         raise self._cannot(Capability.DAYS)
 
+    def best_cosines(self, questions: NDArray[np.float32]) -> list[float]:
+        """See `Store`; one statement reads every row once."""
+        columns, texts = self._columns, [str(question.tolist()) for question in questions]
+        best = [math.nan] * len(texts)
+        if not columns.vector:
+            return best
+        distance = f"(d.v {columns.operator} q.v)"
+        vector = columns.vector.replace("%(v)s::float4[]", "t")
+        sql = (
+            f"with q as materialized (select n, {vector} as v from unnest(%(questions)s::text[]) "
+            "with ordinality u(t, n)) "
+            f"select q.n, max(({columns.score.format(distance)})::float8) filter (where {distance} <> 'NaN') "
+            f"from {columns.rows} cross join q where d.v is not null group by q.n"
+        )
+        for number, score in self._rows(sql, questions=texts):
+            best[number - 1] = math.nan if score is None else score
+        return best
+
     def _by_distance(self, distance: str) -> str:
         return f"({distance}) + 0, d.key"  # no index has this order: one chooses candidates by all rows
 
