@@ -228,7 +228,7 @@ def test_langchain_searches_sparse_vectors(workspace: Workspace) -> None:
 
 def test_llama_index_searches_sparse_vectors(workspace: Workspace) -> None:
     pytest.importorskip("llama_index.core")
-    from llama_index.core.schema import TextNode
+    from llama_index.core.schema import MetadataMode, TextNode
     from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
     from pointsman.integrations.llama_index import PointsmanVectorStore
@@ -238,6 +238,8 @@ def test_llama_index_searches_sparse_vectors(workspace: Workspace) -> None:
     query = VectorStoreQuery(similarity_top_k=10, mode=VectorStoreQueryMode.SPARSE)
     answer = store.query(query, sparse_vector=QUERY)
     assert answer.similarities == expected(VECTORS)
+    assert answer.nodes
+    assert "_sparse" not in answer.nodes[0].get_content(MetadataMode.LLM)
     with pytest.raises(InputError, match="goes with the mode 'sparse'"):
         store.query(VectorStoreQuery(similarity_top_k=10), sparse_vector=QUERY)
 

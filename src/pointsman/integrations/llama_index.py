@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pointsman._twins import in_thread
-from pointsman._values import ID
+from pointsman._values import ID, SPARSE
 from pointsman.dataset import Dataset
 from pointsman.errors import FilterError, InputError, MissingDependencyError, UnmetNeedError
 from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, equal_to, one_of
@@ -714,9 +714,14 @@ def _noted_node(hit: Hit, notes: dict[str, Any]) -> NodeWithScore:
 
 
 def _annotate(node: BaseNode, notes: dict[str, Any]) -> BaseNode:
-    """Put what an answer says of a node into its metadata; a language model reads only why it does not hold."""
+    """Put what an answer says of a node into its metadata; a language model reads only why it does not hold.
+
+    Nor does it read a sparse vector there.
+    """
     node.metadata.update(notes)
-    node.excluded_embed_metadata_keys += notes
+    hidden_keys = [key for key in (SPARSE,) if key in node.metadata]
+    node.excluded_embed_metadata_keys += [*notes, *hidden_keys]
+    node.excluded_llm_metadata_keys += hidden_keys
     node.excluded_llm_metadata_keys += notes.keys() - {NOT_IN_FORCE}
     return node
 
