@@ -13,7 +13,7 @@ from typing import Any
 from pointsman.models import cache_directory
 
 
-def ask_peer(name: str, packages: Sequence[str], code: str) -> Any:
+def ask_peer(name: str, packages: Sequence[str], code: str, *arguments: str, timeout: float = 300) -> Any:
     """What a script prints as JSON on its last line, run where these packages are installed from PyPI.
 
     The environment stays in the cache directory. None, with the reason printed, where it cannot be had.
@@ -26,7 +26,8 @@ def ask_peer(name: str, packages: Sequence[str], code: str) -> Any:
             command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=900)
             (home / "installed").touch()
-        done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, timeout=300)
+        command = [str(python), "-c", code, *arguments]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout)
         return json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.SubprocessError) as error:
         why = (getattr(error, "stderr", "") or str(error)).strip().splitlines()

@@ -2,7 +2,8 @@
 
 Passages are three real sentences in one of three languages, questions are cold: none is asked twice. Vectors are given,
 384 dimensions in 1,000 clusters; nothing is embedded. Building runs in one process, serving in another, so that the
-memory of each is known. With ``--directory`` the datasets are kept there, and built only once.
+memory of each is known. With ``--directory`` the datasets are kept there, and built only once. With ``--peers`` other
+stores hold the same passages and vectors and are asked the same questions; see `_scale_peers` for how each is set.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,8 @@ from typing import Any
 import numpy as np
 
 from _passages import CHUNK, VectorOfText, passages, questions, vectors
+from _peers import ask_peer
+from _scale_peers import PEERS
 
 DATASET = "passages"
 AT_ONCE = 5 * CHUNK
@@ -110,8 +114,13 @@ def _resident() -> str:
 
 
 def recall(dataset: Any, count: int) -> float:
-    """Return the share of the ten nearest passages that the vector list has, by an exact scan over all vectors."""
+    """Return the share of the ten nearest passages that the vector list has."""
     asked = VectorOfText().embed_queries(questions(50, "recall"))
+    return _share(nearest(asked, count), [_numbers(dataset.search_vector(row, 10)) for row in asked])
+
+
+def nearest(asked: Any, count: int) -> list[list[int]]:
+    """Return the numbers of the ten nearest passages to each vector, by an exact scan over all vectors."""
     best, numbers = np.full((len(asked), 10), -1.0, np.float32), np.zeros((len(asked), 10), np.int64)
     for start in range(0, count, CHUNK):
         rows = vectors(min(CHUNK, count - start), start)
@@ -119,41 +128,109 @@ def recall(dataset: Any, count: int) -> float:
         every = np.hstack([numbers, np.broadcast_to(np.arange(start, start + len(rows)), (len(asked), len(rows)))])
         top = np.argpartition(-scores, 10, axis=1)[:, :10]
         best, numbers = np.take_along_axis(scores, top, 1), np.take_along_axis(every, top, 1)
-    shares = []
-    for row, nearest in zip(asked, numbers.tolist(), strict=True):
-        hits = dataset.search_vector(row, 10)
-        shares.append(len({f"passage-{number}" for number in nearest} & {hit.id for hit in hits}) / 10)
-    return float(np.mean(shares))
+    nearest_numbers: list[list[int]] = numbers.tolist()
+    return nearest_numbers
+
+
+def _numbers(hits: Any) -> list[int]:
+    return [int(hit.id.removeprefix("passage-")) for hit in hits]
+
+
+def _share(exact: list[list[int]], lists: list[list[int]]) -> float:
+    return float(np.mean([len({*right} & {*numbers}) / 10 for right, numbers in zip(exact, lists, strict=True)]))
+
+
+def compare(folder: Path, count: int) -> dict[str, Any]:
+    """Ask this dataset and all peers the same questions; return what each took and found of the exact lists."""
+    import pointsman
+    from pointsman.text import DEFAULT_ANALYZER
+
+    asked = questions(103, "peers")
+    rows = VectorOfText().embed_queries(asked)
+    with tempfile.TemporaryDirectory(prefix="pointsman-peers-", dir=folder.parent) as scratch:
+        shared = Path(scratch) / "shared"
+        shared.mkdir()
+        _write_passages(shared, count)
+        (shared / "questions.json").write_text(
+            json.dumps([" ".join(DEFAULT_ANALYZER.query_tokens(text)) for text in asked])
+        )
+        np.save(shared / "asked.npy", rows)
+        asked, rows = asked[:-3], rows[:-3]
+        exact_near = nearest(rows, count)
+        with pointsman.open(folder, embedder=VectorOfText()) as workspace:
+            dataset = workspace.dataset(DATASET)
+            for warming in questions(3, "warming"):
+                workspace.search(warming, k=10, strategy="hybrid")
+            taken = [milliseconds(partial(workspace.search, text, k=10, strategy="hybrid")) for text in asked]
+            near = [_numbers(dataset.search_vector(row, 10)) for row in rows]
+            exact_lexical = [_numbers(workspace.search(text, k=10, strategy="bm25")) for text in asked]
+        figures = {"hybrid, Pointsman": _beside(taken, _share(exact_near, near), 1.0)}
+        for name, (packages, code) in PEERS.items():
+            place = Path(scratch) / name
+            key = name.lower().replace(" ", "-")
+            answer = ask_peer(key, packages, code, str(shared), str(place), timeout=7200)
+            shutil.rmtree(place, ignore_errors=True)
+            if answer is None:
+                figures[f"hybrid, {name}"] = "could not be had"
+                continue
+            shares = _share(exact_near, answer["near"]), _share(exact_lexical, answer["lexical"])
+            figures[f"hybrid, {name}"] = _beside(answer["ms"], *shares)
+            cost = f"{count / answer['built']:.0f}/s, {answer['disk']} MB, {answer['resident']} MB"
+            figures[f"build, disk and memory, {name}"] = cost
+    return figures
+
+
+def _beside(taken: list[float], share_near: float, share_lexical: float) -> str:
+    p50, p95 = np.percentile(taken, [50, 95])
+    return f"{p50:.1f} / {p95:.1f}, {share_near:.3f} and {share_lexical:.3f} of the exact lists"
+
+
+def _write_passages(folder: Path, count: int) -> None:
+    from pointsman.text import DEFAULT_ANALYZER
+
+    rows = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float32, (count, VectorOfText.dimensions))
+    with (folder / "texts.txt").open("w") as texts, (folder / "words.txt").open("w") as words:
+        for start in range(0, count, CHUNK):
+            size = min(CHUNK, count - start)
+            rows[start : start + size] = vectors(size, start)
+            for document in passages(size, start):
+                texts.write(" ".join(document.text.split()) + "\n")
+                words.write(" ".join(DEFAULT_ANALYZER.tokens(document.text)) + "\n")
+
+
+STEPS = {"build": build, "serve": serve, "compare": compare}
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--passages", type=int, nargs="+", default=[10_000, 100_000])
     arguments.add_argument("--directory", type=Path, help="keep the datasets here")
-    arguments.add_argument("--step", choices=("build", "serve"), help=argparse.SUPPRESS)
+    arguments.add_argument("--step", choices=tuple(STEPS), help=argparse.SUPPRESS)
+    arguments.add_argument("--peers", action="store_true", help="ask other stores the same")
     options = arguments.parse_args()
     if options.step:
-        step = build if options.step == "build" else serve
-        sys.stdout.write(json.dumps(step(options.directory, options.passages[0])))
+        sys.stdout.write("\n" + json.dumps(STEPS[options.step](options.directory, options.passages[0])))
         return
     with tempfile.TemporaryDirectory(prefix="pointsman-scale-") as scratch:
         root = options.directory or Path(scratch)
-        report({count: measure(root / str(count), count) for count in options.passages})
+        report({count: measure(root / str(count), count, peers=options.peers) for count in options.passages})
 
 
-def measure(folder: Path, count: int) -> dict[str, Any]:
+def measure(folder: Path, count: int, *, peers: bool = False) -> dict[str, Any]:
     """Return all figures of one size; what building took is kept beside the dataset."""
     built = folder.with_suffix(".json")
     if not built.exists():
         figures = _in_process("build", folder, count)
         built.write_text(json.dumps(figures))
-    return {**json.loads(built.read_text()), **_in_process("serve", folder, count)}
+    figures = {**json.loads(built.read_text()), **_in_process("serve", folder, count)}
+    return {**figures, **(_in_process("compare", folder, count) if peers else {})}
 
 
 def _in_process(step: str, folder: Path, count: int) -> dict[str, Any]:
     command = [sys.executable, __file__, "--step", step, "--directory", str(folder), "--passages", str(count)]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-    figures: dict[str, Any] = json.loads(output.splitlines()[-1])
+    *remarks, last = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    sys.stderr.write("".join(f"{remark}\n" for remark in remarks if remark))
+    figures: dict[str, Any] = json.loads(last)
     return figures
 
 

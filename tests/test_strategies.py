@@ -31,6 +31,7 @@ from pointsman.retrieval.transform import spelling
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
 from pointsman.retrieval.transform.spelling import Corrector
 from pointsman.retrieval.vocabulary import NearWords, Vocabulary, speller_of
+from pointsman.store import sampling
 from pointsman.store.local.truth import Truth
 from pointsman.strategies import (
     STRATEGIES,
@@ -57,7 +58,7 @@ from pointsman.testing import RetrieverConformance
 from pointsman.types import Hits
 
 if TYPE_CHECKING:
-    from pointsman.retrieval.source import Source
+    from pointsman.store.base import Store
 
 DOCUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("en-1", "The signal lamp beside the track shows red when a train must stop.", {"year": 1999}),
@@ -410,13 +411,13 @@ def test_of_a_large_dataset_only_the_sample_is_read(monkeypatch: pytest.MonkeyPa
 
 def test_a_query_is_left_as_it_is_until_the_words_have_been_read(monkeypatch: pytest.MonkeyPatch) -> None:
     may_read = threading.Event()
-    texts = words_kept._texts
+    texts = sampling.texts
 
-    def read(dataset: Source, limit: int) -> Iterator[str]:
+    def read(store: Store, limit: int) -> Iterator[str]:
         assert may_read.wait(30)
-        return texts(dataset, limit)
+        return texts(store, limit)
 
-    monkeypatch.setattr(words_kept, "_texts", read)
+    monkeypatch.setattr(words_kept, "texts", read)
     monkeypatch.setattr(spelling, "FIRST_SECONDS", 0.0)
     with Dataset("words", indexing_technique="keyword") as words:
         words.add([Document("a", "locomotive whistle")])
@@ -434,7 +435,7 @@ def test_words_that_cannot_be_read_are_an_error(monkeypatch: pytest.MonkeyPatch)
     def fail(*_: object) -> None:
         raise StoreError("the disk is gone")
 
-    monkeypatch.setattr(words_kept, "_texts", fail)
+    monkeypatch.setattr(words_kept, "texts", fail)
     with Dataset("words", indexing_technique="keyword") as words:
         words.add([Document("a", "locomotive whistle")])
         for _ in range(2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import weakref
@@ -14,6 +15,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pointsman.retrieval.reading import reading_of
+from pointsman.store.sampling import MOST_CHARACTERS, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,16 +29,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_CHARACTERS: Final = 20_000_000
-"""Characters read of a dataset, at some 11 million a second; of a larger dataset, every n-th document is read."""
-
 ANEW: Final = 0.02
 """The share of documents that may change before the words are read again."""
 
 _CYRILLIC: Final = re.compile("[а-я]")
-
-_PROBE: Final = 64
-"""The number of documents from which the text length of a dataset is estimated."""
 
 _AT_ONCE: Final = 0.2
 """Seconds that a query waits for rereading; if the last reading took longer, it uses the words known so far."""
@@ -81,8 +77,9 @@ def speller_of(dataset: Source, *, limit: int = MOST_CHARACTERS) -> Speller:
 
     Concurrent callers wait for the first build. Building takes about a second for ten million characters of text, so a
     large dataset is reread in the background, and only when a share of `ANEW` has changed; until then, words that are
-    new there are not suggested. A dataset of more than ``limit`` characters is sampled evenly: words that occur only in
-    the documents left out may be taken for typos, so search for a correction beside the query, never instead of it.
+    new there are not suggested. A large dataset in a folder stores what was read, so that the next process reads no
+    text. A dataset of more than ``limit`` characters is sampled evenly: words that occur only in the documents left out
+    may be taken for typos, so search for a correction beside the query, never instead of it.
 
     Args:
         dataset: the dataset whose words it knows.
@@ -102,6 +99,8 @@ def words_of(dataset: Source, *, limit: int = MOST_CHARACTERS) -> DatedWords:
         words = entry.words
         if words is not None and entry.sequence == sequence:  # another thread has just built it
             return words
+        if words is None and limit == MOST_CHARACTERS:
+            words = _stored_words(dataset, entry)
         if words is None or entry.seconds < _AT_ONCE:
             return _build_speller(dataset, entry, limit)
         threshold = max(1, int(ANEW * entry.documents))
@@ -112,18 +111,33 @@ def words_of(dataset: Source, *, limit: int = MOST_CHARACTERS) -> DatedWords:
         return words
 
 
+def _stored_words(dataset: Source, entry: _SpellerEntry) -> DatedWords | None:
+    """Return the words that the store keeps; they count as read slowly, and are read again like those."""
+    read_stored = getattr(dataset.store, "stored_words", None)
+    stored = None if read_stored is None else read_stored(LEXICON)
+    if stored is None:
+        return None
+    speller, sequence = stored
+    entry.documents, entry.seconds = dataset.store.count(), math.inf
+    entry.words, entry.sequence = DatedWords(speller, {dataset.name: sequence}), sequence
+    return entry.words
+
+
 def _build_speller(dataset: Source, entry: _SpellerEntry, limit: int) -> DatedWords:
     from pointsman.text.spelling import Speller
 
     start = perf_counter()
     statistics = dataset.store.statistics()  # before reading: later writes are then seen the next time
-    speller = Speller.from_texts(_texts(dataset, limit), lexicon=LEXICON)
+    speller = Speller.from_texts(texts(dataset.store, limit), lexicon=LEXICON)
     speller.build()
     entry.documents, entry.seconds = dataset.store.count(), perf_counter() - start
     recorded_state = statistics.recorded_state
     sequence = statistics.sequence if recorded_state is None else recorded_state.sequence
     words = DatedWords(speller, {dataset.name: sequence})
     entry.words, entry.sequence = words, statistics.sequence
+    keep_words = getattr(dataset.store, "keep_words", None)
+    if keep_words is not None and limit == MOST_CHARACTERS:
+        keep_words(speller, sequence)
     return words
 
 
@@ -134,20 +148,6 @@ def _renew(dataset: Source, entry: _SpellerEntry, limit: int) -> None:
         log.exception("the words of dataset %s could not be read again; the previous ones are used", dataset.name)
     finally:
         entry.renewing = False
-
-
-def _texts(dataset: Source, limit: int) -> Iterator[str]:
-    """The texts of the documents; of an even sample if the dataset is estimated to exceed ``limit`` characters."""
-    store = dataset.store
-    probe, count = [document.searchable for document in store.sample(_PROBE)], store.count()
-    size = sum(map(len, probe)) / max(1, len(probe)) * count
-    documents = store.documents() if size <= limit else store.sample(max(1, int(count * limit / size)))
-    characters = 0
-    for document in documents:
-        characters += len(document.searchable)
-        if characters > 2 * limit:
-            return
-        yield document.searchable
 
 
 def _merge_spellers(spellers: Sequence[Speller]) -> Speller:

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -190,8 +190,8 @@ class Speller:
                 self._counts[key] = self._counts.get(key, 0) + count
         self._neighbours: _Neighbours | None = None
         self._stems: set[str] | None = None
-        self._cyrillic = any(map(_is_cyrillic, self._counts))
-        self._latin = not all(map(_is_cyrillic, self._counts))
+        self._cyrillic = self._latin = False
+        self._note_scripts(self._counts)
 
     @classmethod
     def from_texts(
@@ -205,9 +205,14 @@ class Speller:
         counts = _count(texts)
         for word, count in counts.items():
             self._counts[word] = self._counts.get(word, 0) + count
-        self._cyrillic = self._cyrillic or any(map(_is_cyrillic, counts))
-        self._latin = self._latin or not all(map(_is_cyrillic, counts))
+        self._note_scripts(counts)
         self._neighbours = self._stems = None
+
+    def _note_scripts(self, words: Iterable[str]) -> None:
+        """Note in which scripts there are words."""
+        words = list(words)
+        self._cyrillic = self._cyrillic or any(map(_is_cyrillic, words))
+        self._latin = self._latin or not all(map(_is_cyrillic, words))
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -311,6 +316,27 @@ class Speller:
         except (zlib.error, ValueError) as error:
             raise StoreError(f"{path} is damaged ({error}); create it again with Speller.save") from error
 
+    def to_arrays(self) -> list[NDArray[Any]]:
+        """Return the words, their frequencies, their stems and the index as arrays, for `from_arrays`."""
+        words, index = sorted(self._counts), self._index
+        counts = np.fromiter((self._counts[word] for word in words), np.int64, len(words))
+        return [_as_bytes(words), counts, _as_bytes(sorted(self._known_stems)), *index.to_arrays()]
+
+    @classmethod
+    def from_arrays(cls, arrays: Sequence[NDArray[Any]], *, lexicon: HasFrequencies | None = None) -> Self:
+        """Return the speller whose `to_arrays` returned these, some of which it goes on reading.
+
+        Raises:
+            ValueError: they do not belong together.
+        """
+        word_bytes, counts, stem_bytes, *of_index = arrays
+        speller = cls({}, lexicon=lexicon)
+        speller._counts = dict(zip(_words_of(word_bytes), counts.tolist(), strict=True))
+        speller._stems = set(_words_of(stem_bytes))
+        speller._neighbours = _Neighbours.from_arrays(speller._indexed_words, of_index)
+        speller._note_scripts(speller._counts)
+        return speller
+
     def _knows(self, word: str) -> bool:
         if word in self._counts or word in _FUNCTION_WORDS or word in self._also_known:
             return True
@@ -327,10 +353,12 @@ class Speller:
     @property
     def _index(self) -> _Neighbours:
         if self._neighbours is None:
-            self._neighbours = _Neighbours(
-                sorted(w for w, n in self._counts.items() if _SHORTEST <= len(w) <= _LONGEST and (n > 1 or len(w) > 6))
-            )
+            self._neighbours = _Neighbours(self._indexed_words)
         return self._neighbours
+
+    @property
+    def _indexed_words(self) -> list[str]:
+        return sorted(w for w, n in self._counts.items() if _SHORTEST <= len(w) <= _LONGEST and (n > 1 or len(w) > 6))
 
     def _correction(self, word: str, *, is_name: bool) -> tuple[str, bool] | None:
         """Return the probable correction of an unknown word, and whether it is sure.
@@ -462,6 +490,20 @@ class _Neighbours:
         self._keys = all_keys[order]
         self._owners = np.concatenate(owners)[order] if owners else np.empty(0, np.uint32)
 
+    def to_arrays(self) -> list[NDArray[Any]]:
+        """Return the index without its words."""
+        return [self._keys, self._owners]
+
+    @classmethod
+    def from_arrays(cls, words: list[str], arrays: Sequence[NDArray[Any]]) -> _Neighbours:
+        """Return the index of these words whose `to_arrays` returned these."""
+        index = cls([])
+        index._words, index._lengths = words, np.fromiter(map(len, words), np.uint8, len(words))
+        index._keys, index._owners = arrays
+        if len(index._keys) != len(index._owners) or int(index._owners.max(initial=0)) >= max(len(words), 1):
+            raise ValueError("the index is of other words")
+        return index
+
     def near(self, word: str, slips: int) -> list[str]:
         """Return all words within ``slips`` of the word, and some others of similar length; sorted."""
         prefix = word[:_PREFIX]
@@ -474,6 +516,14 @@ class _Neighbours:
         owners = np.concatenate(owner_lists)
         is_near = np.abs(self._lengths[owners].astype(np.int16) - len(word)) <= slips
         return [self._words[owner] for owner in np.unique(owners[is_near]).tolist()]
+
+
+def _as_bytes(words: Sequence[str]) -> NDArray[np.uint8]:
+    return np.frombuffer("\n".join(words).encode(), np.uint8)
+
+
+def _words_of(content: NDArray[np.uint8]) -> list[str]:
+    return content.tobytes().decode().split("\n") if len(content) else []
 
 
 @lru_cache(maxsize=64)

@@ -34,6 +34,7 @@ from pointsman.filters import Equals, In
 from pointsman.models.base import mixed_embedders
 from pointsman.store.base import MATCHED, NEAR, WORDS, Lists
 from pointsman.store.bm25 import K1, B
+from pointsman.store.local._beside import begin
 from pointsman.store.local.best_cosines import BestCosines
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.columns_file import check_table, read_table, saved_state, write_table
@@ -63,6 +64,7 @@ from pointsman.store.local.manifest import (
 from pointsman.store.local.permissions import PermissionTable
 from pointsman.store.local.truth import NO_VECTOR
 from pointsman.store.local.vectors import VectorIndex
+from pointsman.store.local.words_file import WORDS_FILE
 from pointsman.store.local.writable_truth import WritableTruth
 from pointsman.store.prepared import UNREADABLE, Prepared, directions
 
@@ -89,6 +91,7 @@ _LAG_SECONDS = 1.0  # how long an index may be behind before answers report it
 _WRITERS_SECONDS = 60.0  # how long `verify` waits for a writing process
 _COUNTED_CHANGES = 10_000  # maximum number of changes counted to report the lag
 _LOOK_SECONDS = 0.02  # how often searches check whether the name still refers to this collection
+_BESIDE_ROWS = 50_000  # a scan of as many vectors takes far longer than another thread takes to begin it
 _HEAL_SECONDS = 1.0  # until the next attempt after a failed repair
 
 
@@ -310,6 +313,31 @@ class Collection:
                     self._settle()
                     self._step_down()
 
+    @contextmanager
+    def healing(self) -> Iterator[bool]:
+        """Hold the lock for a moment as a reader, to replace a derived file; False within if somebody else writes.
+
+        Writers of other processes wait for it.
+
+        Raises:
+            StoreError: the directory is not writable.
+        """
+        if not self._writing.acquire(blocking=False):
+            yield False
+            return
+        was_held = self._lock.held
+        try:
+            try:
+                self._become_writer(healing=True)
+            except LockedError:
+                yield False
+            else:
+                yield True
+        finally:
+            if not was_held:
+                self._step_down()
+            self._writing.release()
+
     def write(
         self,
         items: Sequence[Prepared],
@@ -367,12 +395,17 @@ class Collection:
         """Delete the derived indexes and rebuild them from the documents."""
         with self.writer():
             self.keyword.clear()
-            with translated(path := self._directory / COLUMNS):
-                path.unlink(missing_ok=True)
+            for name in (COLUMNS, WORDS_FILE):
+                with translated(path := self._directory / name):
+                    path.unlink(missing_ok=True)
             self.columns.forget()
             self._columns_seq = -1
             if self.vectors is not None:
                 self.vectors.clear()
+
+    def file(self, name: str) -> Path:
+        """Return the path of a derived file."""
+        return self._directory / name
 
     def describe(self, **about: Any) -> None:
         """Change the collection's entries in the manifest, keeping other processes' changes to the rest.
@@ -754,10 +787,13 @@ def search_both(
         filters: which documents are searched; None: all.
     """
     rankings: dict[str, Sequence[tuple[Any, float]]] = {}
+    scan = None
+    if words is not None and vectors is not None and len(vectors.state.base.keys) > _BESIDE_ROWS:
+        scan = begin(partial(vectors.search, depth, filters))
     if words is not None:
         rankings[WORDS] = words.search(depth, filters)
     if vectors is not None:
-        rankings[NEAR] = vectors.search(depth, filters)
+        rankings[NEAR] = vectors.search(depth, filters) if scan is None else scan.result()
     scores = {name: dict(ranking) for name, ranking in rankings.items()}
     if words is None:
         return Lists(rankings, scores)

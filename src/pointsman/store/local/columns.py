@@ -147,10 +147,11 @@ class Columns:
 
     def allowed(self, filter: Filter) -> NDArray[np.int64]:  # noqa: A002
         """Return the keys that match, ascending."""
-        with self._lock:
-            table = self._ready()
-            matching_keys = table.keys.view[table.evaluate(filter) & table.alive.view]
-            return np.sort(matching_keys, kind="stable")  # of a million nearly sorted ones in 3 ms instead of 50
+        return self.matching_rows(filter).keys
+
+    def matching_rows(self, filter: Filter) -> MatchingRows:  # noqa: A002
+        """Return the documents that match, without listing their keys."""
+        return MatchingRows(self._ready, self._lock, filter)
 
     def __len__(self) -> int:
         """Return the number of documents."""
@@ -178,6 +179,50 @@ class Columns:
         if not keys.flags.writeable:
             self._aligned_rows = keys, table.version, rows
         return rows
+
+
+class MatchingRows:
+    """The documents that match a filter. It is evaluated once over all rows, and again only if documents change.
+
+    Args:
+        table: returns the table, with the lock held.
+        lock: guards it.
+        filter: which documents.
+
+    Attributes:
+        filter: which documents.
+        count: how many they are.
+    """
+
+    def __init__(self, table: Callable[[], Table], lock: threading.Lock, filter: Filter) -> None:  # noqa: A002
+        self._ready, self._lock, self.filter = table, lock, filter
+        self._evaluated: tuple[Table, int, Bools] | None = None
+        with self._lock:
+            self.count = int(np.count_nonzero(self._matching_rows()[1]))
+
+    def _matching_rows(self) -> tuple[Table, Bools]:
+        """Return the table, and which of its rows match; called with the lock held."""
+        table = self._ready()
+        if self._evaluated is None or self._evaluated[:2] != (table, table.version):
+            self._evaluated = table, table.version, table.evaluate(self.filter) & table.alive.view
+        return table, self._evaluated[2]
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        """Their keys, ascending."""
+        with self._lock:
+            table, matches = self._matching_rows()
+            matching_keys = table.keys.view[matches]
+            return np.sort(matching_keys, kind="stable")  # of a million nearly sorted ones in 3 ms instead of 50
+
+    def mask(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of some keys are among theirs; takes as long as those keys are many."""
+        with self._lock:
+            table, matches = self._matching_rows()
+            rows = table.rows(keys)
+            mask = rows >= 0
+            mask[mask] = matches[rows[mask]]
+            return mask
 
 
 class Table:

@@ -39,6 +39,8 @@ import tantivy
 
 from pointsman.errors import InputError, PointsmanError, StoreError
 from pointsman.store.bm25 import BM25, K1, B, idf, query_terms
+from pointsman.store.local._facets import FIELD as FACETS
+from pointsman.store.local._facets import facets, narrowing
 from pointsman.store.local.files import (
     collect_leftovers,
     directory_aside,
@@ -57,13 +59,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
-    from pointsman.store.local.columns import Columns
+    from pointsman.store.local.columns import Columns, MatchingRows
     from pointsman.store.local.truth import DocumentChange
     from pointsman.types import Document
 
 log = logging.getLogger(__name__)
 
-_FORMAT = 2
+_FORMAT = 3
 _MARKER = -1  # key of the marker document
 _HEAP_BYTES = 96_000_000
 _ID_SET = 500  # up to this many allowed keys go into the query itself; above it, hits are masked as they arrive …
@@ -76,6 +78,7 @@ _RELOADS = 500  # after so many the index is opened again
 # The one kind of file whose name two writes can share: a segment's, with the number of the operation.
 _IN_THE_WAY = re.compile(r"""FileAlreadyExists\("([0-9a-f]{32}\.[0-9]+\.del)"\)""")
 _POSTINGS = 8_000_000  # keys of documents that are kept for the words of queries
+_STORED_BLOCK = 1024  # bytes of counts compressed together: reading one document decompresses as many
 _EXACT_TO = 40  # lengths below are exact in tantivy's one byte
 
 
@@ -301,38 +304,36 @@ class WordQuery:
         """See `KeywordIndex.search`."""
         if k < 1 or self._query is None:
             return []
-        matching_keys = None
+        allowed: MatchingRows | None = None
         if filters is not None:
             if self._columns is None:
                 raise InputError("this keyword index was opened without metadata; it cannot filter")
-            matching_keys = self._columns.allowed(filters)
+            allowed = self._columns.matching_rows(filters)
         if self._keys is not None or self._repeatable:
-            return self._search_exactly(self._query, k, matching_keys)
+            return self._search_exactly(self._query, k, allowed)
         # Read deeper, within limits, until no further document can be among the best.
         depth = k + max(_TIES, k // 4) if self._constants == (K1, B) else max(_DEEPEST, 10 * k)
         while True:
-            hits = self._top(self._query, depth, matching_keys)
+            hits = self._top(self._query, depth, allowed)
             best = self._best(hits, k)
             end = len(hits) < depth or depth >= max(_DEEPEST, 4 * k)
             if end or hits[-1].score * self._snapshot.greatest_ratio < best[-1][1]:
                 return best
             depth *= 4
 
-    def _search_exactly(
-        self, query: tantivy.Query, k: int, matching_keys: NDArray[np.int64] | None
-    ) -> list[tuple[int, float]]:
+    def _search_exactly(self, query: tantivy.Query, k: int, matching: MatchingRows | None) -> list[tuple[int, float]]:
         """Return the best hits without a limit to the depth: neither hidden documents nor the order of writes count."""
         import numpy as np
 
-        keys = self._keys
-        if keys is None:
-            keys = matching_keys
-        elif matching_keys is not None:
-            keys = np.intersect1d(keys, matching_keys, assume_unique=True)
+        keys, filters = self._keys, None
+        if matching is not None:
+            matching_keys, filters = matching.keys, matching.filter
+            keys = matching_keys if keys is None else np.intersect1d(keys, matching_keys, assume_unique=True)
         size = self._snapshot.documents if keys is None else len(keys)
+        allowed = None if keys is None else _AllowedKeys(keys, filters)
         depth = k + max(_TIES, k // 4) if self._constants == (K1, B) else max(size, 1)
         while True:
-            hits = self._top(query, depth, keys)
+            hits = self._top(query, depth, allowed)
             best = self._best(hits, k)
             if len(hits) < depth or depth >= size:
                 return best
@@ -380,27 +381,34 @@ class WordQuery:
             counts.append(own_counts)
         return counts
 
-    def _top(self, query: tantivy.Query, k: int, allowed_keys: NDArray[np.int64] | None) -> list[_Hit]:
+    def _top(self, query: tantivy.Query, k: int, allowed: MatchingRows | _AllowedKeys | None) -> list[_Hit]:
         """Return the best ``k`` hits by tantivy's scores, ties by key."""
         # Read a few extra hits, so that documents tied with the last one are ordered by key. If still more tie, tantivy
         # picks those stored first: short queries over even chunks tie by the hundred, and reading to the end of the tie
         # would cost ten times the search.
         snapshot, limit = self._snapshot, k + _TIES
-        if allowed_keys is None:
+        if allowed is None:
             return _sort_hits(_read(snapshot, query, min(limit, snapshot.documents + 1))[0])[:k]
-        if not len(allowed_keys):
+        if not allowed.count:
             return []
         # The best k allowed documents are the first k allowed ones of the whole ranking. Read until they are found,
         # unless that is so deep that listing the allowed keys in the query is cheaper, despite its higher cost per key.
-        depth = int(1.5 * limit * snapshot.size / len(allowed_keys))
-        if len(allowed_keys) <= max(_ID_SET, depth // _ID_COST):
-            return _sort_hits(_read(snapshot, _query_among(allowed_keys.tolist(), query), len(allowed_keys))[0])[:k]
+        depth = int(1.5 * limit * snapshot.size / allowed.count)
+        if allowed.count <= max(_ID_SET, depth // _ID_COST):
+            keys = allowed.keys.tolist()
+            return _sort_hits(_read(snapshot, _query_among(keys, query), max(1, len(keys)))[0])[:k]
+        untried = allowed.filter
         while True:
             depth = min(depth, snapshot.size) + 1
-            hits, count = _read(snapshot, query, depth, allowed_keys)
+            hits, count = _read(snapshot, query, depth, allowed)
             if len(hits) >= limit or count < depth:
                 return _sort_hits(hits)[:k]
-            depth *= 4
+            # What is allowed has the words less often than others have, as documents of another language do.
+            narrower, untried = None if untried is None else narrowing(_SCHEMA, untried), None
+            if narrower is None:
+                depth *= 4
+            else:
+                query, depth = _both(narrower, query), 4 * limit
 
 
 def _schema() -> tantivy.Schema:
@@ -408,6 +416,7 @@ def _schema() -> tantivy.Schema:
     builder.add_integer_field("key", indexed=True, fast=True)  # signed: deletes by an unsigned term delete nothing
     builder.add_integer_field("length", fast=True)
     builder.add_text_field("body", tokenizer_name="whitespace", index_option="freq", stored=False)
+    builder.add_text_field(FACETS, tokenizer_name="whitespace", index_option="basic", stored=False)
     builder.add_bytes_field("counts", stored=True, indexed=False, fast=False)
     builder.add_text_field("marker", tokenizer_name="raw", index_option="basic", stored=True)
     return builder.build()
@@ -674,7 +683,7 @@ class KeywordIndex:
         make_directory(folder)
         collect_leftovers(folder)
         with directory_aside(folder) as directory:
-            writer = tantivy.Index(_SCHEMA, path=str(directory)).writer(_HEAP_BYTES, 1)
+            writer = _new_index(directory).writer(_HEAP_BYTES, 1)
             try:
                 self._fill(writer, 0, target)
             finally:
@@ -794,7 +803,20 @@ def _postings(key: int, document: Document) -> tantivy.Document:
     posting.add_text("body", " ".join(tokens))
     counts = "".join([f"{term} {count}\n" for term, count in Counter(tokens).items()])
     posting.add_bytes("counts", f"\n{counts}".encode())
+    posting.add_text(FACETS, facets(document.metadata))
     return posting
+
+
+def _new_index(directory: Path) -> tantivy.Index:
+    """Create an index whose stored counts are compressed in small blocks; tantivy takes that from its own file only."""
+    index = tantivy.Index(_SCHEMA, path=str(directory))
+    path = directory / "meta.json"
+    meta = json.loads(path.read_text())
+    if "docstore_blocksize" not in meta.get("index_settings", {}):
+        return index
+    meta["index_settings"]["docstore_blocksize"] = _STORED_BLOCK
+    path.write_text(json.dumps(meta))
+    return tantivy.Index.open(str(directory))
 
 
 _SCHEMA = _schema()
@@ -822,9 +844,13 @@ def _any_of(snapshot: _IndexSnapshot, terms: Mapping[str, int]) -> tantivy.Query
 
 def _query_among(keys: Sequence[int], query: tantivy.Query) -> tantivy.Query:
     """Restrict a query to these keys; a disjunction of keys is faster than tantivy's own term set."""
-    key_query = tantivy.Query.boolean_query([(tantivy.Occur.Should, _key(key)) for key in keys])
+    return _both(tantivy.Query.boolean_query([(tantivy.Occur.Should, _key(key)) for key in keys]), query)
+
+
+def _both(condition: tantivy.Query, query: tantivy.Query) -> tantivy.Query:
+    """Restrict a query to what another one finds, whose scores do not count."""
     must = tantivy.Occur.Must
-    return tantivy.Query.boolean_query([(must, tantivy.Query.const_score_query(key_query, 0.0)), (must, query)])
+    return tantivy.Query.boolean_query([(must, tantivy.Query.const_score_query(condition, 0.0)), (must, query)])
 
 
 def _in_a_byte(length: int) -> int:
@@ -843,6 +869,20 @@ def _explanation_parts(explanation: Mapping[str, Any]) -> Iterator[Mapping[str, 
         yield from _explanation_parts(detail)
 
 
+class _AllowedKeys:
+    """Documents by their keys, ascending; as `MatchingRows` has them by a filter."""
+
+    def __init__(self, keys: NDArray[np.int64], filters: Filter | None) -> None:
+        self.keys, self.count, self.filter = keys, len(keys), filters
+
+    def mask(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of some keys are among these, of which there is at least one."""
+        import numpy as np
+
+        rows = np.minimum(np.searchsorted(self.keys, keys), self.count - 1)
+        return np.asarray(self.keys[rows] == keys)
+
+
 class _Hit(NamedTuple):
     """A document that tantivy found; its score omits the constant factor k1 + 1, as in Lucene: κ was measured so."""
 
@@ -853,7 +893,7 @@ class _Hit(NamedTuple):
 
 
 def _read(
-    snapshot: _IndexSnapshot, query: tantivy.Query, limit: int, allowed_keys: NDArray[np.int64] | None = None
+    snapshot: _IndexSnapshot, query: tantivy.Query, limit: int, allowed: MatchingRows | _AllowedKeys | None = None
 ) -> tuple[list[_Hit], int]:
     """Return the allowed ones among the first ``limit`` hits, nearly best first, and how many hits there were."""
     import numpy as np
@@ -861,10 +901,8 @@ def _read(
     hits = snapshot.searcher.search(query, limit, count=False).hits
     keys: Any = snapshot.searcher.fast_field_values("key", [address for _, address in hits])
     count = len(hits)
-    if allowed_keys is not None and count:
-        of_hits = np.array(keys, np.int64)
-        rows = np.minimum(np.searchsorted(allowed_keys, of_hits), len(allowed_keys) - 1)
-        matching = np.flatnonzero(allowed_keys[rows] == of_hits).tolist()
+    if allowed is not None and count:
+        matching = np.flatnonzero(allowed.mask(np.array(keys, np.int64))).tolist()
         hits, keys = [hits[row] for row in matching], [keys[row] for row in matching]
     addresses = [address for _, address in hits]
     lengths: Any = snapshot.searcher.fast_field_values("length", addresses)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
@@ -10,7 +12,7 @@ import numpy as np
 import xxhash
 
 from pointsman._batched import batched
-from pointsman.errors import InputError
+from pointsman.errors import InputError, StoreError
 from pointsman.store.base import (
     NEAR,
     SCALES_OF,
@@ -30,8 +32,9 @@ from pointsman.store.base import (
 from pointsman.store.local.collection import Collection, Verification, score_both, search_both
 from pointsman.store.local.history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED
 from pointsman.store.local.view import ViewStore
-from pointsman.store.prepared import edits, position, prepare
-from pointsman.store.sampling import evenly
+from pointsman.store.local.words_file import WORDS_FILE, read_words, words_sequence, write_words
+from pointsman.store.prepared import UNREADABLE, edits, position, prepare
+from pointsman.store.sampling import evenly, texts
 from pointsman.types import AddResult
 
 if TYPE_CHECKING:
@@ -46,11 +49,17 @@ if TYPE_CHECKING:
     from pointsman.store.local.keyword import WordQuery
     from pointsman.store.local.truth import DocumentChange
     from pointsman.store.local.vectors import VectorQuery
+    from pointsman.text.spelling import HasFrequencies, Speller
     from pointsman.types import Document, Metadata
     from pointsman.views import View
 
+log = logging.getLogger(__name__)
+
 _INTERNAL: Final = frozenset({"seq", "tally", "identity", "embedder", "dimensions", KEPT_DAYS, KEPT_FROM, RECEIPT_KEY})
 _DELETED_TOGETHER: Final = 10_000
+WORDS_AGAIN = 20_000
+"""Words are stored once as many documents have changed; to write these takes longer than to read the words."""
+_WORDS_SHARE = 50  # … and one in so many of all
 _READ_TOGETHER: Final = 1000
 
 
@@ -262,9 +271,16 @@ class LocalStore(BaseStore):
         """Hold the writer lock for several calls of `write`; the indexes follow at the end. See `Collection.writer`."""
         return self.collection.writer()
 
-    def writing(self, wait: float = 0.0) -> AbstractContextManager[None]:
+    @contextmanager
+    def writing(self, wait: float = 0.0) -> Iterator[None]:
         """Hold the writer lock within the block only; see `Collection.writing`."""
-        return self.collection.writing(wait)
+        with self.collection.writing(wait):
+            yield
+            sequence = self.collection.truth.sequence()
+            if self._words_are_due(sequence):
+                from pointsman.text.spelling import Speller
+
+                self._write_words(Speller.from_texts(texts(self)), sequence)
 
     # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -336,6 +352,43 @@ class LocalStore(BaseStore):
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> ViewStore:
         """See `Store`."""
         return ViewStore(self, self.collection, self.collection.permissions.visible(view), notes)
+
+    # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def stored_words(self, lexicon: HasFrequencies) -> tuple[Speller, int] | None:
+        """Return a speller that knows the words of the documents, and as of which write; None if none is stored."""
+        path = self.collection.file(WORDS_FILE)
+        try:
+            speller, sequence = read_words(path, self.info.identity, lexicon)
+        except FileNotFoundError:
+            return None
+        except (OSError, *UNREADABLE, KeyError) as error:
+            log.warning("%s cannot be used (%s); words are read from the documents", path, error)
+            return None
+        return (speller, sequence) if sequence <= self.collection.truth.sequence() else None
+
+    def keep_words(self, speller: Speller, sequence: int) -> None:
+        """Store the words of the documents as of a write, if they are many and no other process is writing."""
+        if self._words_are_due(sequence):
+            try:
+                with self.collection.healing() as is_writer:
+                    if is_writer:
+                        self._write_words(speller, sequence)
+            except StoreError as error:
+                log.debug("the words of %s are not stored now: %s", self.info.identity, error)
+
+    def _words_are_due(self, sequence: int) -> bool:
+        """Whether so much has changed since words were stored that to write took longer than to read them will."""
+        stored = words_sequence(self.collection.file(WORDS_FILE), self.info.identity)
+        least = max(WORDS_AGAIN, self.count() // _WORDS_SHARE) if stored else WORDS_AGAIN
+        return not 0 < sequence <= stored and self.changed_since(stored if stored < sequence else 0, least) >= least
+
+    def _write_words(self, speller: Speller, sequence: int) -> None:
+        path = self.collection.file(WORDS_FILE)
+        try:
+            write_words(path, speller, self.info.identity, sequence)
+        except OSError as error:
+            log.warning("%s cannot be written now (%s); words are read from the documents", path, error)
 
     # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
 

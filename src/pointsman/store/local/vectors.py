@@ -185,7 +185,7 @@ class SubsetVectorQuery:
     """
 
     def __init__(self, subset: VectorSubset, vector: NDArray[np.float32], columns: Columns) -> None:
-        self._subset, self._vector, self._columns = subset, vector, columns
+        self.state, self._subset, self._vector, self._columns = subset.state, subset, vector, columns
 
     def search(self, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
         """See `VectorIndex.search`."""

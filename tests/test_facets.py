@@ -1,0 +1,139 @@
+"""Terms of metadata in the keyword index: they miss nothing that a filter matches, and save reading the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range, parse_filter
+from pointsman.store.local import _facets, keyword
+from pointsman.store.local._facets import narrowing
+from pointsman.types import Document
+from store_kit import add, opened
+
+if TYPE_CHECKING:
+    import tantivy
+
+    from pointsman.store.local.collection import Collection
+
+VALUES: list[Any] = ["zh", "ru", "a b", "é", "", 0, -0.0, 7, 7.5, True, False, 2**70 + 1, "2024-05-01T02:00:00+03:00"]
+NAMES = ["language", "n.deep", "two words"]
+COUNT = 200
+
+leaves = st.one_of(
+    st.builds(Equals, st.sampled_from(NAMES), st.sampled_from(VALUES)),
+    st.builds(In, st.sampled_from(NAMES), st.lists(st.sampled_from(VALUES), max_size=3).map(tuple)),
+    st.builds(Range, st.just("number"), gte=st.integers(0, COUNT)),
+    st.builds(Exists, st.sampled_from(NAMES)),
+)
+conditions = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda parts: And(tuple(parts))),
+        st.lists(inner, max_size=3).map(lambda parts: Or(tuple(parts))),
+        inner.map(Not),
+    ),
+    max_leaves=4,
+)
+
+
+def metadata(number: int) -> dict[str, Any]:
+    return {
+        "number": number,
+        "language": VALUES[number % len(VALUES)],
+        "n": {"deep": [VALUES[number % 5], VALUES[number % 7]]},
+        **({"two words": VALUES[number % 3]} if number % 2 else {}),
+    }
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
+    """Documents with values of every kind, some of which were changed."""
+    collection = opened(tmp_path_factory.mktemp("facets"))
+    add(collection, [Document(f"d{number}", "railway switch", metadata(number)) for number in range(COUNT)])
+    add(collection, [Document(f"d{number}", "railway yard", metadata(number + 1)) for number in range(0, COUNT, 9)])
+    yield collection
+    collection.close()
+
+
+def matching(store: Collection, condition: Filter) -> set[int]:
+    return {key for key, values in store.truth.metadata() if condition.matches(values)}
+
+
+def keys_found_by(store: Collection, query: tantivy.Query) -> set[int]:
+    searcher = store.keyword._current().searcher
+    hits = searcher.search(query, COUNT + 1, count=False).hits
+    keys: Any = searcher.fast_field_values("key", [address for _, address in hits])
+    return set(keys)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(condition=conditions)
+def test_terms_miss_nothing_that_matches(store: Collection, condition: Filter) -> None:
+    query = narrowing(keyword._SCHEMA, condition)
+    assert query is None or matching(store, condition) <= keys_found_by(store, query)
+
+
+def test_values_that_share_a_term_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_facets, "_TERMS", 1)
+    monkeypatch.setattr(keyword, "_ID_SET", 0)
+    monkeypatch.setattr(keyword, "_ID_COST", 10**9)
+    store = opened(tmp_path)
+    add(store, [Document(f"d{number}", "railway switch", {"n": number % 50}) for number in range(1000)])
+    condition = Equals("n", 49)
+    assert {key for key, _ in store.keyword.search("railway", 20, condition)} == matching(store, condition)
+    store.close()
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_value_alone_is_told_exactly(store: Collection, value: Any) -> None:
+    condition = Equals("language", value)
+    query = narrowing(keyword._SCHEMA, condition)
+    assert query is not None
+    assert keys_found_by(store, query) == matching(store, condition)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['_id == "d1"', '_text == "railway"', "number > 3", "exists(language)", "not language == zh", "number in []"],
+)
+def test_of_other_conditions_terms_tell_nothing(text: str) -> None:
+    condition = In("number", ()) if text.endswith("[]") else parse_filter(text)
+    assert narrowing(keyword._SCHEMA, condition) is None
+    assert narrowing(keyword._SCHEMA, Or((Equals("language", "zh"), condition))) is None
+    assert narrowing(keyword._SCHEMA, And((Equals("language", "zh"), condition))) is not None
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+def test_of_what_seldom_has_the_words_little_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeatable: bool
+) -> None:
+    texts = ["railway switch"] * 19 + ["铁路 道岔 railway"] + ["铁路 道岔"] * 20
+    documents = [
+        Document(str(number), texts[number % 40], {"language": "en" if number % 40 < 19 else "zh"})
+        for number in range(4000)
+    ]
+    monkeypatch.setattr(keyword, "_ID_SET", 0)
+    monkeypatch.setattr(keyword, "_ID_COST", 10**9)
+    limits: list[int] = []
+    read = keyword._read
+
+    def note_limit(snapshot: Any, query: Any, limit: int, allowed: Any = None) -> Any:
+        hits, count = read(snapshot, query, limit, allowed)
+        limits.append(count)
+        return hits, count
+
+    monkeypatch.setattr(keyword, "_read", note_limit)
+    store = opened(tmp_path)
+    add(store, documents)
+    condition = Equals("language", "zh")
+    hits = store.keyword.query("railway switch", repeatable=repeatable).search(10, condition)
+    right = [hit for hit in store.keyword.search("railway switch", 4000) if hit[0] in matching(store, condition)][:10]
+    assert hits == right
+    assert sum(limits[: -1 if repeatable else None]) < 4000  # 2,000 documents have a word; the list of all is the last
+    store.close()
