@@ -240,8 +240,8 @@ def report(by_size: dict[int, dict[str, Any]]) -> None:
     from rich.table import Table
 
     table = Table("p50 / p95 in ms, unless said otherwise", *(f"{size:,}" for size in by_size))
-    for name in next(iter(by_size.values())):
-        table.add_row(name, *(_shown(figures[name]) for figures in by_size.values()))
+    for name in dict.fromkeys(name for figures in by_size.values() for name in figures):
+        table.add_row(name, *(_shown(figures.get(name, "")) for figures in by_size.values()))
     Console().print(table)
 
 
