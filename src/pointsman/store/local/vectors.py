@@ -198,7 +198,9 @@ class SubsetVectorQuery:
             in_tail = in_tail[self._columns.mask(filters, state.tail_keys[in_tail])]
         base_keys, scores = _base_top(state.base, vector, k, exists, ROUNDING)
         keys = np.concatenate([base_keys, state.tail_keys[in_tail]])
-        candidates = keys[_best(np.concatenate([scores, state.tail[in_tail] @ vector]), k, ROUNDING)]
+        is_part = len(in_tail) < 0.5 * len(state.tail)  # to copy all its rows takes longer than to multiply all
+        tail_scores = _dots(state.tail, in_tail, vector) if is_part else (state.tail @ vector)[in_tail]
+        candidates = keys[_best(np.concatenate([scores, tail_scores]), k, ROUNDING)]
         return _top(candidates, _scores_by_row(state, vector, candidates), k)
 
     def score(self, keys: Sequence[int]) -> list[float]:
