@@ -90,8 +90,8 @@ def write_table(url: str, table: str, rows: Sequence[Row], vectors: np.ndarray, 
             f"create table {table} (id text primary key, text text, meta jsonb, v vector({vectors.shape[1]}){columns})"
         )
         for row, vector in zip(rows, vectors, strict=True):
-            own = {"id", "text"} if in_json else {"id", "text", "readers", "barred"}
-            meta = Jsonb({name: row[name] for name in row if name not in own})
+            column_names = {"id", "text"} if in_json else {"id", "text", "readers", "barred"}
+            meta = Jsonb({name: row[name] for name in row if name not in column_names})
             access = (
                 [] if in_json else [None if row[name] is None else Jsonb(row[name]) for name in ("readers", "barred")]
             )
@@ -229,8 +229,8 @@ def test_rows_exist_for_whom_their_columns_name(shop: Workspace) -> None:
     assert ids(shop, "signal timetable", ANNA) == FOR_ANNA
     assert ids(shop, "signal timetable", []) == FOR_EVERYONE
     assert ids(shop, "signal timetable", ["group:money"]) == {*FOR_EVERYONE, "pay"}
-    both = shop.search("signal", 50, principals=ANNA, refuse=False)
-    assert {hit.dataset for hit in both} == {"orders", "own"}
+    joint_answer = shop.search("signal", 50, principals=ANNA, refuse=False)
+    assert {hit.dataset for hit in joint_answer} == {"orders", "own"}
     with pytest.raises(InputError, match="access is on"):
         shop.search("signal")
     with pytest.raises(InputError, match="access is on"):
@@ -271,17 +271,17 @@ def test_rows_of_a_file_are_compared_exactly_whatever_lies_between_them(is_produ
     vectors = chance.normal(size=(3000, 48)).astype(np.float32) * chance.uniform(0.1, 9, (3000, 1)).astype(np.float32)
     vectors[100:140] = vectors[100]  # ties
     visible = np.flatnonzero(chance.random(3000) < 0.3)
-    every, part = (_ExactRows(rows, is_product=is_product) for rows in (vectors, vectors[visible]))
+    index, visible_index = (_ExactRows(rows, is_product=is_product) for rows in (vectors, vectors[visible]))
     position = {int(number): row for row, number in enumerate(visible)}
     for query in (*chance.normal(size=(20, 48)).astype(np.float32), vectors[100]):
-        scores, numbers = every.search(query[None], 3000)
+        scores, numbers = index.search(query[None], 3000)
         expected = [
             (position[number], score)
             for number, score in zip(numbers[0].tolist(), scores[0].tolist(), strict=True)
             if number in position
         ]
         for size in (1, 7, 50, len(visible)):
-            scores, numbers = part.search(query[None], size)
+            scores, numbers = visible_index.search(query[None], size)
             assert list(zip(numbers[0].tolist(), scores[0].tolist(), strict=True)) == expected[:size]
     vectors[5, 0] = np.nan
     assert len(_ExactRows(vectors, is_product=is_product).search(vectors[:1], 9)[1][0]) == 9
@@ -538,6 +538,6 @@ def test_columns_are_named_on_the_command_line_and_stay_in_the_record(tmp_path: 
     with pointsman.open(place, embedder=EMBEDDER) as workspace:
         record = workspace.backend.records(ATTACHED)["orders"].value
         assert Attachment.from_json(record, "orders").access == AccessColumns("readers", "barred")
-        older = json.loads(record)
-        del older["access"]
-        assert Attachment.from_json(json.dumps(older), "orders").access is None
+        record_of_before = json.loads(record)
+        del record_of_before["access"]
+        assert Attachment.from_json(json.dumps(record_of_before), "orders").access is None

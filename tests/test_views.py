@@ -530,13 +530,13 @@ class TestBestCosines:
         assert groups.store.best_cosines(questions) == pytest.approx(self.by_search(groups, questions))
 
     def test_are_computed_once_for_each_group(self, groups: Dataset) -> None:
-        kept: Any = groups.store.collection.best_cosines  # type: ignore[attr-defined]
+        best_cosines: Any = groups.store.collection.best_cosines  # type: ignore[attr-defined]
         questions = self.questions()
         for numbers, rows in ((range(10), 300), (range(5, 15), 450), (range(15), 450), (range(2, 4), 450)):
             groups.in_view([f"group:{number}" for number in numbers]).store.best_cosines(questions)
-            assert kept.rows == rows
+            assert best_cosines.rows == rows
         groups.in_view(["group:1"]).store.best_cosines(self.questions(3))
-        assert kept.rows == 480, "other questions are other cosines"
+        assert best_cosines.rows == 480, "other questions are other cosines"
 
     def test_follow_changes_of_access_and_of_documents(self, groups: Dataset) -> None:
         questions = self.questions()

@@ -116,14 +116,14 @@ class _ExactRows:
 
         A matrix product rounds by the position of a row, so it only chooses them, with some to spare.
         """
-        everything = np.arange(self.ntotal)
+        row_numbers = np.arange(self.ntotal)
         if size >= self.ntotal:
-            return everything
+            return row_numbers
         products = self._vectors @ query
         likeness = products if self._is_product else 2 * products - self._squares
         length = np.sqrt(self._squares.max()) + np.sqrt(query @ query)
         lowest = np.partition(likeness, -size)[-size] - np.float32(_ROUNDING) * length * length
-        return np.flatnonzero(likeness >= lowest) if np.isfinite(lowest) else everything
+        return np.flatnonzero(likeness >= lowest) if np.isfinite(lowest) else row_numbers
 
     def reconstruct(self, number: int) -> NDArray[np.float32]:
         """Return the vector of a row."""

@@ -242,11 +242,11 @@ class PostgresViewStore(StoreView, PostgresReader):
         if len(cosines) > _SIGNATURES:
             cosines.clear()
         names = {number: (digest, number, change) for number, change in signatures.items()}
-        if unread := [number for number, name in names.items() if name not in cosines]:
-            new_cosines = {number: np.full(len(directions), np.nan) for number in unread}
+        if new_numbers := [number for number, name in names.items() if name not in cosines]:
+            new_cosines = {number: np.full(len(directions), np.nan) for number in new_numbers}
             texts = [str(row.tolist()) for row in directions]
             for number, ordinal, cosine in self._rows(
-                self._statements.best_cosines(), signatures=unread, questions=texts
+                self._statements.best_cosines(), signatures=new_numbers, questions=texts
             ):
                 new_cosines[number][ordinal - 1] = cosine
             cosines.update({names[number]: row for number, row in new_cosines.items()})
