@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pointsman.store.local import collection, files, truth, vectors
+from pointsman.store.local import collection, truth, vectors
+from pointsman.store.local import files_and_locks as files
 from pointsman.store.local.collection import Collection
-from pointsman.store.local.files import remove_file, replacing
+from pointsman.store.local.files_and_locks import remove_file, replacing
 from pointsman.store.local.manifest import drop_collection
 from pointsman.types import Document
 from store_kit import add, corpus

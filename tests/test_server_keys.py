@@ -32,7 +32,7 @@ from pointsman.errors import (
 from pointsman.server.access import Access, authenticate
 from pointsman.server.keys import ApiKey, KeyStore
 from pointsman.server.problems import HttpProblem, of_error
-from pointsman.store.local.files import open_regular
+from pointsman.store.local.files_and_locks import open_regular
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

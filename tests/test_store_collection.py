@@ -19,7 +19,7 @@ import pytest
 from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, StoreError
 from pointsman.store.local import keyword, truth, truth_file, vectors
 from pointsman.store.local.collection import Collection
-from pointsman.store.local.files import replacing
+from pointsman.store.local.files_and_locks import replacing
 from pointsman.store.local.truth_file import SOURCE
 from pointsman.store.local.writable_truth import WritableTruth
 from pointsman.store.prepared import Prepared, prepare

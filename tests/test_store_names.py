@@ -16,9 +16,9 @@ from pointsman import Document
 from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.local import collection as collection_module
-from pointsman.store.local import files
+from pointsman.store.local import files_and_locks as files
 from pointsman.store.local.collection import Collection
-from pointsman.store.local.files import collect_leftovers, directory_aside, steady
+from pointsman.store.local.files_and_locks import collect_leftovers, directory_aside, steady
 from pointsman.store.local.manifest import create_collection, drop_collection
 from pointsman.store.local.writable_truth import WritableTruth
 from store_kit import add, corpus, opened, sound

@@ -15,7 +15,7 @@ from kill_kit import WORKER, Killing
 from pointsman.errors import StoreError
 from pointsman.store.local import vectors
 from pointsman.store.local.collection import Collection
-from pointsman.store.local.files import ExclusiveLock
+from pointsman.store.local.files_and_locks import ExclusiveLock
 from pointsman.types import Document
 from store_kit import add, corpus, opened, sound, unit
 

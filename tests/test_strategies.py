@@ -23,9 +23,9 @@ from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
 from pointsman.registry import Registry
 from pointsman.request import SearchRequest
 from pointsman.retrieval import vocabulary as words_kept
-from pointsman.retrieval.lookup import RoutedLookup
 from pointsman.retrieval.recipe import Recipe, by_name
 from pointsman.retrieval.rerank import BaseReranker
+from pointsman.retrieval.routed_lookup import RoutedLookup
 from pointsman.retrieval.search import search
 from pointsman.retrieval.transform import spelling
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant

@@ -43,7 +43,7 @@ from pointsman.errors import (
     StoreError,
     UnknownNameError,
 )
-from pointsman.store.local.files import (
+from pointsman.store.local.files_and_locks import (
     ExclusiveLock,
     make_directory,
     replacing,

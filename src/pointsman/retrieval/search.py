@@ -37,8 +37,8 @@ from pointsman.retrieval.dispatch import DualCall, Mode, Threads, describe, run
 from pointsman.retrieval.fusion import SCALES, CosineSpread
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.judging import NOTHING, Verdict, holders_of_word, judge, raised_cosines
-from pointsman.retrieval.lookup import RoutedLookup
 from pointsman.retrieval.reading import Reading, reading_each
+from pointsman.retrieval.routed_lookup import RoutedLookup
 from pointsman.retrieval.source import Source, check_all_searchable
 from pointsman.trace import Trace
 from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext, keys_of

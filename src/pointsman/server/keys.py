@@ -35,7 +35,7 @@ from pointsman.errors import (
     UnknownNameError,
 )
 from pointsman.store.backend import NEW, LocalBackend
-from pointsman.store.local.files import file_stamp, make_directory, open_regular, replacing, store_error
+from pointsman.store.local.files_and_locks import file_stamp, make_directory, open_regular, replacing, store_error
 from pointsman.views import check_principals
 
 if TYPE_CHECKING:

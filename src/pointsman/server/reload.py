@@ -26,7 +26,7 @@ from pointsman.retrieval.dataset_calibration import CALIBRATION
 from pointsman.retrieval.policy import POLICY, measured
 from pointsman.settings import CONFIG_VARIABLE, FILE, Settings
 from pointsman.store.backend import NEW, LocalBackend
-from pointsman.store.local.files import file_stamp
+from pointsman.store.local.files_and_locks import file_stamp
 
 if TYPE_CHECKING:
     from pointsman.workspace import Workspace

@@ -280,7 +280,7 @@ class LocalBackend(BaseBackend):
 
     def make(self) -> None:
         """Create the empty folder unless it exists."""
-        from pointsman.store.local.files import make_directory, replacing, translated
+        from pointsman.store.local.files_and_locks import make_directory, replacing, translated
 
         if not (self.path / _MANIFEST).exists():
             make_directory(self.path)
@@ -315,7 +315,7 @@ class LocalBackend(BaseBackend):
 
     def describe(self, name: str, description: str) -> None:
         """See `Backend`."""
-        from pointsman.store.local.files import steady, translated
+        from pointsman.store.local.files_and_locks import steady, translated
         from pointsman.store.local.manifest import read_manifest, write_manifest
 
         folder = self._existing(name)
@@ -354,7 +354,7 @@ class LocalBackend(BaseBackend):
 
     def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
         """See `Backend`."""
-        from pointsman.store.local.files import make_directory, remove_file, replacing
+        from pointsman.store.local.files_and_locks import make_directory, remove_file, replacing
 
         check_record(kind, name, value)
         path = self._file(kind, name)
@@ -375,7 +375,7 @@ class LocalBackend(BaseBackend):
         return self.path / kind / f"{quote(name, safe=' ')}.json" if name else self.path / f"{kind}.json"
 
     def _read(self, path: Path) -> Record | None:
-        from pointsman.store.local.files import read_regular, store_error
+        from pointsman.store.local.files_and_locks import read_regular, store_error
 
         try:
             data = read_regular(path)
@@ -402,7 +402,7 @@ class LocalBackend(BaseBackend):
 
     def about(self, name: str) -> DatasetRecord | None:
         """Return the record of a dataset; None if no dataset has this name."""
-        from pointsman.store.local.files import file_stamp
+        from pointsman.store.local.files_and_locks import file_stamp
 
         if name.startswith("."):  # a dataset that is being deleted
             return None
@@ -447,7 +447,7 @@ class LocalBackend(BaseBackend):
         return bool(names) and not any(name == _DATASETS or name.startswith(_MANIFEST) for name in names)
 
     def _check(self) -> None:
-        from pointsman.store.local.files import read_regular, translated
+        from pointsman.store.local.files_and_locks import read_regular, translated
 
         if _SURROGATE.search(str(self.path)):
             raise InputError(f"the path {str(self.path)!r} is not UTF-8, which the index needs; name another path")
@@ -483,7 +483,7 @@ def _list_folder(folder: str | Path) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        from pointsman.store.local.files import store_error
+        from pointsman.store.local.files_and_locks import store_error
 
         raise store_error(Path(folder), error) from error
 
@@ -520,7 +520,7 @@ def _changing(path: Path) -> Iterator[None]:
     except Timeout as error:
         raise LockedError(f"{path} is being changed by another process; try again") from error
     except OSError as error:
-        from pointsman.store.local.files import store_error
+        from pointsman.store.local.files_and_locks import store_error
 
         raise store_error(path, error) from error
 

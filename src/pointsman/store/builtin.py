@@ -25,7 +25,7 @@ def _opensearch(url: str, **options: Any) -> Backend:
 
 
 def _table(attachment: Attachment) -> AttachedStore:
-    from pointsman.store.postgres.table import TableStore
+    from pointsman.store.postgres.attached_table import TableStore
 
     return TableStore(attachment)
 

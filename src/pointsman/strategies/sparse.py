@@ -176,7 +176,7 @@ class SparseIndex:
     def _save(self, path: Path, identity: str) -> None:
         import numpy as np
 
-        from pointsman.store.local.files import replacing
+        from pointsman.store.local.files_and_locks import replacing
 
         header = json.dumps([_FORMAT, self._name, identity, self._sequence])
         keys = list(self._vectors)

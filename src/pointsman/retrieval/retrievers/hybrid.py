@@ -240,7 +240,7 @@ class SimpleHybridRetriever(BaseRetriever):
         ]
         if unable:
             raise InputError(f"{', '.join(unable)} cannot be saved; give a retriever a method persist(folder)")
-        from pointsman.store.local.files import replacing
+        from pointsman.store.local.files_and_locks import replacing
 
         folder = Path(persist_dir)
         former = _former_saves(folder)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import xxhash
 
-from pointsman.store.local.files import open_regular, remove_leftovers, replacing
+from pointsman.store.local.files_and_locks import open_regular, remove_leftovers, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

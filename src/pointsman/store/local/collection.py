@@ -38,7 +38,7 @@ from pointsman.store.local._beside import begin
 from pointsman.store.local.best_cosines import BestCosines
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.columns_file import check_table, read_table, saved_state, write_table
-from pointsman.store.local.files import (
+from pointsman.store.local.files_and_locks import (
     POLL_SECONDS,
     WriterLock,
     file_stamp,

@@ -17,7 +17,7 @@ from pointsman.errors import InputError, LockedError
 from pointsman.filters import parse_optional
 from pointsman.store.base import WORDS, StoreQuery
 from pointsman.store.listing import Listing, listing_of
-from pointsman.store.local.files import WriterLock, make_directory
+from pointsman.store.local.files_and_locks import WriterLock, make_directory
 from pointsman.store.local.keyword import KeywordIndex
 from pointsman.store.local.store import LocalStore
 from pointsman.store.prepared import prepare

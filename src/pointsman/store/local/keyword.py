@@ -41,7 +41,7 @@ from pointsman.errors import InputError, PointsmanError, StoreError
 from pointsman.store.bm25 import BM25, K1, B, idf, query_terms
 from pointsman.store.local._facets import FIELD as FACETS
 from pointsman.store.local._facets import facets, narrowing
-from pointsman.store.local.files import (
+from pointsman.store.local.files_and_locks import (
     collect_leftovers,
     directory_aside,
     file_stamp,

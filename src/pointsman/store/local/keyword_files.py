@@ -13,7 +13,7 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pointsman.store.local.files import file_stamp, open_regular, read_regular
+from pointsman.store.local.files_and_locks import file_stamp, open_regular, read_regular
 from pointsman.store.prepared import UNREADABLE
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pointsman.errors import (
     StorageFullError,
     StoreError,
 )
-from pointsman.store.local.files import (
+from pointsman.store.local.files_and_locks import (
     WriterLock,
     collect_leftovers,
     directory_aside,

@@ -16,7 +16,7 @@ from pointsman._batched import batched
 from pointsman._sqlite import SQLITE_ERRORS
 from pointsman.errors import CorruptStoreError, UnknownNameError
 from pointsman.store.local.collection import Collection
-from pointsman.store.local.files import (
+from pointsman.store.local.files_and_locks import (
     WriterLock,
     directory_aside,
     read_regular,

@@ -26,7 +26,7 @@ from pointsman._batched import batched
 from pointsman._sqlite import SQLITE_ERRORS
 from pointsman.errors import CorruptStoreError, StoreError
 from pointsman.store.local import history
-from pointsman.store.local.files import make_private
+from pointsman.store.local.files_and_locks import make_private
 from pointsman.store.local.tally import Tally, TallyName, sum_over
 from pointsman.store.local.truth_file import (
     SOURCE,

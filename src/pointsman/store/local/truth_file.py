@@ -19,7 +19,7 @@ import xxhash
 
 from pointsman._sqlite import SQLITE_ERRORS, damage, error_code
 from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
-from pointsman.store.local.files import full, make_private, room, steady, store_error, sync_directory
+from pointsman.store.local.files_and_locks import full, make_private, room, steady, store_error, sync_directory
 from pointsman.store.local.tally import Tally
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from pointsman.store.local.files import file_stamp, open_regular, remove_leftovers, replacing
+from pointsman.store.local.files_and_locks import file_stamp, open_regular, remove_leftovers, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import xxhash
 
-from pointsman.store.local.files import file_stamp, remove_leftovers, replacing, translated
+from pointsman.store.local.files_and_locks import file_stamp, remove_leftovers, replacing, translated
 from pointsman.store.local.vector_base import BLOCK, CODES, FORMAT, MAGIC, VectorBase, base_in, one_thread, read_base
 from pointsman.store.prepared import UNREADABLE, direction
 
