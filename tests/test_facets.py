@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pointsman import Workspace
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range, parse_filter
+from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.local import _facets, keyword
 from pointsman.store.local._facets import narrowing
 from pointsman.types import Document
@@ -88,6 +90,17 @@ def test_values_that_share_a_term_are_told_apart(tmp_path: Path, monkeypatch: py
     condition = Equals("n", 49)
     assert {key for key, _ in store.keyword.search("railway", 20, condition)} == matching(store, condition)
     store.close()
+
+
+def test_metadata_that_is_changed_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyword, "_ID_SET", 0)
+    monkeypatch.setattr(keyword, "_ID_COST", 10**9)
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("lines")
+        dataset.add([Document(str(number), "railway switch", {"language": "en"}) for number in range(2000)])
+        dataset.set_metadata({"1999": {"language": "zh"}, "1500": {"language": "zh"}})
+        hits = dataset.search("railway", 5, strategy="bm25", filters="language == zh", refuse=False)
+    assert sorted(hit.id for hit in hits) == ["1500", "1999"]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
