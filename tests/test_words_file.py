@@ -156,3 +156,10 @@ def test_rebuilding_drops_the_words(folder: Path) -> None:
     with Workspace(folder, embedder=HashingEmbedder()) as workspace:
         workspace.dataset("rails").rebuild()
     assert not words_path(folder).exists()
+
+
+def test_a_dataset_may_be_dropped_while_it_is_held_for_writing(folder: Path) -> None:
+    with Workspace(folder, embedder=HashingEmbedder()) as workspace:
+        with workspace.dataset("rails").writing():
+            workspace.drop("rails")
+        assert "rails" not in [dataset.name for dataset in workspace.datasets()]

@@ -276,11 +276,14 @@ class LocalStore(BaseStore):
         """Hold the writer lock within the block only; see `Collection.writing`."""
         with self.collection.writing(wait):
             yield
-            sequence = self.collection.truth.sequence()
-            if self._words_are_due(sequence):
-                from pointsman.text.spelling import Speller
+            try:
+                sequence = self.collection.truth.sequence()
+                if self._words_are_due(sequence):
+                    from pointsman.text.spelling import Speller
 
-                self._write_words(Speller.from_texts(texts(self)), sequence)
+                    self._write_words(Speller.from_texts(texts(self)), sequence)
+            except StoreError as error:  # such as of a dataset that was deleted within the block
+                log.debug("the words of a dataset are not stored now: %s", error)
 
     # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
 
