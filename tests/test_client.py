@@ -392,7 +392,17 @@ def test_methods_take_what_those_of_the_library_take(library_class: type, client
         "being_calibrated",
         "wait_for_calibrations",
     }
-    local |= {"check_searchable", "day", "for_request", "holds_images", "in_view", "is_view", "on_day", "with_store"}
+    local |= {
+        "check_searchable",
+        "day",
+        "distance",
+        "for_request",
+        "holds_images",
+        "in_view",
+        "is_view",
+        "on_day",
+        "with_store",
+    }
     # What decides for everyone who uses the workspace.
     local |= {"access", "switch_access"}
     local |= {f"a{name}" for name in local}

@@ -12,6 +12,7 @@ from office_files import OFFICE, opendocument, zipped
 from pointsman.errors import InputError
 from pointsman.ingest import ParsedDocument, Problem, chunk, convert, read_paths, text_of
 from pointsman.ingest.convert import _TEXT_FORMATS
+from pointsman.ingest.source import Block, outline
 
 RUSSIAN = "Стрелочник переводит стрелки. Каждый поезд идёт по нужному пути.\n\n" * 30
 PROSE = "The switch guides the train. Nobody has to think about it again.\n\n" * 40
@@ -129,6 +130,14 @@ def test_excel_rows_stand_below_their_header_and_know_their_numbers() -> None:
     assert (twelve.metadata["line"], twelve.metadata["last_line"]) == (12, 21)
     assert [passage.metadata["page"] for passage in passages[-2:]] == [1, 2]
     assert passages[-1].metadata["title"] == "Stock › Люди"
+
+
+@pytest.mark.parametrize(("sheet", "title"), [("Sheet", "stock"), ("Лист1", "stock"), ("Yard", "Yard")])
+def test_a_workbook_whose_sheet_nobody_named_is_called_by_its_file(sheet: str, title: str) -> None:
+    source = outline("parts/stock.xlsx", "xlsx", [Block(1, sheet), Block(0, "Part | Number")])
+    assert source.title == title
+    assert source.sections[0].heading_path == (sheet,)
+    assert outline("notes.md", "md", [Block(1, sheet), Block(0, "A sheet.")]).title == sheet
 
 
 def test_powerpoint_slides_are_pages() -> None:

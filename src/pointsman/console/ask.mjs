@@ -201,12 +201,13 @@ async function showExamples(host) {
   }
 }
 
-/** The headings of some documents of a dataset, then their titles. */
+/** The headings of some documents of a dataset, then their titles; names of sheets are no questions. */
 async function headings(name) {
   const { documents } = await get(`datasets/${encodeURIComponent(name)}/documents?limit=${SAMPLE}`);
+  const texts = documents.filter(({ metadata }) => metadata.kind !== "xlsx" && metadata.kind !== "ods");
   const all = [
-    ...documents.map(({ metadata }) => (Array.isArray(metadata.headings) ? metadata.headings.at(-1) : null)),
-    ...documents.map(({ metadata }) => metadata.title),
+    ...texts.map(({ metadata }) => (Array.isArray(metadata.headings) ? metadata.headings.at(-1) : null)),
+    ...texts.map(({ metadata }) => metadata.title),
   ];
   return [...new Set(all.filter((one) => typeof one === "string" && one.length > 3 && one.length <= 80))];
 }

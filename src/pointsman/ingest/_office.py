@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
 from pointsman.ingest._archive import Archive, Paragraphs, document_title
-from pointsman.ingest.source import Block, ParsedDocument, Problem, Row, outline, stem, table_blocks
+from pointsman.ingest.source import Block, ParsedDocument, Problem, Row, outline, table_blocks
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -133,7 +133,7 @@ def _slide_blocks(archive: Archive, slide: str, page: int, *, shape_type: str | 
 def xlsx(path: str, data: bytes) -> ParsedDocument:
     """Convert sheets to pages, each under its name: groups of numbered rows under the header."""
     archive = Archive(data, "Excel workbook")
-    return outline(path, "xlsx", _workbook_blocks(archive), title=document_title(archive) or stem(path))
+    return outline(path, "xlsx", _workbook_blocks(archive), title=document_title(archive))
 
 
 def _workbook_blocks(archive: Archive) -> Iterator[Block]:

@@ -183,6 +183,7 @@ def stem(path: str) -> str:
     return PurePosixPath(path).stem
 
 
+_UNNAMED_SHEET = re.compile(r"(sheet|tabelle|лист|工作表) ?\d{0,3}", re.IGNORECASE)
 LONGEST_HEADING = 200
 """Longest heading, in characters; anything longer becomes text, whatever its markup."""
 
@@ -198,7 +199,7 @@ def outline(
     """Assemble a source from headings (level 1 and up) and blocks of text (level 0), in order.
 
     A heading without text or headings below it becomes a section of its own words, so nothing is lost. The title is the
-    given one, else the first heading, else the name of the file.
+    given one, else the first heading unless it is the name that a program gives to a sheet, else the name of the file.
     """
     texts: list[str] = []
     lines: list[Lines] = []
@@ -233,7 +234,8 @@ def outline(
                 stack.pop()
             stack.append((block.level, text))
             names = tuple(name for _, name in stack)
-            title = title or text
+            is_unnamed_sheet = kind in ("xlsx", "ods") and _UNNAMED_SHEET.fullmatch(text)
+            title = title or (stem(path) if is_unnamed_sheet else text)
             bare = (start, end)
             run.append(start)
         elif open_ended and bare is None and not block.is_alone and spans[-1].names is names:
