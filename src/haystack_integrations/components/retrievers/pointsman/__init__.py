@@ -88,8 +88,27 @@ class _Retriever:
         return {"documents": documents}
 
 
-class _VectorRetriever(_Retriever):
+class _GivenVectorRetriever(_Retriever):
     """Shared by the retrievers that are given a vector: they have the same settings."""
+
+    def __init__(
+        self,
+        document_store: PointsmanDocumentStore,
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
+        return_embedding: bool = False,
+        score_threshold: float | None = None,
+    ) -> None:
+        self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the settings from which `from_dict` rebuilds it."""
+        return default_to_dict(self, **self._init_parameters())
+
+
+class _GroupingRetriever(_GivenVectorRetriever):
+    """Those that also limit how many documents have one value of a metadata key."""
 
     def __init__(
         self,
@@ -102,16 +121,15 @@ class _VectorRetriever(_Retriever):
         group_by: str | None = None,
         group_size: int | None = None,
     ) -> None:
-        self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
+        super().__init__(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
         self.group_by, self.group_size = group_by, group_size
         try:
             grouping_of(**self._groups(None, None))
         except InputError as error:
             raise ValueError(str(error)) from error
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the settings from which `from_dict` rebuilds it."""
-        return default_to_dict(self, **self._init_parameters(), group_by=self.group_by, group_size=self.group_size)
+    def _init_parameters(self) -> dict[str, Any]:
+        return {**super()._init_parameters(), "group_by": self.group_by, "group_size": self.group_size}
 
     def _groups(self, group_by: str | None, group_size: int | None) -> Any:
         """Return the options of groups of one run."""
@@ -247,7 +265,7 @@ class PointsmanRetriever(_Retriever):
 
 
 @component
-class PointsmanEmbeddingRetriever(_VectorRetriever):
+class PointsmanEmbeddingRetriever(_GroupingRetriever):
     """Searches by a vector from a Haystack embedder.
 
     Args:
@@ -295,7 +313,7 @@ class PointsmanEmbeddingRetriever(_VectorRetriever):
 
 
 @component
-class PointsmanHybridRetriever(_VectorRetriever):
+class PointsmanHybridRetriever(_GroupingRetriever):
     """Searches by a question's words and by its vector, which comes from a Haystack embedder.
 
     Both scores are added up (the calibrated sum) if the store has an embedder, whose vectors are then meant; otherwise
@@ -347,7 +365,7 @@ class PointsmanHybridRetriever(_VectorRetriever):
 
 
 @component
-class PointsmanSparseEmbeddingRetriever(_Retriever):
+class PointsmanSparseEmbeddingRetriever(_GivenVectorRetriever):
     """Searches by a sparse vector from a Haystack sparse embedder, such as one of SPLADE.
 
     Documents are found by the ``sparse_embedding`` with which they were written.
@@ -360,21 +378,6 @@ class PointsmanSparseEmbeddingRetriever(_Retriever):
         return_embedding: whether documents have their embeddings.
         score_threshold: documents with a lower score are left out.
     """
-
-    def __init__(
-        self,
-        document_store: PointsmanDocumentStore,
-        filters: dict[str, Any] | None = None,
-        top_k: int = 10,
-        filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
-        return_embedding: bool = False,
-        score_threshold: float | None = None,
-    ) -> None:
-        self._set(document_store, filters, top_k, filter_policy, return_embedding, score_threshold)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the settings from which `from_dict` rebuilds it."""
-        return default_to_dict(self, **self._init_parameters())
 
     @component.output_types(documents=list[Document])
     def run(
