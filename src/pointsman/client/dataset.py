@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, Unpack
 
 from pointsman._batched import batched
 from pointsman._twins import async_twin
-from pointsman._values import sparse_problem
+from pointsman._values import sparse_of
 from pointsman._vectors import encode_vector, with_length
 from pointsman.client import endpoints
 from pointsman.client.connections import TooLargeError
@@ -505,8 +505,7 @@ class RemoteDataset:
         """
         condition = parse_optional(filters)
         form = {"indices": list(vector), "values": list(vector.values())}
-        if (problem := sparse_problem(form)) is not None:
-            raise InputError(f"a sparse vector: {problem}")
+        sparse_of(form)  # checks it
         filters_sent = None if condition is None else sent_filter(condition)
         body = {"sparse": form, "k": check_top_k(k), "filters": filters_sent}
         return self._service.call(endpoints.NEAREST, self.name, body=body)

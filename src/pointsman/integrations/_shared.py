@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+GROUP_OPTIONS: Final = frozenset({"group_by", "group_size"})
+"""The options of groups, which a search by vector takes beside those of a framework."""
+
 DEGRADED: Final = "degraded"
 """The key under which a framework's metadata says what did not work as asked, and what was done instead."""
 
@@ -277,6 +280,11 @@ def hits_by_both(
     if grouping is not None:
         hits = [hits[place] for place in grouping.places_within([hit.document for hit in hits])]
     return hits[:k]
+
+
+def take_group_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Remove ``group_by`` and ``group_size`` from options, and return them."""
+    return {name: options.pop(name) for name in GROUP_OPTIONS if name in options}
 
 
 def hits_by_words(

@@ -47,6 +47,7 @@ from pointsman.integrations._shared import (
     model_error,
     noted_answer,
     offline_reranker,
+    take_group_options,
     with_distance,
     with_notes,
     workspace_of,
@@ -419,7 +420,7 @@ class PointsmanVectorStore(VectorStore):
             InputError: the vector, ``k``, the filter or an option is invalid, or there is no such option.
         """
         offset, score_threshold = _offset(kwargs), _score_threshold(kwargs)
-        groups = _group_options(kwargs)
+        groups = take_group_options(kwargs)
         _no_others("a search by vector takes filter, offset, score_threshold, group_by and group_size", kwargs)
         hits = self.dataset.search_vector(embedding, check_top_k(k) + offset, filters=filter, **groups)
         return _with_scores(hits_from_score(hits, score_threshold)[offset:])
@@ -451,7 +452,7 @@ class PointsmanVectorStore(VectorStore):
         """Return nearest documents, each unlike those before it; see `max_marginal_relevance_search_by_vector`."""
         filters = kwargs.pop("filter", None)
         options = {"strategy": "vector", "score_threshold": kwargs.pop("score_threshold", None)}
-        options |= _group_options(kwargs)
+        options |= take_group_options(kwargs)
         _no_others(f"a search by MMR takes {_MMR_OPTIONS}", kwargs)
         hits = self._search(query, max(check_top_k(fetch_k), check_top_k(k)), filters, options)
         notes_of = {hit.id: notes for hit, notes in hits}
@@ -502,7 +503,7 @@ class PointsmanVectorStore(VectorStore):
         Raises:
             InputError: an argument is invalid, or there is no such option.
         """
-        score_threshold, groups = _score_threshold(kwargs), _group_options(kwargs)
+        score_threshold, groups = _score_threshold(kwargs), take_group_options(kwargs)
         _no_others(f"a search by MMR takes {_MMR_OPTIONS}", kwargs)
         depth = max(check_top_k(fetch_k), check_top_k(k))
         hits = self.dataset.search_vector(embedding, depth, filters=filter, **groups)
@@ -885,11 +886,6 @@ def _score_threshold(options: dict[str, Any]) -> float | None:
     if not isinstance(threshold, int | float) or isinstance(threshold, bool) or not math.isfinite(threshold):
         raise InputError(f"score_threshold is a finite number, not {threshold!r:.80}")
     return threshold
-
-
-def _group_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of groups, and remove them from the options."""
-    return {name: options.pop(name) for name in ("group_by", "group_size") if name in options}
 
 
 def _write(

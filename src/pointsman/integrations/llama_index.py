@@ -19,6 +19,7 @@ from pointsman.dataset import Dataset
 from pointsman.errors import FilterError, InputError, MissingDependencyError, UnmetNeedError
 from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, equal_to, one_of
 from pointsman.integrations._shared import (
+    GROUP_OPTIONS,
     ahits_of,
     check_source,
     diverse,
@@ -27,6 +28,7 @@ from pointsman.integrations._shared import (
     hits_by_words,
     hits_of,
     offline_reranker,
+    take_group_options,
     with_notes,
     workspace_of,
 )
@@ -542,10 +544,10 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             InputError: the query lacks the vector or the text that its mode needs, or an option is unknown or invalid.
         """
         sparse_vector = options.pop("sparse_vector", None)
-        if unknown_options := options.keys() - _MMR_OPTIONS - _GROUP_OPTIONS:
-            names = sorted({*_MMR_OPTIONS, *_GROUP_OPTIONS, "sparse_vector"})
+        if unknown_options := options.keys() - _MMR_OPTIONS - GROUP_OPTIONS:
+            names = sorted({*_MMR_OPTIONS, *GROUP_OPTIONS, "sparse_vector"})
             raise InputError(f"a query takes {', '.join(names)}, not {', '.join(sorted(unknown_options))}")
-        groups = {name: options.pop(name) for name in _GROUP_OPTIONS & options.keys()}
+        groups = take_group_options(options)
         if sparse_vector is not None:
             if query.mode is not VectorStoreQueryMode.SPARSE or groups:
                 raise InputError("a sparse_vector goes with the mode 'sparse', and without group_by")
@@ -621,7 +623,6 @@ def _diverse(
 
 
 _MMR_OPTIONS: Final = frozenset({"mmr_threshold", "mmr_prefetch_factor", "mmr_prefetch_k"})
-_GROUP_OPTIONS: Final = frozenset({"group_by", "group_size"})
 _MODES: Final[
     dict[VectorStoreQueryMode, Callable[[Dataset, VectorStoreQuery, Filter | None, Mapping[str, Any]], list[Hit]]]
 ] = {
