@@ -12,7 +12,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from pointsman.filters import And, Equals, Filter, In, Not, Or
 from pointsman.registry import COLLECTIONS
 from pointsman.store.base import NEAR, SPREAD_NOTE, BaseStore, Capability, Page, Scale, Statistics, StoreInfo
 from pointsman.store.prepared import UNREADABLE, position
+from pointsman.store.view import StoreView
 from pointsman.views import AccessColumns, View
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Typed
-    from pointsman.store.base import Lists, Ranking, StoreQuery
+    from pointsman.store.base import Lists, Ranking, Store, StoreQuery
     from pointsman.types import Document
 
 T = TypeVar("T")
@@ -263,6 +264,29 @@ class AttachedStore(BaseStore):
         spread = self._attachment.spread
         notes = {} if spread is None else {SPREAD_NOTE: json.dumps(spread)}
         return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
+
+
+class AttachedView(StoreView):
+    """The rows of an attached collection that exist in a view, as a store to read.
+
+    A subclass is a store of the collection's kind, too; it calls `measure_by` and sets ``_state`` when it is made.
+    """
+
+    known = True
+    _state: str
+
+    @property
+    def state(self) -> str:
+        """See `StoreView`."""
+        return self._state
+
+    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> NoReturn:  # noqa: ARG002
+        """See `Store`; always raises, as columns say nothing of days."""
+        self._check_part(view)
+        raise self._cannot(Capability.DAYS)
+
+    def close(self) -> None:
+        """See `Store`; what the view reads from belongs to the collection's store."""
 
 
 class UnusableStore(AttachedStore):

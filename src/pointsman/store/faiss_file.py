@@ -20,10 +20,9 @@ from urllib.parse import unquote
 import numpy as np
 
 from pointsman.errors import CorruptStoreError, InputError, StoreUnavailableError
-from pointsman.store.attachment import AttachedStore, CollectionFacts, Row, matching, unit_rows
+from pointsman.store.attachment import AttachedStore, AttachedView, CollectionFacts, Row, matching, unit_rows
 from pointsman.store.base import NEAR, Capability, Lists, Page, StoreQuery
 from pointsman.store.prepared import direction, position
-from pointsman.store.view import StoreView
 from pointsman.types import Document
 
 if TYPE_CHECKING:
@@ -336,7 +335,7 @@ class FaissStore(AttachedStore):
         return documents
 
 
-class FaissView(StoreView, FaissStore):
+class FaissView(AttachedView, FaissStore):
     """The documents of a FAISS file that exist in a view, compared one by one.
 
     Args:
@@ -349,7 +348,6 @@ class FaissView(StoreView, FaissStore):
         UnmetNeedError: the index holds no exact vectors.
     """
 
-    known = True
     _store: FaissStore
 
     def __init__(
@@ -365,11 +363,6 @@ class FaissView(StoreView, FaissStore):
         return f"FaissView({self._store!r}, state={self.state!r})"
 
     @property
-    def state(self) -> str:
-        """See `StoreView`."""
-        return self._state
-
-    @property
     def _files(self) -> _Files:
         with self._measuring:
             if self._files_in_view is None:
@@ -381,11 +374,3 @@ class FaissView(StoreView, FaissStore):
 
     def _vector_count(self) -> int:
         return len(self._ids)
-
-    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> FaissView:  # noqa: ARG002
-        """See `Store`; always raises."""
-        self._check_part(view)
-        raise self._cannot(Capability.DAYS)
-
-    def close(self) -> None:
-        """See `Store`; the files belong to the store."""

@@ -19,6 +19,7 @@ from pointsman.errors import InputError, UnmetNeedError
 from pointsman.store.attachment import (
     TEXT,
     AttachedStore,
+    AttachedView,
     CollectionFacts,
     as_written,
     keys_of,
@@ -31,7 +32,6 @@ from pointsman.store.postgres.backend import split
 from pointsman.store.postgres.connections import Connections
 from pointsman.store.postgres.statements import Condition
 from pointsman.store.prepared import position, storable
-from pointsman.store.view import StoreView
 from pointsman.types import Document
 
 if TYPE_CHECKING:
@@ -367,7 +367,7 @@ class TableStore(AttachedStore):
         return f"{is_proper} and {allows} and ({absent} or ({is_proper_denial} and not {denies}))"
 
 
-class TableView(StoreView, TableStore):
+class TableView(AttachedView, TableStore):
     """The rows of a table that exist in a view, as a store to read.
 
     Each statement asks the table who may see a row, and compares all vectors of those rows one by one.
@@ -380,7 +380,6 @@ class TableView(StoreView, TableStore):
         notes: measures what `Statistics.notes` says of the rows; called once, when it is first needed.
     """
 
-    known = True
     _store: TableStore
 
     def __init__(
@@ -405,21 +404,11 @@ class TableView(StoreView, TableStore):
     def __repr__(self) -> str:
         return f"TableView({self._store!r}, state={self.state!r})"
 
-    @property
-    def state(self) -> str:
-        """See `StoreView`."""
-        return self._state
-
     def _document_count(self) -> int:
         return int(self._documents)
 
     def _vector_count(self) -> int:
         return int(self._with_vector)
-
-    def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> TableView:  # noqa: ARG002
-        """See `Store`; always raises."""
-        self._check_part(view)
-        raise self._cannot(Capability.DAYS)
 
     def best_cosines(self, questions: NDArray[np.float32]) -> list[float]:
         """See `Store`; one statement reads every row once."""
@@ -449,9 +438,6 @@ class TableView(StoreView, TableStore):
 
     def _rows(self, sql: str, **parameters: Any) -> list[Any]:
         return super()._rows(sql, **{**parameters, **self._who})
-
-    def close(self) -> None:
-        """See `Store`."""
 
 
 _DOCUMENT: Final = "d.key, d.text, d.meta::text"
