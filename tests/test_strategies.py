@@ -31,7 +31,7 @@ from pointsman.retrieval.transform import spelling
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
 from pointsman.retrieval.transform.spelling import Corrector
 from pointsman.retrieval.vocabulary import NearWords, Vocabulary, speller_of
-from pointsman.store import sampling
+from pointsman.store import texts as store_texts
 from pointsman.store.local.truth import Truth
 from pointsman.strategies import (
     STRATEGIES,
@@ -411,7 +411,7 @@ def test_of_a_large_dataset_only_the_sample_is_read(monkeypatch: pytest.MonkeyPa
 
 def test_a_query_is_left_as_it_is_until_the_words_have_been_read(monkeypatch: pytest.MonkeyPatch) -> None:
     may_read = threading.Event()
-    texts = sampling.texts
+    texts = store_texts.texts
 
     def read(store: Store, limit: int) -> Iterator[str]:
         assert may_read.wait(30)

@@ -15,7 +15,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pointsman.retrieval.reading import reading_of
-from pointsman.store.sampling import MOST_CHARACTERS, texts
+from pointsman.store.texts import MOST_CHARACTERS, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -34,7 +34,8 @@ from pointsman.store.local.history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNN
 from pointsman.store.local.view import ViewStore
 from pointsman.store.local.words_file import WORDS_FILE, read_words, words_sequence, write_words
 from pointsman.store.prepared import UNREADABLE, edits, position, prepare
-from pointsman.store.sampling import evenly, texts
+from pointsman.store.sampling import evenly
+from pointsman.store.texts import texts
 from pointsman.types import AddResult
 
 if TYPE_CHECKING:
