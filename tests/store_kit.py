@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from hypothesis import strategies as st
 
+from pointsman.filters import And, Filter, Not, Or
 from pointsman.store.local.collection import Collection
 from pointsman.store.prepared import prepare
 from pointsman.types import AddResult, Document
@@ -86,3 +88,16 @@ def opened(path: Path) -> Collection:
 def sound(collection: Collection) -> None:
     """`verify` has nothing to say."""
     assert collection.verify().problems == ()
+
+
+def nested_conditions(leaves: st.SearchStrategy[Filter], max_leaves: int = 4) -> st.SearchStrategy[Filter]:
+    """Make conditions of others, joined by and, or and not."""
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3).map(lambda operands: And(tuple(operands))),
+            st.lists(inner, max_size=3).map(lambda operands: Or(tuple(operands))),
+            inner.map(Not),
+        ),
+        max_leaves=max_leaves,
+    )

@@ -21,7 +21,7 @@ import pointsman
 from pointsman import InputError, UnmetNeedError, parse_filter
 from pointsman.backup import backup, restore
 from pointsman.errors import StoreError, StoreUnavailableError, UnknownNameError
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
+from pointsman.filters import Equals, Exists, Filter, In, Range
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import create_app
 from pointsman.store.attachment import ATTACHED, BOTH, TEXT, Attachment
@@ -29,7 +29,7 @@ from pointsman.store.base import NEAR, Scale, StoreQuery
 from pointsman.store.opensearch.foreign import IndexStore
 from pointsman.types import Document
 from serving import serving
-from store_kit import WORDS, corpus
+from store_kit import WORDS, corpus, nested_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,17 +109,12 @@ def ranges(draw: st.DrawFn) -> Range:
     return Range(draw(keys), **{name: draw(bounds) for name in names})
 
 
-trees: st.SearchStrategy[Filter] = st.recursive(
+trees = nested_conditions(
     st.one_of(
         st.builds(Equals, keys, values),
         st.builds(In, keys, st.lists(values, max_size=3).map(tuple)),
         st.builds(Exists, keys),
         ranges(),
-    ),
-    lambda operand: st.one_of(
-        st.lists(operand, max_size=3).map(lambda operands: And(tuple(operands))),
-        st.lists(operand, max_size=3).map(lambda operands: Or(tuple(operands))),
-        operand.map(Not),
     ),
     max_leaves=6,
 )

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pointsman import Workspace
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range, parse_filter
+from pointsman.filters import And, Equals, Exists, Filter, In, Or, Range, parse_filter
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.local import _facets, keyword
 from pointsman.store.local._facets import narrowing
 from pointsman.types import Document
-from store_kit import add, opened
+from store_kit import add, nested_conditions, opened
 
 if TYPE_CHECKING:
     import tantivy
@@ -33,15 +33,7 @@ leaves = st.one_of(
     st.builds(Range, st.just("number"), gte=st.integers(0, COUNT)),
     st.builds(Exists, st.sampled_from(NAMES)),
 )
-conditions = st.recursive(
-    leaves,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3).map(lambda parts: And(tuple(parts))),
-        st.lists(inner, max_size=3).map(lambda parts: Or(tuple(parts))),
-        inner.map(Not),
-    ),
-    max_leaves=4,
-)
+conditions = nested_conditions(leaves)
 
 
 def metadata(number: int) -> dict[str, Any]:

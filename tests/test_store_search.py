@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
+from pointsman.filters import Equals, Exists, Filter, In, Range
 from pointsman.store.local import keyword, vectors
 from pointsman.store.local.keyword import KeywordIndex
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.types import Document
-from store_kit import WORDS, add, corpus, opened, sound, unit, units
+from store_kit import WORDS, add, corpus, nested_conditions, opened, sound, unit, units
 
 if TYPE_CHECKING:
     from pointsman.store.local.collection import Collection
@@ -33,15 +33,7 @@ leaves = st.one_of(
     st.builds(Range, st.just("number"), gte=st.integers(0, COUNT)),
     st.builds(Exists, st.sampled_from(["tags", "year", "missing"])),
 )
-filters = st.recursive(
-    leaves,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3).map(lambda operands: And(tuple(operands))),
-        st.lists(inner, max_size=3).map(lambda operands: Or(tuple(operands))),
-        inner.map(Not),
-    ),
-    max_leaves=4,
-)
+filters = nested_conditions(leaves)
 
 
 @pytest.fixture(scope="module")
