@@ -109,6 +109,7 @@ def test_several_datasets_share_groups(workspace: Workspace) -> None:
 
 
 def test_unknown_key_is_named_with_the_nearest(workspace: Workspace) -> None:
+    workspace.search(QUESTION, 1, refuse=False, filters="file == book")  # from here on a folder knows its keys
     answer = workspace.search(QUESTION, 3, refuse=False, group_by="flie")
     assert answer.degraded == ("group_by: no document that was searched has the key 'flie'; did you mean 'file'?",)
     assert len(answer) == 3
