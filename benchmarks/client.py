@@ -31,7 +31,7 @@ from _peers import seconds
 from pointsman import CachedEmbedder, RetrievalContext, Workspace, default_embedder
 from pointsman.client import Client
 from pointsman.evaluation import read_collection
-from pointsman.server.answers import plain
+from pointsman.server.responses import plain
 from pointsman.types import TRACE_DETAILS
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")

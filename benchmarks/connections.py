@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import pointsman
 from pointsman import Document
-from pointsman._descriptors import raise_descriptor_limit
+from pointsman._file_descriptors import raise_descriptor_limit
 from pointsman.models.scripted import HashingEmbedder
 from server_kit import Served, ask
 

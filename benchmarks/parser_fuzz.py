@@ -9,10 +9,19 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from pointsman.selector.parsing import parse_selection
+from pointsman.selector.model_answers import parse_selection
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from test_selector_parsing import MULTI, RU, SINGLE, THREE, TWELVE, TWINS, YEARS, ZH  # the table of awkward answers
+from test_selector_model_answers import (  # the table of awkward answers
+    MULTI,
+    RU,
+    SINGLE,
+    THREE,
+    TWELVE,
+    TWINS,
+    YEARS,
+    ZH,
+)
 
 TABLE = [text for text, _ in SINGLE + MULTI]
 ALPHABET = (

@@ -17,7 +17,7 @@ from collections import Counter
 
 from pointsman.prompts import SELECTION, fenced, fill, option_lines, quoted
 from pointsman.selector.base import ToolMetadata
-from pointsman.selector.parsing import parse_selection
+from pointsman.selector.model_answers import parse_selection
 
 CHOICES = {
     "en": [

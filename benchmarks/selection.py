@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pointsman.evaluation.select import SelectionTask, SelectorReport, evaluate_task, read_selection
+from pointsman.evaluation.selectors import SelectionTask, SelectorReport, evaluate_task, read_selection
 from pointsman.models import CachedEmbedder, HashingEmbedder, default_embedder
 from pointsman.selector._bm25 import ChoiceIndex
 from pointsman.selector.base import BaseSelector, Choices, SelectorResult, SingleSelection, ToolMetadata

@@ -4,9 +4,9 @@
 
 The tools of Seal-Tools (4,076; or of another set in ``$POINTSMAN_TEST_DATA``, else ``../shared/data`` beside the
 repository) stand behind `find_tools` as if one server had them; the selector has no labelled query. Every query is
-ranked as a whole, then by its steps (`pointsman.selector.steps`, as `find_tools` does), then with each step as a query
-of its own, five tools for each, as an agent may ask. The numbers in `steps` were chosen on the queries with an even
-number; those with an odd one are told apart. A tool's name, its description and its parameters, taken from the
+ranked as a whole, then by its steps (`pointsman.selector.multi_step`, as `find_tools` does), then with each step as a
+query of its own, five tools for each, as an agent may ask. The numbers in `multi_step` were chosen on the queries with
+an even number; those with an odd one are told apart. A tool's name, its description and its parameters, taken from the
 description, are what a client would carry of it. A token is three bytes (`pointsman.citations.about_tokens`). Exit
 status 1: a bound is missed.
 """
@@ -23,12 +23,12 @@ from pathlib import Path
 import numpy as np
 
 from pointsman.citations import about_tokens
-from pointsman.evaluation.select import read_selection
+from pointsman.evaluation.selectors import read_selection
 from pointsman.integrations.mcp.toolbox import CALL, FIND, MAX_FOUND, FindAnswer, FoundTool, choices_of
 from pointsman.integrations.mcp.upstream import ForeignTool
 from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.selector import DescriptionSelector
-from pointsman.selector.steps import step_scores, steps
+from pointsman.selector.multi_step import step_scores, steps
 from pointsman.server.logs import line_of
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")

@@ -21,7 +21,7 @@ from pointsman.errors import RetrievalError
 from pointsman.models.query_vectors import QueryVectors
 from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
 from pointsman.retrieval.compress import LLMCompressor
-from pointsman.retrieval.dispatch import Breaker
+from pointsman.retrieval.parallel_calls import Breaker
 from pointsman.retrieval.refuse import Refuser, Threshold
 from pointsman.retrieval.rerank import BaseReranker
 from pointsman.retrieval.transform import LLMExpander

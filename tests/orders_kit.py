@@ -20,7 +20,7 @@ import numpy as np
 
 from pointsman.errors import ConflictError, LockedError
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.testing._orders import (
+from pointsman.testing._write_orders import (
     NEVER,
     Done,
     State,

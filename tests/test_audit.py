@@ -26,12 +26,12 @@ from pointsman.backup import backup, restore
 from pointsman.cli.app import app as cli
 from pointsman.errors import AuditError, CorruptStoreError, UnmetNeedError
 from pointsman.integrations.mcp.calls import Calls
-from pointsman.integrations.mcp.library import Library
+from pointsman.integrations.mcp.visible_datasets import Library
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import Limits, create_app
 from pointsman.server.access import Access
 from pointsman.server.keys import keys_of
-from pointsman.server.rates import Gate
+from pointsman.server.rate_limits import Gate
 from pointsman.server.tokens import Issuer, TokenTrust
 from pointsman.workflow import RetrievalWorkflow
 from server_kit import Served

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pointsman import Dataset, Workspace, errors
-from pointsman._places import is_url
+from pointsman._locations import is_url
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.registry import STORES
 from pointsman.store.backend import NEW, Backend, LocalBackend, open_backend

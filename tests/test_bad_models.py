@@ -25,9 +25,9 @@ from pointsman import (
     engine,
 )
 from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
-from pointsman.retrieval import dispatch, variants
+from pointsman.retrieval import parallel_calls, variants
 from pointsman.retrieval.budget import Budget, Spending, spending
-from pointsman.retrieval.transform.generation import usable
+from pointsman.retrieval.transform.model_answers import usable
 from pointsman.service import EnhancedRetrievalService
 from pointsman.strategies import (
     BaseRetrievalStrategy,
@@ -230,7 +230,7 @@ def test_model_that_keeps_failing_is_left_out_for_a_while(harbour: Dataset, monk
         assert "'hyde' could add nothing" in hits.context.plan.reason
     assert all("down" in hits.degraded[0] for hits in answers)
     assert "left out for another" in answers[-1].degraded[0]
-    monkeypatch.setattr(dispatch, "perf_counter", lambda: time.perf_counter() + 31)
+    monkeypatch.setattr(parallel_calls, "perf_counter", lambda: time.perf_counter() + 31)
     service.search_sync(QUESTION, 5, "hyde")
     assert len(llm.calls) == 4  # one call tries it again
     service.search_sync(QUESTION, 5, "hyde")

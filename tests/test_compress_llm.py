@@ -17,8 +17,8 @@ from pointsman.errors import InputError, ModelError
 from pointsman.llm import Completion
 from pointsman.models.scripted import Delay, ScriptedLLM
 from pointsman.retrieval.compress import COMPRESSION, CompressionPrompts, ExtractiveCompressor, LLMCompressor
-from pointsman.retrieval.compress.answers import DefectError, References, references
 from pointsman.retrieval.compress.llm import shares
+from pointsman.retrieval.compress.model_answers import DefectError, References, references
 from pointsman.types import Document, Hit, Query, Ranked
 
 BRIDGE = (

@@ -19,8 +19,8 @@ import pytest
 
 from browser import WAIT, Watched, axe_core, chromium, path_of_chromium, serving
 from pointsman import Document, Workspace
+from pointsman.evaluation.past_runs import keep
 from pointsman.evaluation.report import Report, StrategyReport
-from pointsman.evaluation.runs import keep
 from pointsman.models.query_vectors import QueryVectors
 from pointsman.registry import STRATEGIES
 from pointsman.retrieval.fusion import METHODS

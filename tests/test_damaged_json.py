@@ -12,7 +12,7 @@ import pytest
 from pointsman import Dataset, Document, SimpleHybridRetriever, Workspace
 from pointsman.dataset import DatasetRetriever
 from pointsman.errors import PointsmanError
-from pointsman.evaluation.runs import EVALUATIONS, latest
+from pointsman.evaluation.past_runs import EVALUATIONS, latest
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.dataset_calibration import read_calibrations
 from pointsman.retrieval.policy import Policy

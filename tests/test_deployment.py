@@ -28,9 +28,9 @@ from pointsman.cli.app import app
 from pointsman.integrations.mcp import PATH
 from pointsman.models._cache import ENVIRONMENT_VARIABLE
 from pointsman.server.app import create_app
-from pointsman.server.bodies import _INGEST
 from pointsman.server.limits import Limits
 from pointsman.server.metrics import Metrics
+from pointsman.server.request_body import _INGEST
 from pointsman.server.run import GRACE
 from pointsman.settings import CONFIG_VARIABLE, PREFIX, Settings
 from server_kit import Served

@@ -13,7 +13,7 @@ import pytest
 
 import pointsman
 from pointsman import Document, Query, RetrievalWorkflow, Workspace
-from pointsman._twins import in_thread
+from pointsman._sync_and_async import in_thread
 from pointsman.models.scripted import HashingEmbedder
 
 if TYPE_CHECKING:

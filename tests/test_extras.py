@@ -15,15 +15,15 @@ from packaging.utils import canonicalize_name
 PROGRAMS = {
     "": "import pointsman.cli.app, pointsman.integrations",
     "cluster": "import pointsman.cluster",
-    "eval": "import pointsman.evaluation.metrics, pointsman.evaluation.run",
+    "eval": "import pointsman.evaluation.metrics, pointsman.evaluation.run_collection",
     "haystack": "import pointsman.integrations.haystack",
     "langchain": "import pointsman.integrations.langchain",
     "llama-index": "import pointsman.integrations.llama_index",
-    "mcp": "import pointsman.integrations.mcp.toolbox, pointsman.integrations.mcp.servers, pointsman.server.protocol",
+    "mcp": "from pointsman.integrations.mcp import servers, toolbox\nimport pointsman.server.http_protocol",
     "openai": "import pointsman.models.openai_embedder, pointsman.models.openai_llm",
     "opensearch": "import pointsman.store.opensearch.backend",
     "postgres": "import pointsman.store.postgres.backend",
-    "server": "import pointsman.server.app, pointsman.server.protocol",
+    "server": "import pointsman.server.app, pointsman.server.http_protocol",
 }
 BLOCKING_PROGRAM = """
 import sys

@@ -16,8 +16,8 @@ from pointsman import BaseRetriever, Document, Hit, Query, SimpleHybridRetriever
 from pointsman.dataset import Dataset, DatasetRetriever
 from pointsman.errors import CorruptStoreError, InputError, RetrievalError, UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.dispatch import Breaker
 from pointsman.retrieval.fusion import METHODS, fuse
+from pointsman.retrieval.parallel_calls import Breaker
 from pointsman.retrieval.retrievers.hybrid import NodesAdded
 from pointsman.types import Hits, Provenance
 from store_kit import corpus

@@ -348,7 +348,7 @@ def test_a_workspace_without_datasets_says_so(tmp_path: Path) -> None:
 
 
 def test_a_long_list_of_datasets_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.integrations.mcp.shapes.MAX_DATASETS", 3)
+    monkeypatch.setattr("pointsman.integrations.mcp.schemas.MAX_DATASETS", 3)
     with pointsman.Workspace(tmp_path / "many", embedder=HashingEmbedder()) as workspace:
         for number in range(5):
             workspace.dataset(f"d{number}", indexing_technique="keyword", description="ünbounded " * 1_000).make()

@@ -17,10 +17,10 @@ import pointsman
 from pointsman.cli.common import with_search_options
 from pointsman.client import Client, RemoteDataset
 from pointsman.errors import InputError
-from pointsman.integrations.mcp.shapes import SearchArguments, schema_of
+from pointsman.integrations.mcp.schemas import SearchArguments, schema_of
 from pointsman.request import OPTIONS, Option, SearchRequest, WorkspaceOptions, declared
 from pointsman.server import schemas
-from pointsman.server.forms import option_fields
+from pointsman.server.json_form_schemas import option_fields
 
 SOURCE = Path(pointsman.__file__).parent
 NOVELTY = Option(float | None, None, "Prefer hits unlike the others, 0 to 1.", {"ge": 0, "le": 1})

@@ -24,7 +24,7 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.rerank.http import HTTPReranker
 from pointsman.server import create_app
 from pointsman.server.keys import FILE, KeyStore
-from pointsman.server.routes import protocols, vector_stores
+from pointsman.server.routes import dify, vector_stores
 from server_kit import Served
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ NUMBERS: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("operator", "value", "expected"), CONDITIONS, ids=lambda parameter: str(parameter)[:20])
 def test_dify_filters_by_metadata(operator: str, value: Any, expected: Any) -> None:
-    rule = protocols.MetadataRule(name="kind", comparison_operator=operator, value=value)
-    condition = protocols._of_dify(protocols.MetadataCondition(conditions=[rule]))
+    rule = dify.MetadataRule(name="kind", comparison_operator=operator, value=value)
+    condition = dify._of_dify(dify.MetadataCondition(conditions=[rule]))
     assert condition is not None
     for document in DOCUMENTS:
         metadata: Any = document["metadata"]
@@ -160,8 +160,8 @@ def test_dify_filters_by_metadata(operator: str, value: Any, expected: Any) -> N
 @given(st.sampled_from(NUMBERS), st.integers(0, 40), st.booleans())
 def test_numbers_of_dify_may_be_texts(case: tuple[str, Any], n: int, as_text: bool) -> None:
     operator, expected = case
-    rule = protocols.MetadataRule(name="n", comparison_operator=operator, value="7" if as_text else 7)
-    assert protocols._rule(rule).matches({"n": n}) is expected(n)
+    rule = dify.MetadataRule(name="n", comparison_operator=operator, value="7" if as_text else 7)
+    assert dify._rule(rule).matches({"n": n}) is expected(n)
 
 
 def test_conditions_act_in_the_search_and_what_cannot_be_said_is_refused(rails_service: Served) -> None:

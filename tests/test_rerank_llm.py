@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pointsman.errors import InputError, ModelError
 from pointsman.models.scripted import Delay, ScriptedLLM
 from pointsman.retrieval.rerank import LLMReranker
-from pointsman.retrieval.rerank._answers import OrderDefectError, read_grade, read_order
+from pointsman.retrieval.rerank._model_answers import OrderDefectError, read_grade, read_order
 from pointsman.retrieval.rerank.prompts import RERANK, RerankPrompts
 from pointsman.types import Document, Hit, Query, Ranked
 

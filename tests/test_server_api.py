@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 import pointsman
 from pointsman import Document
 from pointsman.evaluation import run_eval
-from pointsman.evaluation.runs import keep
+from pointsman.evaluation.past_runs import keep
 from pointsman.folder_sync import index_paths
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import Limits, create_app

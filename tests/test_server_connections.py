@@ -21,14 +21,14 @@ import pytest
 
 import pointsman
 from pointsman import Document
-from pointsman._descriptors import descriptor_limit, raise_descriptor_limit
+from pointsman._file_descriptors import descriptor_limit, raise_descriptor_limit
 from pointsman._open_datasets import OpenDatasets
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import Limits, create_app
-from pointsman.server.bodies import Bodies
+from pointsman.server.http_protocol import OpenConnections
 from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.problems import HttpProblem
-from pointsman.server.protocol import OpenConnections
+from pointsman.server.request_body import Bodies
 from serving import serving
 
 if TYPE_CHECKING:
@@ -415,7 +415,7 @@ with pointsman.open(sys.argv[1], embedder=HashingEmbedder()) as workspace:
 def test_the_soft_limit_of_descriptors_is_raised_as_far_as_allowed() -> None:
     program = """
 import resource
-from pointsman._descriptors import descriptor_limit, raise_descriptor_limit
+from pointsman._file_descriptors import descriptor_limit, raise_descriptor_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 900))
 print(descriptor_limit(), raise_descriptor_limit(), descriptor_limit())
 """

@@ -23,14 +23,14 @@ from pointsman.errors import InputError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import create_app, strict_json
 from pointsman.server.access import Access, access_of
-from pointsman.server.bodies import Bodies
-from pointsman.server.checks import secure
-from pointsman.server.heads import RequestHead, SecurityHeaders
+from pointsman.server.headers import RequestHead, SecurityHeaders
+from pointsman.server.hosts_and_sites import CrossSite, TrustedHosts
 from pointsman.server.keys import KeyStore
 from pointsman.server.limits import Limits
 from pointsman.server.problems import HttpProblem
-from pointsman.server.rates import Gate, Guard, RateLimit
-from pointsman.server.sites import CrossSite, TrustedHosts
+from pointsman.server.rate_limits import Gate, Guard, RateLimit
+from pointsman.server.request_body import Bodies
+from pointsman.server.request_checks import secure
 from pointsman.server.strict_json import MAX_DEPTH, json_lines, parse_json
 
 if TYPE_CHECKING:

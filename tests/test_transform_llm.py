@@ -24,7 +24,7 @@ from pointsman.retrieval.transform import (
     TransformPrompts,
     usable,
 )
-from pointsman.retrieval.transform.generation import one, strings
+from pointsman.retrieval.transform.model_answers import one, strings
 from pointsman.types import Message, Query
 
 QUESTION = "Who directed the film that won the Palme d'Or in 1994?"

@@ -13,7 +13,7 @@ import pytest
 
 import pointsman
 from pointsman import BaseRouter, Dataset, Document, Query, RetrievalWorkflow, Workspace
-from pointsman._forms import plain_form
+from pointsman._json_forms import plain_form
 from pointsman.backup import backup, restore
 from pointsman.copying import copy
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError

@@ -25,12 +25,12 @@ from pointsman.cli.app import app as cli
 from pointsman.client import Client as RemoteClient
 from pointsman.errors import CorruptStoreError, InputError
 from pointsman.integrations.mcp.calls import Calls
-from pointsman.integrations.mcp.library import Library
+from pointsman.integrations.mcp.visible_datasets import Library
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import Limits, create_app
 from pointsman.server.access import Access
 from pointsman.server.keys import keys_of
-from pointsman.server.rates import Gate
+from pointsman.server.rate_limits import Gate
 from pointsman.server.tokens import KIND, Issuer, TokenTrust, read_keys
 from serving import serving
 

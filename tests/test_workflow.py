@@ -19,7 +19,7 @@ from pointsman import BaseRefiner, BaseRetriever, BaseRouter, Dataset, Document,
 from pointsman.errors import InputError, RetrievalError, UnknownNameError
 from pointsman.filters import parse_filter
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.dispatch import Breaker
+from pointsman.retrieval.parallel_calls import Breaker
 from pointsman.retrieval.policy import Policy
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
 from pointsman.types import Message, Ranked, Refusal, RetrievalContext, Trace

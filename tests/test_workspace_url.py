@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import pointsman
 from pointsman import Policy, UnknownNameError
-from pointsman._places import redacted
+from pointsman._locations import redacted
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.settings import describe
@@ -152,7 +152,7 @@ def test_b2_every_command_takes_the_url_of_a_database(postgres: PostgresServer, 
 
 
 def test_b2_evaluations_and_a_tuned_policy_are_kept_in_a_database(postgres: PostgresServer, tmp_path: Path) -> None:
-    from pointsman.evaluation.runs import latest
+    from pointsman.evaluation.past_runs import latest
 
     url = f"{postgres.url}?schema=evaluations"
     (tmp_path / "corpus.jsonl").write_text('{"_id": "a", "text": "tea"}\n{"_id": "b", "text": "coffee"}\n')

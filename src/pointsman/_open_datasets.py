@@ -8,7 +8,7 @@ from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from pointsman._descriptors import descriptor_limit
+from pointsman._file_descriptors import descriptor_limit
 
 if TYPE_CHECKING:
     from pointsman.dataset.lifecycle import StoredDataset

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
-from pointsman._twins import in_thread, wait_for
+from pointsman._sync_and_async import in_thread, wait_for
 from pointsman.errors import InputError
 from pointsman.llm import aask, ask
 from pointsman.selector.base import SelectorResult, ToolMetadata

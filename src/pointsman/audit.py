@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman._twins import in_thread
+from pointsman._sync_and_async import in_thread
 from pointsman.errors import AuditError, ConflictError, CorruptStoreError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import PurePath
 from time import perf_counter
 from typing import Any, ClassVar, Final, Literal, Protocol
 
-from pointsman._forms import form_of
+from pointsman._json_forms import form_of
 from pointsman._quantities import Date, Quantity, quantities
 from pointsman.errors import InputError
 from pointsman.text import detect, sentences

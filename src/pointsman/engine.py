@@ -14,7 +14,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pointsman._twins import in_thread
+from pointsman._sync_and_async import in_thread
 from pointsman.audit import AuditLog, log_of
 from pointsman.errors import InputError, PointsmanError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.models.chosen import model_for
@@ -22,8 +22,8 @@ from pointsman.registry import STRATEGIES, STRATEGY_ALIASES, Registry
 from pointsman.request import SearchRequest
 from pointsman.retrieval.budget import Budget
 from pointsman.retrieval.candidates import DEPTH
-from pointsman.retrieval.dispatch import Breaker, Deadline, DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import LISTS, METHODS
+from pointsman.retrieval.parallel_calls import Breaker, Deadline, DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.policy import Policy, measured
 from pointsman.retrieval.recipe import Recipe, by_name, method_for
 from pointsman.retrieval.refine import BaseRefiner

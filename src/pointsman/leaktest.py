@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
-from pointsman._forms import form_of, plain_form
+from pointsman._json_forms import form_of, plain_form
 from pointsman.errors import InputError, MissingDependencyError, PointsmanError, UnmetNeedError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.request import OPTIONS
@@ -640,12 +640,12 @@ class _Doors:
 
             try:
                 from pointsman.integrations.mcp.calls import Calls
-                from pointsman.integrations.mcp.library import Library
+                from pointsman.integrations.mcp.visible_datasets import Library
             except ImportError as error:
                 raise MissingDependencyError("mcp", "mcp", "asking over MCP") from error
             from pointsman.server.access import Access
             from pointsman.server.limits import Limits
-            from pointsman.server.rates import Gate
+            from pointsman.server.rate_limits import Gate
 
             principals = frozenset(self._asker) if self._wall == "access" else None
             access = replace(Access.open(), principals=principals)

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import anyio
 
-from pointsman._twins import Twins, in_thread, limited, wait_for
+from pointsman._sync_and_async import Twins, in_thread, limited, wait_for
 from pointsman.errors import InputError, ModelError, PointsmanError
 
 T = TypeVar("T")

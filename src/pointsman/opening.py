@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, cast
 
-from pointsman._places import is_service
+from pointsman._locations import is_service
 from pointsman.workspace import Workspace
 
 if TYPE_CHECKING:

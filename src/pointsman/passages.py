@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pointsman._batched import batched
-from pointsman._forms import form_of
+from pointsman._json_forms import form_of
 from pointsman.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:

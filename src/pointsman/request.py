@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NewType, Self, TypedDict
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, parse_optional
 from pointsman.registry import STRATEGY_ALIASES
-from pointsman.retrieval.dispatch import Deadline
+from pointsman.retrieval.parallel_calls import Deadline
 from pointsman.retrieval.policy import EFFORTS, EffortLimits, EffortName
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.types import Query, check_top_k

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
-from pointsman._twins import async_twin, in_thread
+from pointsman._sync_and_async import async_twin, in_thread
 from pointsman.audit import AuditLog
 from pointsman.dataset import Dataset
 from pointsman.engine import Engine, Stages, sources_named

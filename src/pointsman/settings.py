@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from pointsman._places import is_url, redacted
+from pointsman._locations import is_url, redacted
 from pointsman.errors import InputError
 
 log = logging.getLogger(__name__)

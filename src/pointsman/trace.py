@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pointsman._forms import form_of, of_form
+from pointsman._json_forms import form_of, of_form
 from pointsman.errors import InputError
 
 HitKey = tuple[str | None, str]

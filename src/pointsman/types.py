@@ -9,7 +9,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self, overload
 
-from pointsman._forms import form_of, of_form, plain_form
+from pointsman._json_forms import form_of, of_form, plain_form
 from pointsman._values import ID, TEXT
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, parse_filter

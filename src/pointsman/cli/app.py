@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from pointsman._places import is_service, is_url
+from pointsman._locations import is_service, is_url
 from pointsman._printable import printable
 from pointsman._version import __version__
 from pointsman.cli import access, audit, keys, output, tokens
@@ -435,7 +435,7 @@ def evaluate(
     its best passage, a quote by the passage that holds it.
     """
     from pointsman.evaluation import evaluate_questions, run_eval
-    from pointsman.evaluation.runs import keep
+    from pointsman.evaluation.past_runs import keep
     from pointsman.models.chosen import embedder_for
     from pointsman.settings import Settings
 
@@ -583,7 +583,7 @@ def evaluate_select(
     Prints accuracy@1, recall, calibration and time per query. DIR is a BEIR-form folder whose corpus lists the
     choices, or one with train.jsonl and test.jsonl of labelled texts.
     """
-    from pointsman.evaluation.select import evaluate_selector
+    from pointsman.evaluation.selectors import evaluate_selector
 
     with output.progress("Evaluating") as on_progress:
         reports = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pointsman._places import is_url, redacted
+from pointsman._locations import is_url, redacted
 from pointsman.cli import output
 from pointsman.cli.common import JsonOption, WorkspaceOption, check_no_service
 from pointsman.errors import InputError

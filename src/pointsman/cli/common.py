@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_
 
 import typer
 
-from pointsman._places import is_service, is_url, path_of, redacted
+from pointsman._locations import is_service, is_url, path_of, redacted
 from pointsman.errors import InputError, ServiceError, StoreError
 from pointsman.request import OPTIONS, Option
 

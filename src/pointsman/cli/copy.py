@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pointsman._places import redacted
+from pointsman._locations import redacted
 from pointsman.cli import output
 from pointsman.cli.common import DatasetsOption, JsonOption, check_no_service, check_workspace, path_without_service
 from pointsman.store.backend import open_backend

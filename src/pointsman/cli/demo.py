@@ -6,7 +6,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from pointsman._places import redacted
+from pointsman._locations import redacted
 from pointsman.cli import output
 from pointsman.workspace import Workspace
 

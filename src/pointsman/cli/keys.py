@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from pointsman._places import is_service, is_url
+from pointsman._locations import is_service, is_url
 from pointsman.cli import output
 from pointsman.cli.common import JsonOption, WorkspaceOption, check_no_service
 from pointsman.cli.output import table

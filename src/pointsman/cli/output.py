@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
-from pointsman._forms import plain_form
-from pointsman._places import is_url
+from pointsman._json_forms import plain_form
+from pointsman._locations import is_url
 from pointsman._printable import UNSAFE, printable
 from pointsman.cli.common import UNREADABLE, of_each
 from pointsman.errors import InputError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pointsman.citations import AnswerCheck
     from pointsman.dataset import Dataset
     from pointsman.evaluation import Report
-    from pointsman.evaluation.select import SelectorReport
+    from pointsman.evaluation.selectors import SelectorReport
     from pointsman.evaluation.tune import Tuning
     from pointsman.folder_sync import IndexProgress, IndexReport
     from pointsman.passages import SourceText
@@ -567,7 +567,7 @@ def selection(reports: Sequence[SelectorReport], *, as_json: bool) -> None:
     if as_json:
         print_json([report.to_json() for report in reports])
         return
-    from pointsman.evaluation.select import render_selection
+    from pointsman.evaluation.selectors import render_selection
 
     console().print(render_selection(reports))
 

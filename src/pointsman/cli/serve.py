@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pointsman._places import is_service, redacted
+from pointsman._locations import is_service, redacted
 from pointsman.cli.common import EmbedderOption, WorkspaceOption, announcer
 from pointsman.errors import InputError, MissingDependencyError
 

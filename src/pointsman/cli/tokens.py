@@ -43,7 +43,7 @@ def trust(
     Services fetch the keys from the address that the issuer's configuration names (/.well-known/openid-configuration),
     or that --keys is. Keys in a file are stored in the workspace: repeat the command when the issuer has new ones.
     """
-    from pointsman._places import is_url
+    from pointsman._locations import is_url
     from pointsman.server.issuer_keys import check_source, discover, fetch_keys
     from pointsman.server.tokens import Issuer, TokenTrust
 

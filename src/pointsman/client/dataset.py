@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, Unpack
 
 from pointsman._batched import batched
-from pointsman._twins import async_twin
+from pointsman._sync_and_async import async_twin
 from pointsman._values import sparse_of
 from pointsman._vectors import encode_vector, with_length
 from pointsman.client import endpoints
@@ -20,7 +20,7 @@ from pointsman.errors import InputError, PointsmanError, ServiceError, UnknownNa
 from pointsman.filters import parse_optional
 from pointsman.ingest import Problem
 from pointsman.request import SearchOptions, grouping_of, of_one_dataset
-from pointsman.retrieval.dispatch import Threads, run
+from pointsman.retrieval.parallel_calls import Threads, run
 from pointsman.types import (
     AddResult,
     Document,

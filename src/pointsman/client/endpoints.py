@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from pointsman._forms import of_form
+from pointsman._json_forms import of_form
 from pointsman._vectors import decode_vector
 from pointsman.client.encoding import number_of
 from pointsman.passages import SourceText

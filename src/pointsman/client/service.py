@@ -20,7 +20,7 @@ from pointsman.client.connections import MOST_TOLD, Failure, Link, Reply, Reques
 from pointsman.client.encoding import as_json, encode_parameters, number_of, path_of_dataset, time_limit
 from pointsman.client.endpoints import LIMITS
 from pointsman.errors import InputError, PointsmanError, RetrievalError, ServiceError, UnknownNameError
-from pointsman.retrieval.dispatch import DualCall, Mode, Threads, run
+from pointsman.retrieval.parallel_calls import DualCall, Mode, Threads, run
 
 if TYPE_CHECKING:
     from pointsman.client.connections import Transport

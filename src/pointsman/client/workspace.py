@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from pointsman._forms import of_form
-from pointsman._twins import async_twin
+from pointsman._json_forms import of_form
+from pointsman._sync_and_async import async_twin
 from pointsman.client import endpoints
 from pointsman.client.dataset import RemoteDataset
 from pointsman.client.encoding import as_json, batches, sendable, sent_options, with_history
 from pointsman.client.service import Service
 from pointsman.errors import InputError, ServiceError, UnknownNameError, UnmetNeedError
 from pointsman.request import SearchRequest, WorkspaceOptions
-from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
+from pointsman.retrieval.parallel_calls import Mode, Tasks, Threads, run
 from pointsman.types import Explanation, Plan, Query, RetrievalContext, Trace
 from pointsman.views import AccessRule
 from pointsman.workflow import several

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from pointsman._twins import async_twin, in_thread
+from pointsman._sync_and_async import async_twin, in_thread
 from pointsman.dataset.documents import EditableDataset
 from pointsman.dataset.embedding import PATIENCE, SOON
 from pointsman.dataset.lifecycle import check_name

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pointsman._twins import async_twin
+from pointsman._sync_and_async import async_twin
 from pointsman._values import facts
 from pointsman.dataset.embedding import BATCH, LATER, Embed, EmbeddedDataset, in_batches
 from pointsman.errors import ConflictError, InputError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, Literal
 
-from pointsman._twins import async_twin
+from pointsman._sync_and_async import async_twin
 from pointsman.dataset.lifecycle import StoredDataset
 from pointsman.errors import InputError
 from pointsman.models.base import mixed_embedders

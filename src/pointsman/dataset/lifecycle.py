@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pointsman._twins import async_twin
+from pointsman._sync_and_async import async_twin
 from pointsman.engine import Engine
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.models.base import as_embedder, image_embedder_of

@@ -13,7 +13,7 @@ from pointsman.evaluation.questions import (
     read_questions,
 )
 from pointsman.evaluation.report import Report, StrategyReport, draw, render
-from pointsman.evaluation.run import STRATEGIES, evaluate, evaluate_workspace, indexed, rankings, run_eval
+from pointsman.evaluation.run_collection import STRATEGIES, evaluate, evaluate_workspace, indexed, rankings, run_eval
 from pointsman.evaluation.significance import SignificanceTest, compare
 from pointsman.evaluation.tune import Tuning, tune
 

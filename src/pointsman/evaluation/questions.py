@@ -23,7 +23,7 @@ from pointsman.types import check_top_k
 
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
-    from pointsman.evaluation.run import Progress
+    from pointsman.evaluation.run_collection import Progress
     from pointsman.types import Document, Hit
     from pointsman.workspace import Workspace
 

@@ -26,7 +26,7 @@ from pointsman.types import Query, check_top_k
 
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
-    from pointsman.evaluation.run import Progress
+    from pointsman.evaluation.run_collection import Progress
     from pointsman.retrieval.candidates import Pool
     from pointsman.retrieval.dataset_calibration import Reranking
     from pointsman.retrieval.fusion import CosineSpread

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pointsman._late import late
+from pointsman._late_regex import late
 from pointsman.grammar import COMPARISON, STOP, asks, en, ru, zh
 from pointsman.grammar.match import HAN_RUN, WORD, Match, Words, plain
 from pointsman.text import scripts, sentences

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pointsman._places import is_service
-from pointsman._twins import in_thread
+from pointsman._locations import is_service
+from pointsman._sync_and_async import in_thread
 from pointsman._vectors import direction_of
 from pointsman.errors import InputError, ModelError, PointsmanError, UnmetNeedError
 from pointsman.models.base import BaseEmbedder, Progress

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
-from pointsman._places import is_service, redacted
-from pointsman._twins import in_thread
+from pointsman._locations import is_service, redacted
+from pointsman._sync_and_async import in_thread
 from pointsman.audit import without_record
 from pointsman.client import RemoteDataset
 from pointsman.dataset import Dataset

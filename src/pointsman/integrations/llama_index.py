@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pointsman._twins import in_thread
+from pointsman._sync_and_async import in_thread
 from pointsman._values import ID, SPARSE
 from pointsman.dataset import Dataset
 from pointsman.errors import FilterError, InputError, MissingDependencyError, UnmetNeedError

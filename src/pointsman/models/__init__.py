@@ -3,6 +3,6 @@
 Every name is loaded on first use: importing this package loads no model library.
 """
 
-from pointsman._lazy import lazily
+from pointsman._lazy_imports import lazily
 
 __getattr__, __dir__, __all__ = lazily(__name__)

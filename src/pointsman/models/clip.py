@@ -12,7 +12,7 @@ import numpy as np
 
 from pointsman._images import open_image
 from pointsman.errors import InputError, ModelError
-from pointsman.models._runs import equal_runs
+from pointsman.models._batches import equal_runs
 from pointsman.models.base import BaseEmbedder, Progress, image_list, text_list, unit_rows
 from pointsman.models.onnx_directory import OnnxTextModel, digest_of, existing_file, onnx_session
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pointsman.errors import InputError, ModelError
+from pointsman.models._batches import equal_runs
 from pointsman.models._cache import artefact, cache_directory
 from pointsman.models._e5_graph import GRAPH_VERSION, INPUT, OUTPUT, Graph
 from pointsman.models._e5_tokens import UnigramTokenizer
 from pointsman.models._e5_weights import FILE_SHA256, E5Weights
 from pointsman.models._onnxruntime import load_onnxruntime
-from pointsman.models._runs import equal_runs
 from pointsman.models.base import BaseEmbedder, Progress, text_list, unit_rows
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from pointsman.errors import InputError, MissingDependencyError, ModelError
+from pointsman.models._batches import equal_runs
 from pointsman.models._onnxruntime import load_onnxruntime
-from pointsman.models._runs import equal_runs
 from pointsman.models.base import PrefixedEmbedder, Progress, names_for_people, unit_rows
 
 if TYPE_CHECKING:

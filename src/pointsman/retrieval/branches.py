@@ -9,10 +9,10 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pointsman._twins import in_thread
+from pointsman._sync_and_async import in_thread
 from pointsman.errors import InputError, RetrievalError, StoreError
 from pointsman.retrieval.candidates import KeyOf, Results, RetrieverResults, ScoreGap, StoreResults
-from pointsman.retrieval.dispatch import Breaker, DualCall, Mode, describe, reporting
+from pointsman.retrieval.parallel_calls import Breaker, DualCall, Mode, describe, reporting
 from pointsman.retrieval.source import words_in
 from pointsman.store.base import NEAR, WORDS, Capability, Lists, StoreQuery
 from pointsman.types import Query, Span

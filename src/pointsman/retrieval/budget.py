@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, ModelError
 from pointsman.llm import ACCOUNT, BookedCall, Completion
-from pointsman.retrieval.dispatch import Breaker, Deadline
+from pointsman.retrieval.parallel_calls import Breaker, Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.filters import Exists
 from pointsman.retrieval.branches import SourceBranch, ask
 from pointsman.retrieval.candidates import RetrieverResults, StoreResults
-from pointsman.retrieval.cutoff import unknown_keys
+from pointsman.retrieval.fewer_hits import unknown_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter
     from pointsman.retrieval.branches import BranchAnswers, Question
     from pointsman.retrieval.candidates import Results
-    from pointsman.retrieval.dispatch import Mode
     from pointsman.retrieval.diversity import Grouping
     from pointsman.retrieval.journal import Journal
+    from pointsman.retrieval.parallel_calls import Mode
     from pointsman.retrieval.reading import Reading
     from pointsman.retrieval.recipe import Over, Recipe
     from pointsman.types import Document, Ranked

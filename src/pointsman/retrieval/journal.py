@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from pointsman.retrieval.dispatch import SearchDeadline
+from pointsman.retrieval.parallel_calls import SearchDeadline
 from pointsman.trace import Span, StageRecord, Trace
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pointsman.errors import InputError, UnknownNameError
 from pointsman.retrieval.branches import Branch, RetrieverBranch, SourceBranch, unique_names
 from pointsman.retrieval.candidates import DEPTH
 from pointsman.retrieval.dataset_calibration import MOST_HITS
-from pointsman.retrieval.dispatch import Breaker
 from pointsman.retrieval.fusion import LISTS, OWN
+from pointsman.retrieval.parallel_calls import Breaker
 from pointsman.retrieval.relevance import shipped
 from pointsman.retrieval.retrievers.foreign import as_retriever
 from pointsman.retrieval.source import Source

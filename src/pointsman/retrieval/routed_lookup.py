@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pointsman.retrieval.dispatch import Tasks, Threads, run
+from pointsman.retrieval.parallel_calls import Tasks, Threads, run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -20,7 +20,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pointsman._twins import in_thread
+from pointsman._sync_and_async import in_thread
 from pointsman.errors import InputError, ModelError, RetrievalError
 from pointsman.retrieval import telemetry
 from pointsman.retrieval.branches import Question, ask, nothing_answered
@@ -33,10 +33,10 @@ from pointsman.retrieval.candidates import (
     provenance,
     together,
 )
-from pointsman.retrieval.dispatch import DualCall, Mode, Threads, describe, run
 from pointsman.retrieval.fusion import SCALES, CosineSpread
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.judging import NOTHING, Verdict, holders_of_word, judge, raised_cosines
+from pointsman.retrieval.parallel_calls import DualCall, Mode, Threads, describe, run
 from pointsman.retrieval.reading import Reading, reading_each
 from pointsman.retrieval.routed_lookup import RoutedLookup
 from pointsman.retrieval.source import Source, check_all_searchable
@@ -335,7 +335,7 @@ class Pipeline:
         count = len(first.versions) - first.versions.count(None)
         self.journal.span("fetch", "documents", start, count)
         if not count and self.query.filters is not None and not self.answered[0].failed:
-            from pointsman.retrieval.cutoff import unknown_keys
+            from pointsman.retrieval.fewer_hits import unknown_keys
 
             self.journal.degrade(*unknown_keys(self.query.filters, self.answered[0].results.values()))
 
@@ -424,7 +424,7 @@ class Pipeline:
             self.plan = replace(self.plan, decisions=(*self.plan.decisions, decision))
         hits = self.verdict.of(self.ranked.hits[: self.over.most])
         if recipe.coverage is not None:
-            from pointsman.retrieval.cutoff import cut_to_cover
+            from pointsman.retrieval.fewer_hits import cut_to_cover
 
             hits, coverage, decision = cut_to_cover(
                 recipe.coverage, hits, recipe, self.names, self.asked, journal, refused=refused is not None
@@ -434,7 +434,7 @@ class Pipeline:
             refused = replace(refused, near_misses=self.verdict.of(refused.near_misses[: recipe.k]))
         confidence = self.verdict.confidence(refused.near_misses if refused else hits)
         if recipe.min_relevance is not None and refused is None:
-            from pointsman.retrieval.cutoff import relevant_enough
+            from pointsman.retrieval.fewer_hits import relevant_enough
 
             hits, refused = relevant_enough("min_relevance", recipe.min_relevance, hits, self.ranked, journal)
         context = RetrievalContext(
@@ -694,7 +694,7 @@ async def measure_new(pipelines: Sequence[Pipeline]) -> list[Reading]:
     for reading in pipelines[0].readings.values():
         info, has_odds = reading.info, pipelines[0].recipe.has_odds
         if reading.is_new and info is not None and has_odds(reading.name, info.embedder):
-            from pointsman.retrieval.measuring import new_readings
+            from pointsman.retrieval.missing_backgrounds import new_readings
 
             return await _measure(
                 pipelines,
@@ -716,7 +716,7 @@ async def measure(pipelines: Sequence[Pipeline], tried: Sequence[Reading]) -> No
     for reading in pipelines[0].readings.values():
         info, has_odds = reading.info, pipelines[0].recipe.has_odds
         if reading.lacks_background and info is not None and has_odds(reading.name, info.embedder):
-            from pointsman.retrieval.measuring import lacking_background
+            from pointsman.retrieval.missing_backgrounds import lacking_background
 
             lacking = [lacking_background(pipeline.answered, pipeline.recipe.has_odds) for pipeline in pipelines]
             await _measure(pipelines, [[one for one in readings if one not in tried] for readings in lacking])
@@ -730,7 +730,7 @@ async def _measure(pipelines: Sequence[Pipeline], readings_of_each: Sequence[Seq
         for reading in readings:
             lacking.setdefault(reading, []).append(pipeline.journal)
     if lacking:
-        from pointsman.retrieval.measuring import measure_backgrounds
+        from pointsman.retrieval.missing_backgrounds import measure_backgrounds
 
         first = pipelines[0]
         limit = first.journal.deadline.for_measuring()

@@ -19,8 +19,8 @@ from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
     from pointsman.retrieval.candidates import Fetched, Place, Ranking
-    from pointsman.retrieval.dispatch import Mode
     from pointsman.retrieval.fusion import CosineSpread
+    from pointsman.retrieval.parallel_calls import Mode
     from pointsman.retrieval.transform.base import Variant
     from pointsman.types import HitKey
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from pointsman._twins import Twins, in_thread, wait_for
+from pointsman._sync_and_async import Twins, in_thread, wait_for
 from pointsman.errors import InputError
 from pointsman.types import Query
 

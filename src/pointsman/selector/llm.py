@@ -21,7 +21,7 @@ from pointsman.prompts import (
     templates,
 )
 from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorResult, SingleSelection, ToolMetadata
-from pointsman.selector.parsing import Parsed, parse_selection
+from pointsman.selector.model_answers import Parsed, parse_selection
 from pointsman.types import Query
 
 _log = logging.getLogger(__name__)
@@ -32,9 +32,9 @@ _POLICIES = ("first", "all", "raise")
 class LLMSelector(BaseSelector):
     """Shows a language model the numbered choices and follows its answer.
 
-    The answer is parsed as a careful reader would read it (`pointsman.selector.parsing`). After an unusable answer the
-    model is asked again with the problem named; a failed call is repeated too. After ``1 + retries`` calls the
-    ``fallback`` decides, which is reported in the result's ``fallback`` and logged as a warning. If the model keeps
+    The answer is parsed as a careful reader would read it (`pointsman.selector.model_answers`). After an unusable
+    answer the model is asked again with the problem named; a failed call is repeated too. After ``1 + retries`` calls
+    the ``fallback`` decides, which is reported in the result's ``fallback`` and logged as a warning. If the model keeps
     naming more choices than allowed, no fallback is needed: the first ones named are selected, and ``notes`` says so.
 
     ``confidence`` is the model's own number for its first selection if it volunteers one from 0 to 1, else None: models

@@ -28,29 +28,29 @@ from pointsman._version import __version__
 from pointsman.audit import without_record
 from pointsman.errors import PointsmanError, StoreError
 from pointsman.server import problems
-from pointsman.server.answers import Heads, Json
-from pointsman.server.checks import secure
 from pointsman.server.configure import configure
 from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Limits
 from pointsman.server.metrics import Measuring, Metrics
 from pointsman.server.problems import HttpProblem
-from pointsman.server.rates import Gate
+from pointsman.server.rate_limits import Gate
 from pointsman.server.reload import Reloader
+from pointsman.server.request_checks import secure
+from pointsman.server.responses import Heads, Json
 from pointsman.server.routes import (
     console,
     datasets,
+    dify,
     files,
+    health_and_metrics,
     models,
-    operation,
-    protocols,
-    retrieval,
+    retrieval_endpoints,
     search,
     vector_stores,
 )
 from pointsman.server.schemas import DocumentsRequest, ProblemDocument, Progress
 from pointsman.server.state import State
-from pointsman.server.strict import unknown_name
+from pointsman.server.strict_routes import unknown_name
 from pointsman.server.tokens import TokenTrust
 from pointsman.settings import Settings
 
@@ -135,10 +135,10 @@ OPTIONS: Final[dict[str, Any]] = {
 
 _ROUTERS: Final = (
     search.router,
-    retrieval.router,
+    retrieval_endpoints.router,
     datasets.router,
-    operation.router,
-    protocols.router,
+    health_and_metrics.router,
+    dify.router,
     vector_stores.router,
     files.router,
     models.router,

@@ -19,8 +19,8 @@ from importlib import import_module
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman._descriptors import raise_descriptor_limit
-from pointsman._places import redacted
+from pointsman._file_descriptors import raise_descriptor_limit
+from pointsman._locations import redacted
 from pointsman._processes import isolate_spawned_processes
 from pointsman.errors import InputError, MissingDependencyError
 from pointsman.server.keys import KeyStore, keys_of
@@ -152,7 +152,7 @@ def configure(app: ASGIApp | str, *, limits: Limits | None = None, grace: int = 
     """
     import uvicorn
 
-    from pointsman.server.protocol import OpenConnections, Protocol
+    from pointsman.server.http_protocol import OpenConnections, Protocol
 
     raise_descriptor_limit()
     limits = limits or Limits()

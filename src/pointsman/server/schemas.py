@@ -1,7 +1,7 @@
 """The shapes of requests and answers, from which the OpenAPI description is made.
 
 Requests are strict: a number in quotes is not a number, and unknown names are errors rather than ignored.
-Answers that the library makes are described by their classes; see `pointsman.server.forms`.
+Answers that the library makes are described by their classes; see `pointsman.server.json_form_schemas`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pointsman import citations, passages, types
 from pointsman.request import OPTIONS
 from pointsman.retrieval.routing import router
 from pointsman.selector.heuristic import RouteChoice
-from pointsman.server.forms import Forms, option_fields
+from pointsman.server.json_form_schemas import Forms, option_fields
 from pointsman.store.local import collection
 from pointsman.workspace import Routing
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pointsman.server.keys import KeyStore
     from pointsman.server.limits import Limits
     from pointsman.server.metrics import Metrics
-    from pointsman.server.rates import Gate
+    from pointsman.server.rate_limits import Gate
     from pointsman.workspace import Workspace
 
 P = ParamSpec("P")

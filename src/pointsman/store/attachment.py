@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self,
 
 import numpy as np
 
-from pointsman._places import redacted
+from pointsman._locations import redacted
 from pointsman.errors import CorruptStoreError, InputError, StoreError, StoreUnavailableError, UnmetNeedError
 from pointsman.filters import And, Equals, Filter, In, Not, Or
 from pointsman.registry import COLLECTIONS

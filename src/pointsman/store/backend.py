@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote
 
 from filelock import FileLock, Timeout
 
-from pointsman._places import is_service, is_url, path_of, redacted
+from pointsman._locations import is_service, is_url, path_of, redacted
 from pointsman.errors import (
     ConflictError,
     CorruptStoreError,

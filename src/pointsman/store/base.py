@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pointsman._twins import in_thread
+from pointsman._sync_and_async import in_thread
 from pointsman.errors import UnmetNeedError
 from pointsman.store.sampling import evenly
 from pointsman.views import VALIDITY_KEYS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pointsman._twins import wait_for
+from pointsman._sync_and_async import wait_for
 from pointsman.engine import Engine, Stages
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.llm import is_model

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from pointsman.retrieval.transform.base import BaseTransformer, QueryTransformer
-from pointsman.retrieval.transform.bridges import MOST_NAMES, WEIGHT, BridgeFinder
 from pointsman.retrieval.transform.decompose import RuleDecomposer
 from pointsman.retrieval.transform.llm import LLMDecomposer
-from pointsman.retrieval.transform.together import Together
+from pointsman.retrieval.transform.parallel_transformers import Together
+from pointsman.retrieval.transform.question_chains import MOST_NAMES, WEIGHT, BridgeFinder
 from pointsman.strategies.base import BaseRetrievalStrategy
 from pointsman.strategies.generated import at_least_one
 

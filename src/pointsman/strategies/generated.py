@@ -10,10 +10,10 @@ from pointsman.errors import InputError, ModelError
 from pointsman.llm import Talk, aconverse, converse
 from pointsman.prompts import fenced, fill, for_language_of, quoted
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
-from pointsman.retrieval.transform.generation import _answer as without_thinking
-from pointsman.retrieval.transform.generation import usable
 from pointsman.retrieval.transform.llm import LLMExpander
-from pointsman.retrieval.transform.together import Together
+from pointsman.retrieval.transform.model_answers import _answer as without_thinking
+from pointsman.retrieval.transform.model_answers import usable
+from pointsman.retrieval.transform.parallel_transformers import Together
 from pointsman.strategies.base import BaseRetrievalStrategy
 from pointsman.strategies.prompts import PASSAGE
 from pointsman.types import Query

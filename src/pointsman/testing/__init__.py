@@ -36,7 +36,7 @@ from pointsman.testing.refiners import RefinerConformance, RerankerConformance
 from pointsman.testing.retrievers import RetrieverConformance
 from pointsman.testing.routers import RouterConformance
 from pointsman.testing.selectors import SelectorConformance
-from pointsman.testing.slow import SlowStore
+from pointsman.testing.slow_store import SlowStore
 from pointsman.testing.stores import StoreConformance
 from pointsman.testing.transformers import TransformerConformance
 from pointsman.testing.workspaces import WorkspaceConformance

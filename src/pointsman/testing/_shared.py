@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 from unittest import SkipTest
 
-from pointsman._twins import wait_for
+from pointsman._sync_and_async import wait_for
 from pointsman.errors import InputError, PointsmanError
 from pointsman.filters import And, Filter, Or, parse_filter
 from pointsman.types import Document, Hit

@@ -10,7 +10,7 @@ from unittest import SkipTest
 
 import numpy as np
 
-from pointsman._twins import wait_for
+from pointsman._sync_and_async import wait_for
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.filters import And, Equals, Exists, Filter, Not, Or
 from pointsman.store.base import (

@@ -11,7 +11,7 @@ from unittest import SkipTest
 
 import numpy as np
 
-from pointsman._twins import wait_for
+from pointsman._sync_and_async import wait_for
 from pointsman._values import RESERVED
 from pointsman.filters import Equals
 from pointsman.store.base import (

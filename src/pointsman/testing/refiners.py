@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pointsman._twins import wait_for
+from pointsman._sync_and_async import wait_for
 from pointsman.errors import ModelError, PointsmanError
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.testing._shared import (

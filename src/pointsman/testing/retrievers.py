@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
 
-from pointsman._twins import wait_for
+from pointsman._sync_and_async import wait_for
 from pointsman.testing._shared import QUERY, TwinConformance, answering, refused, sound_hits
 from pointsman.types import Query
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pointsman._twins import wait_for
+from pointsman._sync_and_async import wait_for
 from pointsman.retrieval.routing.router import RouteDecision
 from pointsman.testing._shared import DOCUMENTS, TwinConformance, answering, is_name, is_number, refused
 from pointsman.types import Query

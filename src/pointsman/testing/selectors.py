@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman._twins import wait_for
+from pointsman._sync_and_async import wait_for
 from pointsman.errors import PointsmanError
 from pointsman.selector.base import SelectorResult, ToolMetadata
 from pointsman.testing._shared import TwinConformance, answering, is_name, is_number, refused

@@ -18,18 +18,6 @@ from pointsman.store.base import (
     Capability,
     Scale,
 )
-from pointsman.testing._orders import (
-    NEVER,
-    State,
-    Step,
-    described,
-    is_some_order,
-    or_missing,
-    random_step,
-    run_at_once,
-    state_of,
-    word_of,
-)
 from pointsman.testing._shared import (
     answering,
     at_once,
@@ -47,6 +35,18 @@ from pointsman.testing._store_samples import (
     vectors_of,
 )
 from pointsman.testing._store_writing import StoreWriting
+from pointsman.testing._write_orders import (
+    NEVER,
+    State,
+    Step,
+    described,
+    is_some_order,
+    or_missing,
+    random_step,
+    run_at_once,
+    state_of,
+    word_of,
+)
 from pointsman.types import Document
 from pointsman.views import ACCESS, View
 

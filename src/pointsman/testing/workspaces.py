@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pointsman._twins import wait_for
+from pointsman._sync_and_async import wait_for
 from pointsman.errors import FilterError, UnknownNameError
 from pointsman.testing._shared import (
     DOCUMENTS,

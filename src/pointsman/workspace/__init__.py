@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 import anyio
 
-from pointsman._attempts import Attempts
-from pointsman._forms import form_of, plain_form
-from pointsman._twins import async_twin, in_thread
+from pointsman._json_forms import form_of, plain_form
+from pointsman._retry_search import Attempts
+from pointsman._sync_and_async import async_twin, in_thread
 from pointsman.dataset import Dataset
 from pointsman.dataset.lifecycle import changed_bm25
 from pointsman.errors import (

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from pointsman._open_datasets import OpenDatasets
-from pointsman._twins import async_twin, limited
+from pointsman._sync_and_async import async_twin, limited
 from pointsman.audit import AuditLog
 from pointsman.calibration.unasked_calibration import UnaskedCalibrations, is_by_hand
 from pointsman.dataset import ACCESS_IS_OFF, Dataset, check_name

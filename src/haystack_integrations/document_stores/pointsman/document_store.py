@@ -19,7 +19,7 @@ import pointsman
 from haystack_integrations.document_stores.pointsman.filters import filter_of
 from pointsman import Dataset, InputError, PointsmanError, UnmetNeedError
 from pointsman import Document as OurDocument
-from pointsman._places import is_service, redacted
+from pointsman._locations import is_service, redacted
 from pointsman._values import SPARSE
 from pointsman.filters import And, Filter
 from pointsman.integrations._shared import given_or_named, with_notes

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman.errors import InputError, MissingDependencyError
-from pointsman.integrations.mcp.plain import sound
+from pointsman.integrations.mcp.answer_values import sound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pointsman.audit import cite, current_entry
 from pointsman.citations import about_tokens
 from pointsman.citations import verify as verify_answer
-from pointsman.integrations.mcp import plain, shapes
+from pointsman.integrations.mcp import answer_values, schemas
 from pointsman.integrations.mcp.grep import SECONDS, GrepMatch, Pattern, index_of
 from pointsman.integrations.mcp.grep import grep as grep_store
-from pointsman.integrations.mcp.library import id_of
+from pointsman.integrations.mcp.visible_datasets import id_of
 from pointsman.retrieval.compress.expand import WindowExpander
 from pointsman.types import Hit, Query, Ranked
 
@@ -21,52 +21,52 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pointsman.dataset import Dataset
-    from pointsman.integrations.mcp.library import Library
+    from pointsman.integrations.mcp.visible_datasets import Library
     from pointsman.server.access import Access
 from pointsman.types import Document
 
 
-def fetch(library: Library, access: Access, arguments: shapes.FetchArguments) -> shapes.FetchAnswer:
+def fetch(library: Library, access: Access, arguments: schemas.FetchArguments) -> schemas.FetchAnswer:
     """Return a document; for a passage, as much of its source around the passage as fits."""
     dataset, document = library.document(access, arguments.id)
     passages = neighbours(dataset, document)
-    first, last = window(passages, document, len(passages), len(passages), shapes.READ_CHARS, None)
+    first, last = window(passages, document, len(passages), len(passages), schemas.READ_CHARS, None)
     _shows_only((dataset.name, passage.id) for passage in passages[first:last])
     text = join(dataset, document, passages, first, last).text
-    metadata: dict[str, Any] = {"dataset": dataset.name, **plain.metadata_of(document.metadata)}
-    if len(text) > shapes.READ_CHARS or last - first < len(passages):
+    metadata: dict[str, Any] = {"dataset": dataset.name, **answer_values.metadata_of(document.metadata)}
+    if len(text) > schemas.READ_CHARS or last - first < len(passages):
         metadata["cut"] = True
-    return shapes.FetchAnswer(
+    return schemas.FetchAnswer(
         id=id_of(dataset.name, document.id),
         title=_title(document),
-        text=plain.sound(text)[: shapes.READ_CHARS],
-        url=plain.url_of(dataset.name, document.id, document.metadata),
+        text=answer_values.sound(text)[: schemas.READ_CHARS],
+        url=answer_values.url_of(dataset.name, document.id, document.metadata),
         metadata=metadata,
     )
 
 
-def read(library: Library, access: Access, arguments: shapes.ReadArguments) -> shapes.ReadAnswer:
+def read(library: Library, access: Access, arguments: schemas.ReadArguments) -> schemas.ReadAnswer:
     """Return a document with its neighbours, within the budget; or the rest of a document that was cut."""
     dataset, document = library.document(access, arguments.id)
     passages = neighbours(dataset, document)
     count_before, count_after = (0, 0) if arguments.offset else (arguments.before, arguments.after)
     first, last = window(passages, document, count_before, count_after, arguments.max_chars, arguments.max_tokens)
-    full_text = plain.sound(join(dataset, document, passages, first, last).text)[arguments.offset :]
+    full_text = answer_values.sound(join(dataset, document, passages, first, last).text)[arguments.offset :]
     text = shorten(full_text, arguments.max_chars, arguments.max_tokens)
     _shows_only((dataset.name, passage.id) for passage in passages[first:last])
     following = passages[last : last + 1]
-    return shapes.ReadAnswer(
+    return schemas.ReadAnswer(
         id=id_of(dataset.name, document.id),
         dataset=dataset.name,
         title=_title(document),
-        url=plain.url_of(dataset.name, document.id, document.metadata),
-        source=plain.source_of(document.metadata),
+        url=answer_values.url_of(dataset.name, document.id, document.metadata),
+        source=answer_values.source_of(document.metadata),
         text=text,
         passages=[id_of(dataset.name, passage.id) for passage in passages[first:last]],
         previous=id_of(dataset.name, passages[first - 1].id) if first else None,
         next=id_of(dataset.name, following[0].id) if following else None,
         next_offset=arguments.offset + len(text) if len(text) < len(full_text) else None,
-        metadata=plain.metadata_of(document.metadata),
+        metadata=answer_values.metadata_of(document.metadata),
     )
 
 
@@ -140,7 +140,7 @@ def shorten(text: str, chars: int, tokens: int | None) -> str:
     return text
 
 
-def outline(library: Library, access: Access, arguments: shapes.OutlineArguments) -> shapes.OutlineAnswer:
+def outline(library: Library, access: Access, arguments: schemas.OutlineArguments) -> schemas.OutlineAnswer:
     """List the sources of a dataset, or the headings of a source."""
     (dataset,) = library.choose(access, [arguments.dataset])
     if arguments.source is None:
@@ -158,20 +158,20 @@ def outline(library: Library, access: Access, arguments: shapes.OutlineArguments
     page = entries[arguments.offset : arguments.offset + arguments.limit]
     _shows_only((dataset.name, entry.id.partition("/")[2]) for entry in page)
     following = arguments.offset + len(page)
-    return shapes.OutlineAnswer(
+    return schemas.OutlineAnswer(
         dataset=dataset.name,
         source=None
         if arguments.source is None
-        else plain.cut(plain.without_folder(arguments.source), plain.TITLE_CHARS),
+        else answer_values.cut(answer_values.without_folder(arguments.source), answer_values.TITLE_CHARS),
         entries=page,
         total=len(entries),
         next_offset=following if page and following < len(entries) else None,
     )
 
 
-def sources_of(dataset: str, documents: Iterable[Document]) -> list[shapes.Entry]:
+def sources_of(dataset: str, documents: Iterable[Document]) -> list[schemas.Entry]:
     """Return an entry for each source, and for each document without a source, in their original order."""
-    firsts: dict[tuple[bool, str], shapes.Entry] = {}
+    firsts: dict[tuple[bool, str], schemas.Entry] = {}
     for document in documents:
         source = document.metadata.get("source")
         key = (True, source) if isinstance(source, str) and source else (False, document.id)
@@ -183,24 +183,24 @@ def sources_of(dataset: str, documents: Iterable[Document]) -> list[shapes.Entry
     return list(firsts.values())
 
 
-def entry_of(dataset: str, documents: Sequence[Document], headings: Sequence[str]) -> shapes.Entry:
+def entry_of(dataset: str, documents: Sequence[Document], headings: Sequence[str]) -> schemas.Entry:
     """Return one entry for documents that belong together."""
     first = documents[0]
-    return shapes.Entry(
+    return schemas.Entry(
         id=id_of(dataset, first.id),
         title=_title(first),
-        source=plain.source_of(first.metadata),
-        headings=[plain.cut(heading, plain.TITLE_CHARS) for heading in headings[:6]],
+        source=answer_values.source_of(first.metadata),
+        headings=[answer_values.cut(heading, answer_values.TITLE_CHARS) for heading in headings[:6]],
         passages=len(documents),
         page=_positive_int(first.metadata.get("page")),
         line=_positive_int(first.metadata.get("line")),
     )
 
 
-def grep(library: Library, access: Access, arguments: shapes.GrepArguments) -> shapes.GrepAnswer:
+def grep(library: Library, access: Access, arguments: schemas.GrepArguments) -> schemas.GrepAnswer:
     """Find documents that contain a text or match a regular expression."""
     pattern = Pattern(arguments.pattern, regex=arguments.regex, ignore_case=arguments.ignore_case)
-    matches: list[shapes.MatchAnswer] = []
+    matches: list[schemas.MatchAnswer] = []
     incomplete: list[str] = []
     has_more, seconds = False, SECONDS
     for dataset in library.choose(access, arguments.datasets):
@@ -225,17 +225,17 @@ def grep(library: Library, access: Access, arguments: shapes.GrepArguments) -> s
             has_more = True
             break
     _shows_only((match.dataset, match.id.partition("/")[2]) for match in matches[: arguments.k])
-    return shapes.GrepAnswer(matches=matches[: arguments.k], more=has_more or bool(incomplete), degraded=incomplete)
+    return schemas.GrepAnswer(matches=matches[: arguments.k], more=has_more or bool(incomplete), degraded=incomplete)
 
 
-def _match(dataset: str, document: Document, match: GrepMatch, context: int) -> shapes.MatchAnswer:
-    text = plain.sound(document.text)
-    end = min(match.end, match.start + shapes.MAX_CHARS)  # a pattern may match the whole text
-    return shapes.MatchAnswer(
+def _match(dataset: str, document: Document, match: GrepMatch, context: int) -> schemas.MatchAnswer:
+    text = answer_values.sound(document.text)
+    end = min(match.end, match.start + schemas.MAX_CHARS)  # a pattern may match the whole text
+    return schemas.MatchAnswer(
         id=id_of(dataset, document.id),
         dataset=dataset,
         title=_title(document),
-        url=plain.url_of(dataset, document.id, document.metadata),
+        url=answer_values.url_of(dataset, document.id, document.metadata),
         text=text[max(0, match.start - context) : end + context],
         start=match.start,
         end=match.end,
@@ -243,18 +243,18 @@ def _match(dataset: str, document: Document, match: GrepMatch, context: int) -> 
     )
 
 
-def verify(library: Library, access: Access, arguments: shapes.VerifyArguments) -> shapes.VerifyAnswer:
+def verify(library: Library, access: Access, arguments: schemas.VerifyArguments) -> schemas.VerifyAnswer:
     """Check which quotes and numbers of an answer are in documents."""
     pairs = [library.document(access, id_) for id_ in arguments.ids]
     hits = [Hit(document, 0.0, dataset.name) for dataset, document in pairs]
     check = verify_answer(arguments.answer, hits, timeout=library.seconds)
     cite(hits, check.hits)
-    return shapes.VerifyAnswer(
+    return schemas.VerifyAnswer(
         supported=check.supported,
         claims=[
-            shapes.ClaimCheck(
+            schemas.ClaimCheck(
                 kind=claim.kind,
-                text=plain.sound(claim.text),
+                text=answer_values.sound(claim.text),
                 start=claim.start,
                 end=claim.end,
                 status=claim.status,
@@ -273,7 +273,7 @@ def _shows_only(documents: Iterable[tuple[str, str]]) -> None:
 
 
 def _title(document: Document) -> str:
-    return plain.cut(document.caption, plain.TITLE_CHARS)
+    return answer_values.cut(document.caption, answer_values.TITLE_CHARS)
 
 
 def _position(document: Document) -> int | None:

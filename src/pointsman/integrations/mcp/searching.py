@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman._forms import plain_form
+from pointsman._json_forms import plain_form
 from pointsman.errors import InputError
 from pointsman.filters import typed_values
-from pointsman.integrations.mcp import plain, shapes
-from pointsman.integrations.mcp.library import id_of
+from pointsman.integrations.mcp import answer_values, schemas
+from pointsman.integrations.mcp.visible_datasets import id_of
 from pointsman.store.base import Capability
 from pointsman.wire import answer_to_dict
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from pointsman.dataset import Dataset
-    from pointsman.integrations.mcp.library import Library
+    from pointsman.integrations.mcp.visible_datasets import Library
     from pointsman.server.access import Access
     from pointsman.types import Document
 
@@ -31,64 +31,64 @@ _EXAMPLES: Final = 3
 _EXAMPLE_CHARS: Final = 40
 
 
-def search(library: Library, access: Access, arguments: shapes.SearchArguments) -> shapes.SearchAnswer:
+def search(library: Library, access: Access, arguments: schemas.SearchArguments) -> schemas.SearchAnswer:
     """Find passages that answer a question."""
     context = library.search(access, arguments)
     answer = answer_to_dict(context, library.workspace.place)
     refused = answer["refused"]
-    return shapes.SearchAnswer(
+    return schemas.SearchAnswer(
         results=[result_of(hit, arguments.max_chars) for hit in answer["hits"]],
-        confidence=plain.round_score(answer["confidence"]),
-        coverage=plain.round_score(answer["coverage"]),
+        confidence=answer_values.round_score(answer["confidence"]),
+        coverage=answer_values.round_score(answer["coverage"]),
         refused=refused
-        and shapes.Refused(
-            reason=plain.cut(refused["reason"], plain.REASON_CHARS),
+        and schemas.Refused(
+            reason=answer_values.cut(refused["reason"], answer_values.REASON_CHARS),
             nearest=[result_of(hit, arguments.max_chars) for hit in refused["near_misses"]],
         ),
-        query=None if answer["query"] == answer["asked"] else plain.cut(answer["query"], shapes.QUERY_CHARS),
+        query=None if answer["query"] == answer["asked"] else answer_values.cut(answer["query"], schemas.QUERY_CHARS),
         strategy=answer["strategy"],
-        reason=plain.cut(answer["reason"], plain.REASON_CHARS),
-        datasets=answer["datasets"][: shapes.MAX_DATASETS],
-        degraded=plain.log_failures(context.degraded),
+        reason=answer_values.cut(answer["reason"], answer_values.REASON_CHARS),
+        datasets=answer["datasets"][: schemas.MAX_DATASETS],
+        degraded=answer_values.log_failures(context.degraded),
         receipt=answer["receipt"],
     )
 
 
-def result_of(hit: Mapping[str, Any], length: int) -> shapes.Result:
+def result_of(hit: Mapping[str, Any], length: int) -> schemas.Result:
     """Convert a hit, cutting its text to ``length`` characters."""
-    text = plain.sound(hit["text"])
-    return shapes.Result(
+    text = answer_values.sound(hit["text"])
+    return schemas.Result(
         rank=hit["rank"],
         dataset=hit["dataset"],
         id=id_of(hit["dataset"], hit["id"]),
-        title=plain.cut(plain.sound(hit["caption"]), plain.TITLE_CHARS),
-        url=plain.url_of(hit["dataset"], hit["id"], hit["metadata"]),
-        score=plain.finite(hit["score"]),
-        relevance=plain.round_score(hit["relevance"]),
-        not_in_force=None if hit["not_in_force"] is None else plain.sound(hit["not_in_force"]["text"]),
+        title=answer_values.cut(answer_values.sound(hit["caption"]), answer_values.TITLE_CHARS),
+        url=answer_values.url_of(hit["dataset"], hit["id"], hit["metadata"]),
+        score=answer_values.finite(hit["score"]),
+        relevance=answer_values.round_score(hit["relevance"]),
+        not_in_force=None if hit["not_in_force"] is None else answer_values.sound(hit["not_in_force"]["text"]),
         text=text[:length],
         characters=len(text),
         cut=len(text) > length,
-        metadata=plain.metadata_of(hit["metadata"]),
+        metadata=answer_values.metadata_of(hit["metadata"]),
     )
 
 
-def route(library: Library, access: Access, arguments: shapes.RouteArguments) -> BaseModel:
+def route(library: Library, access: Access, arguments: schemas.RouteArguments) -> BaseModel:
     """Return where and how a search would look."""
     routing = library.workspace.route(arguments.query, library.choose(access, arguments.datasets))
     form = routing.to_dict()
     for section in (form["plan"], form["decision"]):
         if section is not None:
-            section["reason"] = plain.cut(section["reason"], plain.REASON_CHARS)
-            section["datasets"] = section["datasets"][: shapes.MAX_DATASETS]
-            section["confidence"] = plain.round_score(section["confidence"])
+            section["reason"] = answer_values.cut(section["reason"], answer_values.REASON_CHARS)
+            section["datasets"] = section["datasets"][: schemas.MAX_DATASETS]
+            section["confidence"] = answer_values.round_score(section["confidence"])
     if (decision := form["decision"]) is not None:
-        scores = ((name, plain.round_score(decision["scores"].get(name))) for name in decision["datasets"])
+        scores = ((name, answer_values.round_score(decision["scores"].get(name))) for name in decision["datasets"])
         decision["scores"] = {name: score for name, score in scores if score is not None}
-    return shapes.RouteAnswer(**form)
+    return schemas.RouteAnswer(**form)
 
 
-def list_datasets(library: Library, access: Access, arguments: shapes.ListArguments) -> shapes.ListAnswer:
+def list_datasets(library: Library, access: Access, arguments: schemas.ListArguments) -> schemas.ListAnswer:
     """List the datasets that can be searched."""
     substring = (arguments.contains or "").casefold()
     datasets = [
@@ -96,22 +96,22 @@ def list_datasets(library: Library, access: Access, arguments: shapes.ListArgume
         for dataset in library.visible(access)
         if substring in dataset.name.casefold() or substring in dataset.description.casefold()
     ]
-    return shapes.ListAnswer(
+    return schemas.ListAnswer(
         datasets=[
-            shapes.About(
+            schemas.About(
                 name=dataset.name,
-                description=plain.cut(dataset.description, plain.ABOUT_CHARS),
+                description=answer_values.cut(dataset.description, answer_values.ABOUT_CHARS),
                 documents=len(dataset),
                 search=dataset.indexing_technique,
                 keys=library.keys.get(dataset.store, partial(_keys, dataset)),
             )
-            for dataset in datasets[: shapes.MAX_DATASETS]
+            for dataset in datasets[: schemas.MAX_DATASETS]
         ],
         total=len(datasets),
     )
 
 
-def _keys(dataset: Dataset) -> list[shapes.MetadataKey]:
+def _keys(dataset: Dataset) -> list[schemas.MetadataKey]:
     return keys_of(_sample(dataset))
 
 
@@ -123,17 +123,17 @@ def _sample(dataset: Dataset) -> list[Document]:
     return store.sample(_SAMPLE)
 
 
-def keys_of(documents: Iterable[Document]) -> list[shapes.MetadataKey]:
+def keys_of(documents: Iterable[Document]) -> list[schemas.MetadataKey]:
     """Return the metadata keys that filters can use, most frequent first, with types and some values."""
     counts: dict[str, int] = {}
     kinds: dict[str, dict[str, None]] = {}
     values: dict[str, dict[str | int | float | bool, None]] = {}
     for document in documents:
-        for key, value in plain.without_root(document.metadata).items():
+        for key, value in answer_values.without_root(document.metadata).items():
             typed_items = list(typed_values(value))
             if not typed_items or len(key) > _KEY_CHARS:
                 continue
-            name = plain.sound(key)
+            name = answer_values.sound(key)
             counts[name] = counts.get(name, 0) + 1
             kinds.setdefault(name, {}).update((str(kind), None) for kind, _ in typed_items)
             examples = values.setdefault(name, {})
@@ -141,25 +141,25 @@ def keys_of(documents: Iterable[Document]) -> list[shapes.MetadataKey]:
                 if isinstance(item, str | int | float) and len(examples) < _EXAMPLES:
                     examples[_example(item)] = None
     names = sorted(counts, key=lambda name: -counts[name])[:_KEYS]
-    return [shapes.MetadataKey(key=name, types=sorted(kinds[name]), examples=list(values[name])) for name in names]
+    return [schemas.MetadataKey(key=name, types=sorted(kinds[name]), examples=list(values[name])) for name in names]
 
 
 def _example(value: str | float) -> str | int | float:
     if isinstance(value, str):
-        return plain.cut(plain.without_folder(value), _EXAMPLE_CHARS)
+        return answer_values.cut(answer_values.without_folder(value), _EXAMPLE_CHARS)
     return str(value) if abs(value) >= 2**53 else value
 
 
-def explain(library: Library, access: Access, arguments: shapes.ExplainArguments) -> BaseModel:
+def explain(library: Library, access: Access, arguments: schemas.ExplainArguments) -> BaseModel:
     """Explain why a document is, or is not, among the results."""
     dataset_name, document_id = library.split(access, arguments.id)
     if dataset_name is not None and arguments.datasets is not None and dataset_name not in arguments.datasets:
         raise InputError(f"{arguments.id!r:.80} is not in one of the datasets to search; add {dataset_name!r} there")
     form = plain_form(library.search(access, arguments).explain(document_id, dataset_name))
     for step in form["steps"]:
-        step.update({name: plain.round_score(step[name]) for name in ("score", "lowest")})
-        step["reason"] = plain.cut(step["reason"] or "", plain.REASON_CHARS) or None
+        step.update({name: answer_values.round_score(step[name]) for name in ("score", "lowest")})
+        step["reason"] = answer_values.cut(step["reason"] or "", answer_values.REASON_CHARS) or None
     name = form["dataset"]
-    id_ = plain.sound(document_id) if name is None else id_of(name, document_id)
-    verdict = plain.cut(form["verdict"], plain.REASON_CHARS)
-    return shapes.ExplainAnswer(**{**form, "id": id_, "verdict": verdict, "steps": form["steps"][:_STEPS]})
+    id_ = answer_values.sound(document_id) if name is None else id_of(name, document_id)
+    verdict = answer_values.cut(form["verdict"], answer_values.REASON_CHARS)
+    return schemas.ExplainAnswer(**{**form, "id": id_, "verdict": verdict, "steps": form["steps"][:_STEPS]})

@@ -16,14 +16,14 @@ from pointsman._version import __version__
 from pointsman.audit import without_record
 from pointsman.integrations.mcp import sdk
 from pointsman.integrations.mcp.calls import Calls
-from pointsman.integrations.mcp.library import Library
 from pointsman.integrations.mcp.transports import PATH, McpService, http_app, listen, over_stdio
+from pointsman.integrations.mcp.visible_datasets import Library
 from pointsman.registry import STRATEGIES
 from pointsman.server.access import Access, access_of
 from pointsman.server.configure import configure
 from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Limits
-from pointsman.server.rates import Gate
+from pointsman.server.rate_limits import Gate
 from pointsman.server.run import Options
 from pointsman.server.tokens import TokenTrust
 from pointsman.views import check_principals

@@ -20,19 +20,19 @@ import numpy as np
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from pointsman._version import __version__
-from pointsman.integrations.mcp import plain, sdk, shapes
+from pointsman.integrations.mcp import answer_values, schemas, sdk
 from pointsman.integrations.mcp.calls import complaints, message_of
 from pointsman.integrations.mcp.checking import SchemaChecker
 from pointsman.integrations.mcp.transports import McpService, http_app, listen, over_stdio
 from pointsman.integrations.mcp.upstream import AwayError, ForeignTool, Upstream, read_servers
 from pointsman.selector.base import ToolMetadata
-from pointsman.selector.steps import step_scores
+from pointsman.selector.multi_step import step_scores
 from pointsman.server.access import Access, access_of
 from pointsman.server.keys import keys_of
 from pointsman.server.limits import Limits
 from pointsman.server.logs import line_of
 from pointsman.server.problems import HttpProblem
-from pointsman.server.rates import Gate
+from pointsman.server.rate_limits import Gate
 from pointsman.server.run import Options
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ INSTRUCTIONS: Final = (
 )
 
 
-_Task = Annotated[str, StringConstraints(min_length=1, max_length=shapes.QUERY_CHARS)]
+_Task = Annotated[str, StringConstraints(min_length=1, max_length=schemas.QUERY_CHARS)]
 
 
-class FindArguments(shapes.Arguments):
+class FindArguments(schemas.Arguments):
     """Arguments of `find_tools`."""
 
     query: Annotated[
@@ -99,7 +99,7 @@ class FindArguments(shapes.Arguments):
         return self
 
 
-class CallArguments(shapes.Arguments):
+class CallArguments(schemas.Arguments):
     """Arguments of `call_tool`."""
 
     name: Annotated[str, Field(min_length=1, max_length=300, description="SERVER/TOOL, from find_tools.")]
@@ -109,7 +109,7 @@ class CallArguments(shapes.Arguments):
     ]
 
 
-class FoundTool(shapes.Answer):
+class FoundTool(schemas.Answer):
     """A tool that fits the task."""
 
     name: str
@@ -118,7 +118,7 @@ class FoundTool(shapes.Answer):
     away: Annotated[bool, Field(description="Whether its server is not answering now.")]
 
 
-class FindAnswer(shapes.Answer):
+class FindAnswer(schemas.Answer):
     """Answer of `find_tools`."""
 
     notice: Literal[NOTICE] = NOTICE  # type: ignore[valid-type]  # a constant
@@ -131,7 +131,7 @@ class FindAnswer(shapes.Answer):
     away: Annotated[dict[str, str], Field(description="Servers that are not answering now, and why.")]
 
 
-class CallAnswer(shapes.Answer):
+class CallAnswer(schemas.Answer):
     """Answer of `call_tool`."""
 
     notice: Literal[NOTICE] = NOTICE  # type: ignore[valid-type]  # a constant
@@ -148,8 +148,8 @@ class Definition:
     name: str
     title: str
     description: str
-    arguments: type[shapes.Arguments]
-    answer: type[shapes.Answer]
+    arguments: type[schemas.Arguments]
+    answer: type[schemas.Answer]
     changes: bool
 
     def wire(self) -> sdk.Wire:
@@ -158,8 +158,8 @@ class Definition:
             "name": self.name,
             "title": self.title,
             "description": self.description,
-            "inputSchema": shapes.schema_of(self.arguments),
-            "outputSchema": shapes.schema_of(self.answer),
+            "inputSchema": schemas.schema_of(self.arguments),
+            "outputSchema": schemas.schema_of(self.answer),
             "annotations": {
                 "title": self.title,
                 "readOnlyHint": not self.changes,
@@ -266,7 +266,7 @@ class Toolbox:
         except ValidationError as error:
             result = sdk.result(complaints(error, name, definition.arguments.model_fields), is_error=True)
         except AwayError as error:
-            result = sdk.result(plain.sound(str(error)), is_error=True)
+            result = sdk.result(answer_values.sound(str(error)), is_error=True)
         except Exception as error:  # noqa: BLE001  (reported to the caller, and logged if it is ours to fix)
             result = sdk.result(message_of(error), is_error=True)
         log.info("%s answered in %.1f ms, key %s", name, (perf_counter() - start) * 1000, key)
@@ -287,7 +287,7 @@ class Toolbox:
                 tools=[
                     FoundTool(
                         name=tool.full_name,
-                        description=plain.cut(tool.description, _DESCRIPTION_CHARS),
+                        description=answer_values.cut(tool.description, _DESCRIPTION_CHARS),
                         arguments=_shown(tool.schema),
                         away=tool.server in unavailable,
                     )
@@ -364,7 +364,7 @@ def _quoted(name: str, returned: sdk.Wire) -> sdk.Wire:
     """Return a tool's result as data."""
     blocks = returned.get("content") or []
     texts = [block["text"] if block["type"] == "text" else line_of(block) for block in blocks if not _is_media(block)]
-    text = plain.sound("\n".join(texts))
+    text = answer_values.sound("\n".join(texts))
     content_object = returned.get("structuredContent")
     long = content_object is not None and len(line_of(content_object)) > RESULT_CHARS
     if content_object is not None and not long and _same(text, content_object):
@@ -395,7 +395,7 @@ def _same(text: str, content: object) -> bool:
         return False
 
 
-def _result(answer: shapes.Answer, *, is_error: bool = False) -> sdk.Wire:
+def _result(answer: schemas.Answer, *, is_error: bool = False) -> sdk.Wire:
     content = answer.model_dump(mode="json")
     return sdk.result(line_of(content), content, is_error=is_error)
 

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from pointsman.integrations.mcp import sdk
-from pointsman.server.checks import secure
+from pointsman.server.request_checks import secure
 
 if TYPE_CHECKING:
     from mcp.server import Server

@@ -14,8 +14,8 @@ from anyio.lowlevel import checkpoint
 
 from pointsman.errors import InputError, PointsmanError
 from pointsman.integrations.mcp import sdk
+from pointsman.integrations.mcp.answer_values import cut, sound
 from pointsman.integrations.mcp.checking import SchemaChecker
-from pointsman.integrations.mcp.plain import cut, sound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from pointsman._twins import in_thread, wait_for
+from pointsman._sync_and_async import in_thread, wait_for
 from pointsman.errors import InputError, ModelError
 from pointsman.retrieval.compress.spans import JOINER, TextBudget
 from pointsman.retrieval.refine import BaseRefiner

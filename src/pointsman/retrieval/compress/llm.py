@@ -16,10 +16,10 @@ import anyio
 from pointsman.errors import InputError, ModelError
 from pointsman.llm import Completion, Schema, Talk, aconverse, checked_model, converse
 from pointsman.prompts import fenced, fill, for_language_of, quoted, templates
-from pointsman.retrieval.compress import answers
-from pointsman.retrieval.compress.answers import DefectError, References
+from pointsman.retrieval.compress import model_answers
 from pointsman.retrieval.compress.base import BaseCompressor, Compressed
 from pointsman.retrieval.compress.extractive import ExtractiveCompressor, Sentences
+from pointsman.retrieval.compress.model_answers import DefectError, References
 from pointsman.retrieval.compress.prompts import COMPRESSION, NOTHING, CompressionPrompts
 from pointsman.retrieval.compress.spans import Unit, regions
 from pointsman.retrieval.compress.spans import fill as filled
@@ -247,7 +247,7 @@ class _Extraction(_Task):
                 self.converse(index, prompt, self.reader(texts), _schema(len(indices)))
 
     def reader(self, texts: Sequence[str]) -> Callable[[str], References]:
-        return lambda answer: answers.references(answer, texts, self.prompts.extract)
+        return lambda answer: model_answers.references(answer, texts, self.prompts.extract)
 
     def compressed(self) -> Compressed:
         failed_hits, sentences = self.failed, dict[int, list[int]]()
@@ -312,7 +312,7 @@ class _Summary(_Task):
         def fits(text: str) -> bool:
             return self.compressor.budget.cost(text) <= share
 
-        return lambda answer: answers.summary(answer, source, self.query.text, self.prompts.summary, fits)
+        return lambda answer: model_answers.summary(answer, source, self.query.text, self.prompts.summary, fits)
 
     def compressed(self) -> Compressed:
         failed_hits = self.failed

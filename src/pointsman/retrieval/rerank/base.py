@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from pointsman._twins import in_thread, limited, wait_for
+from pointsman._sync_and_async import in_thread, limited, wait_for
 from pointsman.errors import InputError, ModelError, PointsmanError
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.rerank._scores import Pair, ScoreCache, Scored, ScoreLookup, checked, told_missing

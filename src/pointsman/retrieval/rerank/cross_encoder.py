@@ -10,7 +10,7 @@ import numpy as np
 
 from pointsman._batched import batched
 from pointsman.errors import InputError, ModelError
-from pointsman.models._runs import equal_runs
+from pointsman.models._batches import equal_runs
 from pointsman.models.onnx_directory import OnnxTextModel
 from pointsman.retrieval.rerank.base import MAX_CANDIDATES, TIMEOUT, BaseReranker, count_of
 from pointsman.text import repair

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pointsman._twins import wait_for
+from pointsman._sync_and_async import wait_for
 from pointsman.errors import InputError, ModelError
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.rerank.base import MAX_CANDIDATES, TIMEOUT, BaseReranker, seen

@@ -11,11 +11,11 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 import anyio
 
-from pointsman._twins import in_thread, wait_for
+from pointsman._sync_and_async import in_thread, wait_for
 from pointsman.errors import InputError, ModelError
 from pointsman.llm import Completion, Schema, aask, ask, checked_model
 from pointsman.prompts import fenced, fill, for_language_of, quoted, templates
-from pointsman.retrieval.rerank._answers import HIGHEST, OrderDefectError, read_grade, read_order
+from pointsman.retrieval.rerank._model_answers import HIGHEST, OrderDefectError, read_grade, read_order
 from pointsman.retrieval.rerank._scores import PartialScores
 from pointsman.retrieval.rerank._shorten import shortened
 from pointsman.retrieval.rerank.base import BaseReranker, count_of

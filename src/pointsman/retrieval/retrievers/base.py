@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pointsman._twins import Twins, in_thread, wait_for
+from pointsman._sync_and_async import Twins, in_thread, wait_for
 
 if TYPE_CHECKING:
     from pointsman.types import Hit, Query

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pointsman._twins import in_thread, wait_for
+from pointsman._sync_and_async import in_thread, wait_for
 from pointsman.errors import InputError, PointsmanError
 from pointsman.retrieval.candidates import DEPTH
 from pointsman.retrieval.retrievers.base import BaseRetriever

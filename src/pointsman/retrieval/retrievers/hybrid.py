@@ -15,13 +15,13 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
 
-from pointsman._twins import async_twin, in_thread
+from pointsman._sync_and_async import async_twin, in_thread
 from pointsman.errors import CorruptStoreError, InputError, RetrievalError
 from pointsman.retrieval.branches import Question, RetrieverBranch, ask, nothing_answered, unique_names
 from pointsman.retrieval.candidates import DEPTH, hits_of, together
-from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import FusionMethod, fuse
 from pointsman.retrieval.journal import Journal
+from pointsman.retrieval.parallel_calls import Breaker, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.retrievers.foreign import ForeignRetriever, as_retriever
 from pointsman.types import Document, Hit, Hits, Query, check_top_k

@@ -6,10 +6,10 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from pointsman._twins import in_thread
+from pointsman._sync_and_async import in_thread
 from pointsman.errors import InputError, RetrievalError
 from pointsman.retrieval.candidates import RetrieverResults, hits_of, together
-from pointsman.retrieval.dispatch import Deadline, DualCall, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.parallel_calls import Deadline, DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.retrievers.base import BaseRetriever
 from pointsman.retrieval.retrievers.foreign import as_retriever
 from pointsman.retrieval.retrievers.hybrid import TIMEOUT

@@ -21,8 +21,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from pointsman._forms import form_of
-from pointsman._twins import Twins, in_thread, wait_for
+from pointsman._json_forms import form_of
+from pointsman._sync_and_async import Twins, in_thread, wait_for
 from pointsman.errors import InputError, StoreError
 from pointsman.grammar import IMAGE as IMAGE_WORDS
 from pointsman.grammar import plain

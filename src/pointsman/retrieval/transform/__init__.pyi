@@ -4,7 +4,7 @@ from .base import (
     Transformed as Transformed,
     Variant as Variant,
 )
-from .bridges import bridge_entities as bridge_entities
+from .question_chains import bridge_entities as bridge_entities
 from .decompose import (
     Hop as Hop,
     RuleDecomposer as RuleDecomposer,
@@ -13,7 +13,7 @@ from .decompose import (
 )
 from .disambiguate import RuleDisambiguator as RuleDisambiguator
 from .expand import RuleExpander as RuleExpander
-from .generation import usable as usable
+from .model_answers import usable as usable
 from .llm import LLMDecomposer as LLMDecomposer, LLMDisambiguator as LLMDisambiguator, LLMExpander as LLMExpander
 from .prompts import TRANSFORM as TRANSFORM, TransformPrompts as TransformPrompts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pointsman._late import late
+from pointsman._late_regex import late
 from pointsman.grammar import QUESTION
 from pointsman.retrieval.transform._conversation import QUOTED, Past
 

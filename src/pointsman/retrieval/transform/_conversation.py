@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pointsman._late import late
+from pointsman._late_regex import late
 from pointsman.text import fold
 from pointsman.text._stopwords import ENGLISH, RUSSIAN
 

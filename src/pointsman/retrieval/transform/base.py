@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pointsman._twins import Twins, in_thread, wait_for
+from pointsman._sync_and_async import Twins, in_thread, wait_for
 from pointsman.errors import InputError
 from pointsman.retrieval.fusion import LISTS
 from pointsman.text import fold

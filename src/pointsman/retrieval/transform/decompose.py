@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pointsman._late import late
+from pointsman._late_regex import late
 from pointsman.errors import InputError
 from pointsman.grammar import QUESTION, STOP, WORD, opens_question, plain
 from pointsman.grammar.comparison import LONGEST, comparison, language_of

@@ -14,7 +14,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pointsman._late import late
+from pointsman._late_regex import late
 from pointsman.grammar import QUESTION, STOP, WORD, en, plain
 from pointsman.retrieval.transform._chinese import complete_chinese
 from pointsman.retrieval.transform._conversation import (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pointsman._late import late
+from pointsman._late_regex import late
 from pointsman.errors import InputError
 from pointsman.grammar import HAN_RUN, STOP
 from pointsman.grammar.thesaurus import longest_han

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import InputError, PointsmanError
 from pointsman.retrieval.budget import Budget, spending
-from pointsman.retrieval.dispatch import describe
+from pointsman.retrieval.parallel_calls import describe
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.types import Hit, Query, check_top_k

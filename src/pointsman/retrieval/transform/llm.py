@@ -13,7 +13,7 @@ from pointsman.errors import InputError, ModelError
 from pointsman.llm import Completion, Schema, Talk, aconverse, checked_model, converse
 from pointsman.prompts import fenced, fill, for_language_of, quoted, templates
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant, distinct, same
-from pointsman.retrieval.transform.generation import one, strings, usable
+from pointsman.retrieval.transform.model_answers import one, strings, usable
 from pointsman.retrieval.transform.prompts import TRANSFORM, TransformPrompts
 from pointsman.types import Message, Query
 

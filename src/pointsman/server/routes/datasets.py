@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from pointsman._forms import plain_form
+from pointsman._json_forms import plain_form
 from pointsman._values import sparse_of
 from pointsman._vectors import encode_vector, vector_of
 from pointsman.errors import (
@@ -24,9 +24,9 @@ from pointsman.errors import (
 )
 from pointsman.server import problems, schemas
 from pointsman.server.access import check_again
-from pointsman.server.answers import Json, LineResponse, plain
-from pointsman.server.bodies import JSON, NDJSON
 from pointsman.server.problems import HttpProblem
+from pointsman.server.request_body import JSON, NDJSON
+from pointsman.server.responses import Json, LineResponse, plain
 from pointsman.server.schemas import (
     NAME,
     DatasetRequest,
@@ -38,8 +38,8 @@ from pointsman.server.schemas import (
     VectorsRequest,
 )
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
-from pointsman.server.strict import StrictRoute
 from pointsman.server.strict_json import json_lines, read_json
+from pointsman.server.strict_routes import StrictRoute
 from pointsman.types import AddResult, Document
 from pointsman.wire import public_metadata
 

@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from pointsman.errors import InputError
 from pointsman.server.access import check_again
-from pointsman.server.answers import Json
 from pointsman.server.problems import HttpProblem
+from pointsman.server.responses import Json
 from pointsman.server.routes.vector_stores import (
     MAX_AT_ONCE,
     After,
@@ -42,7 +42,7 @@ from pointsman.server.routes.vector_stores import (
 )
 from pointsman.server.schemas import StrictRequest
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
-from pointsman.server.strict import StrictRoute
+from pointsman.server.strict_routes import StrictRoute
 from pointsman.server.uploads import Upload, UploadBatch, Uploads
 from pointsman.store.base import Capability
 

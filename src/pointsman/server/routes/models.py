@@ -16,11 +16,11 @@ from pointsman.retrieval.reading import USUAL_SIGMA
 from pointsman.retrieval.rerank.calibrated import CalibratedReranker
 from pointsman.retrieval.rerank.chosen import reranker_for
 from pointsman.server import schemas
-from pointsman.server.answers import Json
 from pointsman.server.problems import HttpProblem
+from pointsman.server.responses import Json
 from pointsman.server.schemas import StrictRequest
 from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
-from pointsman.server.strict import StrictRoute
+from pointsman.server.strict_routes import StrictRoute
 from pointsman.types import Document
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from fastapi import APIRouter
 from starlette.responses import Response, StreamingResponse
 
 from pointsman import wire
-from pointsman._forms import plain_form
+from pointsman._json_forms import plain_form
 from pointsman.audit import cite, current_entry
 from pointsman.citations import verify
 from pointsman.receipts import Receipt
 from pointsman.retrieval.journal import listening
 from pointsman.server import problems, schemas
-from pointsman.server.answers import Json, event
+from pointsman.server.responses import Json, event
 from pointsman.server.schemas import (
     CheckRequest,
     ExplainRequest,
@@ -26,7 +26,7 @@ from pointsman.server.schemas import (
 )
 from pointsman.server.searching import describe, prepare
 from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
-from pointsman.server.strict import StrictRoute
+from pointsman.server.strict_routes import StrictRoute
 from pointsman.types import Hit, Plan
 
 if TYPE_CHECKING:

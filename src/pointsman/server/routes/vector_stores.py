@@ -23,12 +23,12 @@ from pointsman.filters import And, Equals, Filter, In, Not, Or, Range, StartsWit
 from pointsman.ingest.chunk import HARD_LIMIT, MAX_TOKENS, OVERLAP
 from pointsman.server import schemas
 from pointsman.server.access import check_again
-from pointsman.server.answers import Json
 from pointsman.server.problems import HttpProblem
-from pointsman.server.routes.protocols import degraded_in, relevance, search_dataset
+from pointsman.server.responses import Json
+from pointsman.server.routes.dify import degraded_in, relevance, search_dataset
 from pointsman.server.schemas import NAME, StrictRequest
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
-from pointsman.server.strict import StrictRoute
+from pointsman.server.strict_routes import StrictRoute
 from pointsman.server.uploads import Upload, Uploads, file_of, is_upload
 from pointsman.wire import notes_of, public_metadata
 

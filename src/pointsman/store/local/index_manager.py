@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from pointsman._batched import batched
-from pointsman._twins import async_twin
+from pointsman._sync_and_async import async_twin
 from pointsman.errors import InputError, LockedError
 from pointsman.filters import parse_optional
 from pointsman.store.base import WORDS, StoreQuery

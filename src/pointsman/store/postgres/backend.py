@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from pointsman._places import unquoted
+from pointsman._locations import unquoted
 from pointsman.errors import InputError, StoreError, UnknownNameError
 from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, check_version, settings_of
 from pointsman.store.postgres.connections import Connections

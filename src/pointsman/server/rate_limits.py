@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Self
 
-from pointsman._twins import in_thread
+from pointsman._sync_and_async import in_thread
 from pointsman.server.access import authenticate
 from pointsman.server.problems import HttpProblem
 from pointsman.server.refusals import PROBES, SAFE_METHODS, of_console, path_of, refuse

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pointsman.errors import InputError
 from pointsman.prompts import SELECTION, fenced, fill, option_lines, quoted
 from pointsman.selector.base import ToolMetadata
-from pointsman.selector.parsing import Defect, parse_selection
+from pointsman.selector.model_answers import Defect, parse_selection
 
 THREE = [
     ToolMetadata("weather_api", "Forecasts and current conditions"),

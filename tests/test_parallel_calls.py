@@ -18,8 +18,8 @@ import anyio
 import pytest
 
 from pointsman.errors import InputError
-from pointsman.retrieval import dispatch
-from pointsman.retrieval.dispatch import Breaker, Deadline, DualCall, Mode, Outcome, Tasks, Threads, run
+from pointsman.retrieval import parallel_calls
+from pointsman.retrieval.parallel_calls import Breaker, Deadline, DualCall, Mode, Outcome, Tasks, Threads, run
 from test_hybrid import Meeting
 
 Run = Callable[[Callable[[Mode], Coroutine[Any, Any, Any]]], Any]
@@ -174,10 +174,10 @@ def test_threads_are_used_again_and_hanging_ones_are_bounded(monkeypatch: pytest
         outcomes_of(by_threads, [answering(1), answering(2)])
     assert threading.active_count() <= threads_before + 2
     free = threading.Event()
-    monkeypatch.setattr(dispatch, "MOST_THREADS", dispatch._Worker.count + 2)
+    monkeypatch.setattr(parallel_calls, "MOST_THREADS", parallel_calls._Worker.count + 2)
     hanging: DualCall[Any] = DualCall(free.wait, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
     try:
-        idle = len(dispatch._Worker.idle)
+        idle = len(parallel_calls._Worker.idle)
         outcomes = outcomes_of(by_threads, [hanging] * (idle + 4), timeout=0.2)
         errors = [str(outcome.error) for outcome in outcomes]
         assert sum("calls are running or hanging" in error for error in errors) == 2
@@ -188,8 +188,8 @@ def test_threads_are_used_again_and_hanging_ones_are_bounded(monkeypatch: pytest
 
 AT_EXIT = """
 import atexit, sys, threading, time
-from pointsman._twins import limited
-from pointsman.retrieval.dispatch import DualCall, Threads, run
+from pointsman._sync_and_async import limited
+from pointsman.retrieval.parallel_calls import DualCall, Threads, run
 
 exiting = threading.Event()
 atexit.register(exiting.set)
@@ -219,13 +219,13 @@ def test_the_end_of_a_process_waits_for_late_calls_but_not_for_hanging_ones(hang
 
 
 def test_calls_wait_for_a_thread_within_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "MOST_THREADS", dispatch._Worker.count + 1)
-    calls = [answering(number, 0.02) for number in range(len(dispatch._Worker.idle) + 6)]
+    monkeypatch.setattr(parallel_calls, "MOST_THREADS", parallel_calls._Worker.count + 1)
+    calls = [answering(number, 0.02) for number in range(len(parallel_calls._Worker.idle) + 6)]
     assert [outcome.answer for outcome in outcomes_of(by_threads, calls)] == list(range(len(calls)))
 
 
 def test_calls_wait_for_the_threads_of_another_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "MOST_THREADS", dispatch._Worker.count + 1)
+    monkeypatch.setattr(parallel_calls, "MOST_THREADS", parallel_calls._Worker.count + 1)
     free, starts = threading.Event(), threading.Semaphore(0)
 
     def hang() -> None:
@@ -233,7 +233,7 @@ def test_calls_wait_for_the_threads_of_another_batch(monkeypatch: pytest.MonkeyP
         free.wait(20)
 
     hanging: DualCall[Any] = DualCall(hang, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
-    count = len(dispatch._Worker.idle) + 1
+    count = len(parallel_calls._Worker.idle) + 1
     second_batch = threading.Thread(target=outcomes_of, args=(by_threads, [hanging] * count, 20))
     second_batch.start()
     try:
@@ -251,15 +251,15 @@ def test_a_system_without_threads_left_is_an_outcome(monkeypatch: pytest.MonkeyP
     def no_more(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(dispatch._Worker, "idle", deque())
-    monkeypatch.setattr(dispatch._Worker, "count", 0)
+    monkeypatch.setattr(parallel_calls._Worker, "idle", deque())
+    monkeypatch.setattr(parallel_calls._Worker, "count", 0)
     with monkeypatch.context() as system:
         system.setattr(threading.Thread, "start", no_more)
         outcomes = outcomes_of(by_threads, [answering(1), answering(2)], timeout=None)
     assert [str(outcome.error) for outcome in outcomes] == [
         "no thread could be started for it: can't start new thread"
     ] * 2
-    assert dispatch._Worker.count == 0
+    assert parallel_calls._Worker.count == 0
     breaker = Breaker(failures=1)
     assert outcomes[0].error is not None
     breaker.record("a", outcomes[0].error)  # the branch has not even been asked
@@ -337,7 +337,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(dispatch, "perf_counter", clock)
+    monkeypatch.setattr(parallel_calls, "perf_counter", clock)
     return clock
 
 

@@ -7,10 +7,10 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from pointsman._twins import in_thread
+from pointsman._sync_and_async import in_thread
 from pointsman.retrieval.candidates import StoreResults
-from pointsman.retrieval.dispatch import DualCall, describe
 from pointsman.retrieval.judging import embedder_of
+from pointsman.retrieval.parallel_calls import DualCall, describe
 from pointsman.store.base import Capability
 from pointsman.trace import Span
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pointsman.retrieval.branches import BranchAnswers
-    from pointsman.retrieval.dispatch import Breaker, Mode
     from pointsman.retrieval.journal import Journal
+    from pointsman.retrieval.parallel_calls import Breaker, Mode
     from pointsman.retrieval.reading import Reading
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from pointsman.errors import InputError, UnknownNameError
-from pointsman.evaluation.select import (
+from pointsman.evaluation.selectors import (
     SELECTORS,
     SelectionTask,
     evaluate_selector,

@@ -8,12 +8,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pointsman._late import late
+from pointsman._late_regex import late
 from pointsman.errors import PointsmanError
 from pointsman.grammar import STOP
 from pointsman.grammar.comparison import LONGEST
 from pointsman.retrieval.budget import Budget, Spending, spending
-from pointsman.retrieval.dispatch import describe
+from pointsman.retrieval.parallel_calls import describe
 from pointsman.retrieval.transform._conversation import name_texts
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant, distinct
 from pointsman.retrieval.transform.decompose import Hop, chain

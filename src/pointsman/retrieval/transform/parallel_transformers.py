@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from pointsman.retrieval.budget import Budget, spending
-from pointsman.retrieval.dispatch import DualCall, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.parallel_calls import DualCall, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant, bound, distinct
 from pointsman.types import Query
 

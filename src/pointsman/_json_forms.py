@@ -1,7 +1,8 @@
 """The JSON forms of values, derived from their classes, so that every interface writes and reads the same one.
 
 The members of a form are attributes of the value, under the same names: the fields of a dataclass or a named tuple, or
-the attributes that the class lists in ``FORM``. `pointsman.server.forms` describes the same forms in a schema.
+the attributes that the class lists in ``FORM``. `pointsman.server.json_form_schemas` describes the same forms as
+schemas.
 """
 
 from __future__ import annotations

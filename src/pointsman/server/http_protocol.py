@@ -2,7 +2,7 @@
 
 A connection that waits for something has a deadline: for the head of a request (`Limits.head_seconds`), for the next
 request (`Limits.idle_seconds`), for its client to take more of an answer (`Limits.write_seconds`).
-`pointsman.server.bodies.Bodies` has those for bodies.
+`pointsman.server.request_body.Bodies` has those for bodies.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from pointsman._descriptors import descriptor_limit
-from pointsman.server.heads import API_HEADERS
+from pointsman._file_descriptors import descriptor_limit
+from pointsman.server.headers import API_HEADERS
 from pointsman.server.problems import MEDIA_TYPE, HttpProblem
-from pointsman.server.rates import address_of
+from pointsman.server.rate_limits import address_of
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send

@@ -10,11 +10,11 @@ from starlette.responses import Response
 from pointsman._version import __version__
 from pointsman.retrieval.policy import Policy
 from pointsman.server import schemas
-from pointsman.server.answers import Json, plain
 from pointsman.server.problems import HttpProblem
+from pointsman.server.responses import Json, plain
 from pointsman.server.schemas import PolicyRequest
 from pointsman.server.state import Caller, Reader, Shared, in_thread, in_writer, problem_responses
-from pointsman.server.strict import StrictRoute
+from pointsman.server.strict_routes import StrictRoute
 
 router = APIRouter(route_class=StrictRoute, tags=["service"])
 
@@ -70,7 +70,7 @@ async def caller(state: Shared, access: Caller) -> Response:
 @router.get("/api/evaluations", response_model=schemas.Runs, responses=_READS, operation_id="evaluations")
 async def evaluations(state: Shared, access: Reader) -> Response:
     """List the evaluations stored by `pointsman eval --workspace`, newest first."""
-    from pointsman.evaluation.runs import latest
+    from pointsman.evaluation.past_runs import latest
 
     access.require_all()
     return Json({"runs": await in_thread(latest, state.workspace.backend)})

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import anyio
 
-from pointsman._twins import in_daemon, in_thread
+from pointsman._sync_and_async import in_daemon, in_thread
 from pointsman.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
+from pointsman.integrations.mcp.answer_values import sound
+from pointsman.integrations.mcp.cached_until_write import Latest
 from pointsman.integrations.mcp.grep import ALL_BYTES, TextIndex
-from pointsman.integrations.mcp.latest import Latest
-from pointsman.integrations.mcp.plain import sound
 from pointsman.registry import STRATEGY_ALIASES
 from pointsman.request import OPTIONS, SearchRequest
 from pointsman.server.problems import HttpProblem
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pointsman.dataset import Dataset
-    from pointsman.integrations.mcp.shapes import Entry, MetadataKey, Searching
+    from pointsman.integrations.mcp.schemas import Entry, MetadataKey, Searching
     from pointsman.server.access import Access
     from pointsman.types import Document, RetrievalContext
     from pointsman.workspace import Workspace

@@ -10,7 +10,7 @@ from pointsman.request import OPTIONS
 from pointsman.retrieval.policy import EffortName
 from pointsman.retrieval.routing import router
 from pointsman.selector.heuristic import RouteChoice
-from pointsman.server.forms import Forms, option_fields
+from pointsman.server.json_form_schemas import Forms, option_fields
 from pointsman.server.limits import Limits
 from pointsman.trace import Explanation
 from pointsman.workspace import Routing

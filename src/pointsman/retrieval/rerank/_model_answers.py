@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.selector._loose_json import Cut, Object, TooMuchError, find_values, literal
 from pointsman.selector.base import ToolMetadata
-from pointsman.selector.parsing import parse_selection
+from pointsman.selector.model_answers import parse_selection
 from pointsman.text import repair
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from pointsman.server.bodies import Bodies
-from pointsman.server.heads import RequestHead, SecurityHeaders
-from pointsman.server.rates import Guard
-from pointsman.server.sites import CrossSite, TrustedHosts
+from pointsman.server.headers import RequestHead, SecurityHeaders
+from pointsman.server.hosts_and_sites import CrossSite, TrustedHosts
+from pointsman.server.rate_limits import Guard
+from pointsman.server.request_body import Bodies
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

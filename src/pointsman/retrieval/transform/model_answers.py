@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from pointsman._late import late
+from pointsman._late_regex import late
 from pointsman.selector._loose_json import Object, TooMuchError, find_values
 from pointsman.text import DEFAULT_ANALYZER, detect, fold, repair, scripts
 

@@ -8,7 +8,7 @@ import pytest
 
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.selector import DescriptionSelector, ToolMetadata
-from pointsman.selector.steps import MOST, step_scores, steps
+from pointsman.selector.multi_step import MOST, step_scores, steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

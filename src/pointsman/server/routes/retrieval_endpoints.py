@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from pointsman.server import schemas
-from pointsman.server.answers import Json
+from pointsman.server.responses import Json
 from pointsman.server.routes.search import answer_of
 from pointsman.server.schemas import Name, RetrievalRequest, SearchOptions
 from pointsman.server.searching import prepare
 from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
-from pointsman.server.strict import StrictRoute
+from pointsman.server.strict_routes import StrictRoute
 
 if TYPE_CHECKING:
     from pointsman.retrieval.recommended_strategy import Recommendation

@@ -13,10 +13,10 @@ from starlette.responses import Response
 from pointsman.errors import FilterError
 from pointsman.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.server import schemas
-from pointsman.server.answers import Json
+from pointsman.server.responses import Json
 from pointsman.server.searching import prepare
 from pointsman.server.state import Reader, Shared, in_thread, problem_responses
-from pointsman.server.strict import StrictRoute
+from pointsman.server.strict_routes import StrictRoute
 from pointsman.types import NEAREST
 from pointsman.wire import notes_of, public_metadata, without_paths
 

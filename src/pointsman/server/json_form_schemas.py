@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, cast, get_args, get_ori
 from pydantic import BaseModel, Field, create_model
 
 from pointsman import citations, types
-from pointsman._forms import members
+from pointsman._json_forms import members
 from pointsman.retrieval.routing import router
 from pointsman.selector import heuristic
 
