@@ -27,7 +27,7 @@ import _judged
 import pointsman
 import relevance
 from _judged import SETS, own
-from pointsman.retrieval.dataset_calibration import MOST_HITS, Coverage
+from pointsman.retrieval.kept_calibrations import MOST_HITS, Coverage
 from pointsman.retrieval.relevance import shipped
 
 LEVELS = (0.8, 0.9)

@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import fmean
 from time import perf_counter
 
-from pointsman.retrieval.transform.decompose import chain, subquestions
+from pointsman.retrieval.transform.decompose_by_rules import chain, subquestions
 from pointsman.text import DEFAULT_ANALYZER
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")

@@ -48,7 +48,7 @@ from pointsman.evaluation import read_collection
 from pointsman.request import SearchRequest
 from pointsman.retrieval import judging
 from pointsman.retrieval import relevance as module
-from pointsman.retrieval.dataset_calibration import REFUSED, minimum_for
+from pointsman.retrieval.kept_calibrations import REFUSED, minimum_for
 from pointsman.retrieval.relevance import FIRST, Background, Evidence, Form, Relevance, judge_by
 from pointsman.types import Document
 

@@ -30,8 +30,8 @@ from pointsman.models.cached import CachedEmbedder
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.policy import measured, read_policy
 from pointsman.server.keys import KeyStore
-from pointsman.store.backend import LocalBackend
 from pointsman.store.local import collection, vectors
+from pointsman.store.local.backend import LocalBackend
 from pointsman.store.local.collection import Collection
 from pointsman.types import Document
 from pointsman.workspace import Workspace

@@ -17,7 +17,8 @@ from pointsman import Dataset, Workspace, errors
 from pointsman._locations import is_url
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.registry import STORES
-from pointsman.store.backend import NEW, Backend, LocalBackend, open_backend
+from pointsman.store.backend import NEW, Backend, open_backend
+from pointsman.store.local.backend import LocalBackend
 from pointsman.types import Document
 
 if TYPE_CHECKING:

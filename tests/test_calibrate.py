@@ -22,7 +22,7 @@ from pointsman.cli.app import app
 from pointsman.evaluation.tune import tune
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.request import SearchRequest
-from pointsman.retrieval.dataset_calibration import (
+from pointsman.retrieval.kept_calibrations import (
     CALIBRATION,
     MOST_HITS,
     REFUSED,

@@ -25,7 +25,7 @@ from pointsman.models.query_vectors import QueryVectors
 from pointsman.registry import STRATEGIES
 from pointsman.retrieval.fusion import METHODS
 from pointsman.server import KeyStore, create_app
-from pointsman.store.backend import LocalBackend
+from pointsman.store.local.backend import LocalBackend
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

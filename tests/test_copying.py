@@ -10,9 +10,10 @@ import pytest
 
 from pointsman import errors
 from pointsman.copying import content_of, copy
-from pointsman.retrieval.dataset_calibration import Calibration, change_calibrations, stored_calibrations
-from pointsman.store.backend import LocalBackend, open_backend
+from pointsman.retrieval.kept_calibrations import Calibration, change_calibrations, stored_calibrations
+from pointsman.store.backend import open_backend
 from pointsman.store.base import StoreQuery
+from pointsman.store.local.backend import LocalBackend
 from pointsman.testing.stores import EMBEDDER, odd_documents, vector_of, vectors_of
 from pointsman.types import Document
 

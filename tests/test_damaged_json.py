@@ -14,7 +14,7 @@ from pointsman.dataset import DatasetRetriever
 from pointsman.errors import PointsmanError
 from pointsman.evaluation.past_runs import EVALUATIONS, latest
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.dataset_calibration import read_calibrations
+from pointsman.retrieval.kept_calibrations import read_calibrations
 from pointsman.retrieval.policy import Policy
 from pointsman.retrieval.relevance import Background, Relevance
 from pointsman.server.keys import KeyStore

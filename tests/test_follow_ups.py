@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.retrieval.transform import RuleDisambiguator
-from pointsman.retrieval.transform.decompose import subquestions
+from pointsman.retrieval.transform.decompose_by_rules import subquestions
 from pointsman.text import fold
 from pointsman.types import Message, Query
 

@@ -26,7 +26,7 @@ from pointsman import (
 from pointsman.cli.app import app
 from pointsman.evaluation import tune
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.dataset_calibration import Calibration, Reranking, read_calibrations, to_json
+from pointsman.retrieval.kept_calibrations import Calibration, Reranking, read_calibrations, to_json
 from pointsman.retrieval.rerank import BaseReranker, CrossEncoderReranker, HTTPReranker, load_reranker
 from test_calibrate import essays
 from test_rerank_cross_encoder import write_model

@@ -17,7 +17,7 @@ from pointsman.models import DashScopeLLM, HashingEmbedder, OpenAILLM
 from pointsman.models.chosen import llm_for
 from pointsman.registry import Registry
 from pointsman.request import RegisteredStrategy, SearchRequest
-from pointsman.retrieval.dataset_calibration import Calibration
+from pointsman.retrieval.kept_calibrations import Calibration
 from pointsman.retrieval.relevance import shipped
 from pointsman.retrieval.rerank import BaseReranker
 from pointsman.retrieval.transform import BaseTransformer, QueryTransformer, Transformed

@@ -18,13 +18,14 @@ from pointsman.errors import StoreUnavailableError, UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import keys as server_keys
 from pointsman.server.keys import KIND, ApiKey, RecordKeys, keys_of
-from pointsman.store.backend import LocalBackend, Record
+from pointsman.store.local.backend import LocalBackend
 from server_kit import Served
 from store_kit import corpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pointsman.store.backend import Record
     from postgres_kit import PostgresServer
 
 PROPAGATION_SECONDS = 1.0  # seconds after which no service answers as before

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.retrieval.dataset_calibration import Calibration
+    from pointsman.retrieval.kept_calibrations import Calibration
 
 SUBJECTS = ("harbour", "orchard", "library", "glacier", "tramway", "bakery", "observatory", "quarry")
 VERBS = ("stores", "paints", "repairs", "counts", "measures", "collects", "describes")

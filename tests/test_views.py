@@ -22,9 +22,9 @@ from pointsman.leaktest import LeakReport, ShippedEmbedder, TwinCase, TwinPair, 
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval import background
 from pointsman.retrieval.compress import WindowExpander
-from pointsman.store.backend import LocalBackend
 from pointsman.store.base import EmptyStore, StoreQuery
 from pointsman.store.local import vectors as vector_index
+from pointsman.store.local.backend import LocalBackend
 from pointsman.store.local.permissions import PermissionTable
 from pointsman.views import ACCESS, AccessRule, Permissions, View, permissions_for, permissions_of
 

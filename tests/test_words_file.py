@@ -11,7 +11,7 @@ import pytest
 from pointsman import Document, Workspace
 from pointsman.models import HashingEmbedder
 from pointsman.retrieval.vocabulary import LEXICON, speller_of
-from pointsman.store.local import store as local_store
+from pointsman.store.local import words_file
 from pointsman.store.local.store import LocalStore
 from pointsman.store.local.words_file import WORDS_FILE, words_sequence, write_words
 from pointsman.text.spelling import Speller
@@ -26,7 +26,7 @@ SLIPS = ["railwya junciton", "стрелочник железнодорожнн�
 
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_store, "WORDS_AGAIN", 20)
+    monkeypatch.setattr(words_file, "WORDS_AGAIN", 20)
 
 
 @pytest.fixture

@@ -225,7 +225,7 @@ def test_another_embedder_is_told_of_before_words_are_written(tmp_path: Path) ->
 
 def test_a_dataset_keeps_what_is_due_when_it_is_copied(tmp_path: Path) -> None:
     from pointsman.copying import copy
-    from pointsman.store.backend import LocalBackend
+    from pointsman.store.local.backend import LocalBackend
 
     with pointsman.open(tmp_path / "a", embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("notes")

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman.errors import InputError, StoreError, UnknownNameError
-from pointsman.retrieval.dataset_calibration import change_calibrations, stored_calibrations
+from pointsman.retrieval.kept_calibrations import change_calibrations, stored_calibrations
 from pointsman.retrieval.policy import POLICY
-from pointsman.store.backend import LocalBackend
 from pointsman.store.base import NEAR, StoreQuery
+from pointsman.store.local.backend import LocalBackend
 from pointsman.store.prepared import prepare
 from pointsman.views import ACCESS_RECORD
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pointsman.retrieval.dataset_calibration import Calibration
+    from pointsman.retrieval.kept_calibrations import Calibration
     from pointsman.store.backend import Backend, DatasetRecord
     from pointsman.store.base import Store
     from pointsman.types import Document

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pointsman.protocols import LLM
-    from pointsman.retrieval.dataset_calibration import Calibration
     from pointsman.retrieval.diversity import Grouping
+    from pointsman.retrieval.kept_calibrations import Calibration
     from pointsman.retrieval.policy import EffortLimits, EffortName
     from pointsman.retrieval.reading import Reading
     from pointsman.retrieval.recommended_strategy import Recommendation
@@ -442,7 +442,7 @@ class Engine:
         """Return the workflow's transformer; by default, one that fills in what a conversation leaves unsaid."""
         if self.stages.transformer is not None or not _in_conversation(request):
             return self.stages.transformer
-        from pointsman.retrieval.transform.disambiguate import RuleDisambiguator
+        from pointsman.retrieval.transform.disambiguate_by_rules import RuleDisambiguator
 
         return RuleDisambiguator()
 

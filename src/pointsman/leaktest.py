@@ -25,8 +25,9 @@ from pointsman.errors import InputError, MissingDependencyError, PointsmanError,
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.request import OPTIONS
 from pointsman.retrieval.relevance import shipped
-from pointsman.store.backend import Backend, BaseBackend, temporary_backend
+from pointsman.store.backend import Backend, BaseBackend
 from pointsman.store.base import Capability
+from pointsman.store.local.backend import temporary_backend
 from pointsman.types import Document
 from pointsman.views import ACCESS, Permissions, View, permissions_of
 from pointsman.workflow import RetrievalWorkflow

@@ -28,7 +28,7 @@ from pointsman.types import Query
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pointsman.retrieval.dataset_calibration import Calibration
+    from pointsman.retrieval.kept_calibrations import Calibration
     from pointsman.retrieval.policy import Policy
     from pointsman.retrieval.reading import Reading
     from pointsman.types import RetrievalContext

@@ -82,7 +82,7 @@ class SearchOptions(_CommonOptions, total=False):
         min_relevance: drops hits whose `Hit.relevance` is below this value, 0 to 1; hits without a relevance stay, and
             ``degraded`` says so.
         coverage: instead of ``k`` hits, the fewest that hold an answer with this probability, above 0 and below 1, up
-            to `pointsman.retrieval.dataset_calibration.MOST_HITS`. Needs `Workspace.calibrate` with labels; if it
+            to `pointsman.retrieval.kept_calibrations.MOST_HITS`. Needs `Workspace.calibrate` with labels; if it
             cannot be promised, there are ``k`` hits, `RetrievalContext.coverage` is None and ``degraded`` says why.
         spelling: False searches for the question as written; True lets ``"auto"`` correct probable typos, which the
             answer reports in ``spelling``.

@@ -29,9 +29,9 @@ from pointsman.errors import InputError
 from pointsman.request import SearchRequest
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.candidates import StoreResults
-from pointsman.retrieval.dataset_calibration import MOST_HITS, REFUSED, Calibration, Coverage, Reranking, minimum_for
 from pointsman.retrieval.fusion import KAPPA
 from pointsman.retrieval.judging import evidence_of
+from pointsman.retrieval.kept_calibrations import MOST_HITS, REFUSED, Calibration, Coverage, Reranking, minimum_for
 from pointsman.retrieval.reading import Reading
 from pointsman.retrieval.relevance import (
     FIRST,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pointsman.errors import InputError, PointsmanError
 from pointsman.request import SearchRequest
-from pointsman.retrieval.dataset_calibration import Reranking
+from pointsman.retrieval.kept_calibrations import Reranking
 from pointsman.retrieval.rerank.base import MAX_CANDIDATES
 from pointsman.retrieval.rerank.chosen import reranker_for
 from pointsman.store.sampling import evenly

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import InputError
-from pointsman.retrieval.dataset_calibration import Calibration
+from pointsman.retrieval.kept_calibrations import Calibration
 from pointsman.retrieval.relevance import shipped
 from pointsman.store.base import Capability
 

@@ -207,7 +207,7 @@ class StoredDataset(Source):
 
     def _follow_manifest(self) -> None:
         """Make sure that the open store is the current one."""
-        from pointsman.store.backend import LocalBackend
+        from pointsman.store.local.backend import LocalBackend
 
         if self._store is None:
             return

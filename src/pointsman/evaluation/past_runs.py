@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.store.backend import LocalBackend
+from pointsman.store.local.backend import LocalBackend
 
 if TYPE_CHECKING:
     from collections.abc import Callable

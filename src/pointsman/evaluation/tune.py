@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pointsman.dataset import Dataset
     from pointsman.evaluation.run_collection import Progress
     from pointsman.retrieval.candidates import Pool
-    from pointsman.retrieval.dataset_calibration import Reranking
     from pointsman.retrieval.fusion import CosineSpread
+    from pointsman.retrieval.kept_calibrations import Reranking
 
 FEWEST: Final = 10
 """Minimum number of labelled queries for fitting; with fewer, the default is far safer."""

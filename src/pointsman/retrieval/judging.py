@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.retrieval.candidates import Results
-    from pointsman.retrieval.dataset_calibration import Calibration
+    from pointsman.retrieval.kept_calibrations import Calibration
     from pointsman.retrieval.relevance import Script
     from pointsman.types import Document, HitKey, Query
 

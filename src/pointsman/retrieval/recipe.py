@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.retrieval.branches import Branch, RetrieverBranch, SourceBranch, unique_names
 from pointsman.retrieval.candidates import DEPTH
-from pointsman.retrieval.dataset_calibration import MOST_HITS
 from pointsman.retrieval.fusion import LISTS, OWN
+from pointsman.retrieval.kept_calibrations import MOST_HITS
 from pointsman.retrieval.parallel_calls import Breaker
 from pointsman.retrieval.relevance import shipped
 from pointsman.retrieval.retrievers.foreign import as_retriever
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pointsman.retrieval.budget import Budget
-    from pointsman.retrieval.dataset_calibration import Calibration
     from pointsman.retrieval.diversity import Grouping
+    from pointsman.retrieval.kept_calibrations import Calibration
     from pointsman.retrieval.policy import Policy
     from pointsman.retrieval.reading import Reading
     from pointsman.retrieval.refine import BaseRefiner

@@ -34,7 +34,8 @@ from pointsman.errors import (
     StoreError,
     UnknownNameError,
 )
-from pointsman.store.backend import NEW, LocalBackend
+from pointsman.store.backend import NEW
+from pointsman.store.local.backend import LocalBackend
 from pointsman.store.local.files_and_locks import file_stamp, make_directory, open_regular, replacing, store_error
 from pointsman.views import check_principals
 

@@ -22,10 +22,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import PointsmanError, StoreError, StoreUnavailableError
-from pointsman.retrieval.dataset_calibration import CALIBRATION
+from pointsman.retrieval.kept_calibrations import CALIBRATION
 from pointsman.retrieval.policy import POLICY, measured
 from pointsman.settings import CONFIG_VARIABLE, FILE, Settings
-from pointsman.store.backend import NEW, LocalBackend
+from pointsman.store.backend import NEW
+from pointsman.store.local.backend import LocalBackend
 from pointsman.store.local.files_and_locks import file_stamp
 
 if TYPE_CHECKING:

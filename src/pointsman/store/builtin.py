@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pointsman.registry import COLLECTIONS, STORES
-from pointsman.store.backend import LocalBackend
+from pointsman.store.local.backend import LocalBackend
 
 if TYPE_CHECKING:
     from pointsman.store.attachment import AttachedStore, Attachment

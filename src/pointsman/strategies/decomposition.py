@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from pointsman.retrieval.transform.base import BaseTransformer, QueryTransformer
-from pointsman.retrieval.transform.decompose import RuleDecomposer
+from pointsman.retrieval.transform.decompose_by_rules import RuleDecomposer
 from pointsman.retrieval.transform.llm import LLMDecomposer
 from pointsman.retrieval.transform.parallel_transformers import Together
 from pointsman.retrieval.transform.question_chains import MOST_NAMES, WEIGHT, BridgeFinder

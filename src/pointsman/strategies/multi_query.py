@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pointsman.errors import InputError
 from pointsman.retrieval.source import Source
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed
-from pointsman.retrieval.transform.expand import KINDS, RuleExpander
+from pointsman.retrieval.transform.expand_by_rules import KINDS, RuleExpander
 from pointsman.retrieval.vocabulary import Vocabulary
 from pointsman.strategies.base import BaseRetrievalStrategy
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pointsman.retrieval.transform.expand import Neighbours, Thesaurus
+    from pointsman.retrieval.transform.expand_by_rules import Neighbours, Thesaurus
     from pointsman.text.spelling import Speller
     from pointsman.types import Query
 

@@ -28,7 +28,7 @@ from pointsman.request import SearchRequest, WorkspaceOptions
 from pointsman.retrieval.routing.router import ContentRouter, ImageRouter
 from pointsman.retrieval.source import check_all_searchable
 from pointsman.selector.heuristic import router_select
-from pointsman.store.backend import LocalBackend
+from pointsman.store.local.backend import LocalBackend
 from pointsman.types import Plan, Query, RetrievalContext
 from pointsman.views import AccessRule
 from pointsman.workflow import several

@@ -28,7 +28,7 @@ from pointsman.errors import (
 )
 from pointsman.models.base import as_embedder, image_embedder_of
 from pointsman.models.query_vectors import QueryVectors
-from pointsman.retrieval.dataset_calibration import (
+from pointsman.retrieval.kept_calibrations import (
     Calibration,
     Reranking,
     change_calibrations,
@@ -38,8 +38,9 @@ from pointsman.retrieval.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.source import TECHNIQUES, check_all_searchable
 from pointsman.settings import Settings
 from pointsman.store.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
-from pointsman.store.backend import NEW, DatasetRecord, LocalBackend, open_backend
+from pointsman.store.backend import NEW, DatasetRecord, open_backend
 from pointsman.store.base import Capability
+from pointsman.store.local.backend import LocalBackend
 from pointsman.views import ACCESS_RECORD, AccessColumns, View
 from pointsman.workflow import RetrievalWorkflow
 from pointsman.workspace.attachment import measured_attachment

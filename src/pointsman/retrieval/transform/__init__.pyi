@@ -5,14 +5,14 @@ from .base import (
     Variant as Variant,
 )
 from .question_chains import bridge_entities as bridge_entities
-from .decompose import (
+from .decompose_by_rules import (
     Hop as Hop,
     RuleDecomposer as RuleDecomposer,
     chain as chain,
     subquestions as subquestions,
 )
-from .disambiguate import RuleDisambiguator as RuleDisambiguator
-from .expand import RuleExpander as RuleExpander
+from .disambiguate_by_rules import RuleDisambiguator as RuleDisambiguator
+from .expand_by_rules import RuleExpander as RuleExpander
 from .model_answers import usable as usable
 from .llm import LLMDecomposer as LLMDecomposer, LLMDisambiguator as LLMDisambiguator, LLMExpander as LLMExpander
 from .prompts import TRANSFORM as TRANSFORM, TransformPrompts as TransformPrompts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.policy import measured
 from pointsman.retrieval.transform.base import BaseTransformer, QueryTransformer
-from pointsman.retrieval.transform.decompose import RuleDecomposer
+from pointsman.retrieval.transform.decompose_by_rules import RuleDecomposer
 from pointsman.retrieval.transform.question_chains import BridgeFinder
 from pointsman.retrieval.transform.spelling import Corrector
 

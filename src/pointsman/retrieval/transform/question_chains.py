@@ -16,7 +16,7 @@ from pointsman.retrieval.budget import Budget, Spending, spending
 from pointsman.retrieval.parallel_calls import describe
 from pointsman.retrieval.transform._conversation import name_texts
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant, distinct
-from pointsman.retrieval.transform.decompose import Hop, chain
+from pointsman.retrieval.transform.decompose_by_rules import Hop, chain
 from pointsman.text import fold, sentences
 from pointsman.types import Query, RetrievalContext
 

@@ -32,7 +32,7 @@ from pointsman.store.base import (
 from pointsman.store.local.collection import Collection, Verification, score_both, search_both
 from pointsman.store.local.history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED
 from pointsman.store.local.view import ViewStore
-from pointsman.store.local.words_file import WORDS_FILE, read_words, words_sequence, write_words
+from pointsman.store.local.words_file import WORDS_FILE, are_words_due, read_words, write_words
 from pointsman.store.prepared import UNREADABLE, edits, position, prepare
 from pointsman.store.sampling import evenly
 from pointsman.store.texts import texts
@@ -58,9 +58,6 @@ log = logging.getLogger(__name__)
 
 _INTERNAL: Final = frozenset({"seq", "tally", "identity", "embedder", "dimensions", KEPT_DAYS, KEPT_FROM, RECEIPT_KEY})
 _DELETED_TOGETHER: Final = 10_000
-WORDS_AGAIN = 20_000
-"""Words are stored once as many documents have changed; to write these takes longer than to read the words."""
-_WORDS_SHARE = 50  # … and one in so many of all
 _READ_TOGETHER: Final = 1000
 
 
@@ -279,7 +276,7 @@ class LocalStore(BaseStore):
             yield
             try:
                 sequence = self.collection.truth.sequence()
-                if self._words_are_due(sequence):
+                if are_words_due(self, sequence):
                     from pointsman.text.spelling import Speller
 
                     self._write_words(Speller.from_texts(texts(self)), sequence)
@@ -373,19 +370,13 @@ class LocalStore(BaseStore):
 
     def keep_words(self, speller: Speller, sequence: int) -> None:
         """Store the words of the documents as of a write, if they are many and no other process is writing."""
-        if self._words_are_due(sequence):
+        if are_words_due(self, sequence):
             try:
                 with self.collection.healing() as is_writer:
                     if is_writer:
                         self._write_words(speller, sequence)
             except StoreError as error:
                 log.debug("the words of %s are not stored now: %s", self.info.identity, error)
-
-    def _words_are_due(self, sequence: int) -> bool:
-        """Whether so much has changed since words were stored that to write took longer than to read them will."""
-        stored = words_sequence(self.collection.file(WORDS_FILE), self.info.identity)
-        least = max(WORDS_AGAIN, self.count() // _WORDS_SHARE) if stored else WORDS_AGAIN
-        return not 0 < sequence <= stored and self.changed_since(stored if stored < sequence else 0, least) >= least
 
     def _write_words(self, speller: Speller, sequence: int) -> None:
         path = self.collection.file(WORDS_FILE)

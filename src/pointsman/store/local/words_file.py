@@ -14,9 +14,13 @@ from pointsman.text import DEFAULT_ANALYZER
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pointsman.store.local.store import LocalStore
     from pointsman.text.spelling import HasFrequencies, Speller
 
 WORDS_FILE: Final = "words.bin"
+WORDS_AGAIN = 20_000
+"""Words are stored once as many documents have changed; to write these takes longer than to read the words."""
+_WORDS_SHARE: Final = 50  # … and one in so many of all
 _MAGIC: Final = b"PMSPELL\0"
 _FORMAT: Final = 1
 
@@ -47,6 +51,13 @@ def read_words(path: Path, identity: str, lexicon: HasFrequencies) -> tuple[Spel
 def words_sequence(path: Path, identity: str) -> int:
     """Return the sequence number of a file by its header alone; 0 without a usable one."""
     return int(read_header(path, _MAGIC, _FORMAT, _origin(identity)).get("seq", 0))
+
+
+def are_words_due(store: LocalStore, sequence: int) -> bool:
+    """Whether so much has changed since words were stored that to write took longer than to read them will."""
+    stored = words_sequence(store.collection.file(WORDS_FILE), store.info.identity)
+    least = max(WORDS_AGAIN, store.count() // _WORDS_SHARE) if stored else WORDS_AGAIN
+    return not 0 < sequence <= stored and store.changed_since(stored if stored < sequence else 0, least) >= least
 
 
 def _origin(identity: str) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pointsman.errors import InputError
 from pointsman.retrieval.transform import RuleExpander
 from pointsman.retrieval.transform.base import same
-from pointsman.retrieval.transform.expand import paraphrase, read_thesaurus
+from pointsman.retrieval.transform.expand_by_rules import paraphrase, read_thesaurus
 from pointsman.text.spelling import Speller
 
 

@@ -18,7 +18,7 @@ from pointsman.errors import InputError
 from pointsman.grammar import QUESTION, STOP, WORD, opens_question, plain
 from pointsman.grammar.comparison import LONGEST, comparison, language_of
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant, distinct
-from pointsman.retrieval.transform.disambiguate import resolved
+from pointsman.retrieval.transform.disambiguate_by_rules import resolved
 from pointsman.text import fold, sentences
 from pointsman.text._stopwords import ENGLISH, RUSSIAN
 from pointsman.types import Query
