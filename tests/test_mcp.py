@@ -35,7 +35,7 @@ from pointsman.cli.mcp import mcp as serve
 from pointsman.engine import Engine
 from pointsman.integrations.mcp import MAX_CHARS, MAX_K, create_http_app, create_server
 from pointsman.integrations.mcp.calls import TOOLS as DEFINED
-from pointsman.integrations.mcp.searching import result_of
+from pointsman.integrations.mcp.search_tools import result_of
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import KeyStore, Limits
 from pointsman.settings import Settings

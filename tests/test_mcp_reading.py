@@ -291,7 +291,7 @@ def test_what_is_no_expression_is_refused(pattern: str) -> None:
 
 
 def test_a_grep_that_takes_too_long_says_so(server: Server[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.integrations.mcp.reading.SECONDS", -1.0)
+    monkeypatch.setattr("pointsman.integrations.mcp.reading_tools.SECONDS", -1.0)
     cut_short = answer(call(server, "grep", pattern="one"))
     assert (cut_short["matches"], cut_short["more"]) == ([], True)
     assert cut_short["degraded"] == ["more", "notes"]

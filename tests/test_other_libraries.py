@@ -27,7 +27,7 @@ from pointsman import (
 )
 from pointsman.errors import InputError
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.local import index_manager
+from pointsman.store.local import bm25_index_manager
 
 if TYPE_CHECKING:
     from chroma_kit import ChromaServer
@@ -408,7 +408,7 @@ def test_search_lists_again_if_number_changed_or_minute_passed(tmp_path: Path) -
     assert readings == 1
     store[0] = Document("a", "red flag")
     assert len(manager.search("lamp")) == 3, "the number is the same, and a minute has not passed"
-    clock_time = index_manager.LISTED_EVERY
+    clock_time = bm25_index_manager.LISTED_EVERY
     assert {hit.id for hit in manager.search("lamp")} == {"b", "c"}
     manager.close()
 
@@ -424,7 +424,7 @@ def test_index_answers_and_says_so_while_its_store_is_away(tmp_path: Path) -> No
     manager = BM25IndexManager(tmp_path / "bm25", object(), documents=documents)
     manager.build_from_vector_store()
     index: Any = manager._index
-    index.clock = lambda: index._listed_at + index_manager.LISTED_EVERY
+    index.clock = lambda: index._listed_at + bm25_index_manager.LISTED_EVERY
     state["away"] = True
     hits = manager.search("lamp")
     assert [hit.id for hit in hits] == ["a"]

@@ -107,7 +107,7 @@ from .selector.predefined_rules import (
 )
 from .service import EnhancedRetrievalService as EnhancedRetrievalService
 from .settings import Settings as Settings
-from .store.local.index_manager import BM25IndexManager as BM25IndexManager
+from .store.local.bm25_index_manager import BM25IndexManager as BM25IndexManager
 from .strategies import (
     BaseRetrievalStrategy as BaseRetrievalStrategy,
     BM25Strategy as BM25Strategy,

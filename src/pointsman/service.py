@@ -28,7 +28,7 @@ from pointsman.types import Hits, Query, check_top_k
 if TYPE_CHECKING:
     from pointsman.protocols import LLM, Embedder
     from pointsman.retrieval.recommended_strategy import Recommendation
-    from pointsman.store.local.index_manager import BM25IndexManager
+    from pointsman.store.local.bm25_index_manager import BM25IndexManager
     from pointsman.types import Refusal, RetrievalContext
 
 
@@ -275,7 +275,7 @@ class EnhancedRetrievalService:
         Raises:
             UnmetNeedError: the documents of the store cannot be read.
         """
-        from pointsman.store.local.index_manager import BM25IndexManager
+        from pointsman.store.local.bm25_index_manager import BM25IndexManager
 
         settings = self.config
         return BM25IndexManager(

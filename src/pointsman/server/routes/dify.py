@@ -14,7 +14,7 @@ from pointsman.errors import FilterError
 from pointsman.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.server import schemas
 from pointsman.server.responses import Json
-from pointsman.server.searching import prepare
+from pointsman.server.search_requests import prepare
 from pointsman.server.state import Reader, Shared, in_thread, problem_responses
 from pointsman.server.strict_routes import StrictRoute
 from pointsman.types import NEAREST

@@ -11,7 +11,7 @@ from pointsman.server import schemas
 from pointsman.server.responses import Json
 from pointsman.server.routes.search import answer_of
 from pointsman.server.schemas import Name, RetrievalRequest, SearchOptions
-from pointsman.server.searching import prepare
+from pointsman.server.search_requests import prepare
 from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
 from pointsman.server.strict_routes import StrictRoute
 

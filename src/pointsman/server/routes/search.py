@@ -24,7 +24,7 @@ from pointsman.server.schemas import (
     SearchManyRequest,
     SearchRequest,
 )
-from pointsman.server.searching import describe, prepare
+from pointsman.server.search_requests import describe, prepare
 from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
 from pointsman.server.strict_routes import StrictRoute
 from pointsman.types import Hit, Plan
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pointsman.audit import AuditEntry
     from pointsman.citations import AnswerCheck
-    from pointsman.server.searching import Search
+    from pointsman.server.search_requests import Search
     from pointsman.server.state import State
     from pointsman.types import Explanation, RetrievalContext, Span, TraceDetail
 
