@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from pointsman.errors import UnmetNeedError
+from pointsman.store import history
 from pointsman.store.base import EmptyStore
-from pointsman.store.local import history
 from pointsman.store.local.store import LocalStore
 from pointsman.types import Document
 
@@ -151,7 +151,7 @@ def test_purging_deletes_a_bounded_number_of_rows_in_each_write(
     store.keep_versions(30)
     store.write([Document(f"d{number}", "one") for number in range(30)])
     store.write([Document(f"d{number}", "two") for number in range(30)])
-    monkeypatch.setattr(history, "_PURGED_TOGETHER", 10)
+    monkeypatch.setattr(history, "PURGED_TOGETHER", 10)
     monkeypatch.setattr("time.time", lambda: 4e9)
     counts = []
     for number in range(4):

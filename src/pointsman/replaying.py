@@ -20,8 +20,7 @@ from pointsman.receipts import (
 )
 from pointsman.retrieval.vocabulary import UNREAD, with_words, words_of
 from pointsman.settings import REACHING, Settings
-from pointsman.store.local.past_store import PastStore
-from pointsman.store.local.store import LocalStore
+from pointsman.store.base import Capability
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pointsman.receipts import SourceState
     from pointsman.retrieval.vocabulary import DatedWords
     from pointsman.store.base import RecordedState
+    from pointsman.store.history import PastStore
     from pointsman.types import RetrievalContext
 
 _COPIES: Final = 4
@@ -122,7 +122,7 @@ class Replays:
             NotHeldError: they are no longer held.
         """
         store = dataset.store
-        if not state.notes or not isinstance(store, LocalStore):
+        if not state.notes or not store.info.can(Capability.RECORDS):
             if state.sequence < 0 or store.statistics().sequence != state.sequence:
                 raise NotHeldError([f"dataset {state.name!r} kept no versions, and has changed since"])
             return dataset
@@ -132,7 +132,7 @@ class Replays:
         key = state.name, state.identity, str(sorted(bm25.items()))
         past = self._past.get(key)
         if past is None:
-            past = self._past[key] = PastStore(store, state.name, bm25)
+            past = self._past[key] = store.past_store(state.name, bm25)
         self._past.move_to_end(key)
         while len(self._past) > _COPIES:
             self._past.popitem(last=False)[1].close()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
+    from pointsman.store.history import PastStore
     from pointsman.types import AddResult, Document, Metadata
     from pointsman.views import View
 
@@ -373,6 +374,15 @@ class Store(Protocol):
         """Keep what is replaced or deleted from now on for so many days; 0: keep nothing more (``RECORDS``)."""
         ...
 
+    def past_store(self, name: str, bm25: Mapping[str, float]) -> PastStore:
+        """Return a copy that can be brought to each state that is kept (``RECORDS``).
+
+        Args:
+            name: of the dataset, for messages.
+            bm25: ``k1`` and ``b`` by which the copy scores.
+        """
+        ...
+
     def drop(self) -> None:
         """Delete the dataset with all its contents."""
         ...
@@ -549,9 +559,13 @@ class BaseStore(ABC):
         if days:
             raise UnmetNeedError(
                 f"a {self.info.kind} store keeps no versions (it lacks the capability {Capability.RECORDS.value!r}), "
-                "so its answers have no receipts; only datasets in a folder do: leave versions out, or index the "
-                "documents into a workspace in a folder"
+                "so its answers have no receipts: leave versions out, or index the documents into a workspace in a "
+                "folder or in PostgreSQL"
             )
+
+    def past_store(self, name: str, bm25: Mapping[str, float]) -> PastStore:  # noqa: ARG002
+        """See `Store`."""
+        raise self._cannot(Capability.RECORDS)
 
     def drop(self) -> None:
         """See `Store`."""

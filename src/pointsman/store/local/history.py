@@ -12,9 +12,11 @@ time, after `KEPT_FROM` says from which sequence number on everything is there.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman._batched import batched
+from pointsman.store import history
+from pointsman.store.history import PastRow, notes_before
 
 if TYPE_CHECKING:
     import sqlite3
@@ -46,20 +48,6 @@ UNNOTED: Final = frozenset({"seq", "tally", "identity", KEPT_DAYS, KEPT_FROM, RE
 
 _SAME_VECTOR: Final = b""
 _VARIABLES: Final = 500
-_PURGED_TOGETHER: Final = 1000
-DAY_SECONDS: Final = 86_400
-
-
-class PastRow(NamedTuple):
-    """A document as it was: the columns of its row, and its vector as stored, None without one."""
-
-    id: str
-    text: str
-    metadata: str
-    digest: bytes
-    seq: int
-    key: int
-    vector: bytes | None
 
 
 def keep(connection: sqlite3.Connection, keys: Sequence[int], seq: int, with_vector: Iterable[int]) -> None:
@@ -111,7 +99,7 @@ def purge(connection: sqlite3.Connection, kept_from: int) -> None:
     for table, column, most in (("history", "until", "<="), ("moments", "seq", "<"), ("history_notes", "seq", "<")):
         connection.execute(
             f"""DELETE FROM {table} WHERE rowid IN
-                (SELECT rowid FROM {table} WHERE {column} {most} ? LIMIT {_PURGED_TOGETHER})""",  # noqa: S608  (ours)
+                (SELECT rowid FROM {table} WHERE {column} {most} ? LIMIT {history.PURGED_TOGETHER})""",  # noqa: S608  (ours)
             (kept_from,),
         )
 
@@ -149,15 +137,9 @@ def state_at(connection: sqlite3.Connection, keys: Sequence[int], seq: int) -> I
 
 
 def former_notes(connection: sqlite3.Connection, current: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yield the notes as they are, then as they were before each change of one, latest first."""
-    notes = {name: value for name, value in current.items() if name not in UNNOTED}
-    yield dict(notes)
-    for name, value in connection.execute("SELECT name, value FROM history_notes ORDER BY number DESC"):
-        if value is None:
-            notes.pop(name, None)
-        else:
-            notes[name] = value
-        yield dict(notes)
+    """Return the notes as they are, then as they were before each change of one, latest first."""
+    changes = connection.execute("SELECT name, value FROM history_notes ORDER BY number DESC")
+    return notes_before({name: value for name, value in current.items() if name not in UNNOTED}, changes)
 
 
 def forget(connection: sqlite3.Connection) -> None:

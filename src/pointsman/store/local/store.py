@@ -9,7 +9,6 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import xxhash
 
 from pointsman._batched import batched
 from pointsman.errors import InputError, StoreError
@@ -29,6 +28,7 @@ from pointsman.store.base import (
     StoreInfo,
     StoreQuery,
 )
+from pointsman.store.history import digest_of
 from pointsman.store.local.collection import Collection, Verification, score_both, search_both
 from pointsman.store.local.history import KEPT_DAYS, KEPT_FROM, RECEIPT_KEY, UNNOTED
 from pointsman.store.local.view import ViewStore
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from pointsman.filters import Filter
     from pointsman.store.base import Store
+    from pointsman.store.history import PastStore
     from pointsman.store.local.keyword import WordQuery
     from pointsman.store.local.truth import DocumentChange
     from pointsman.store.local.vectors import VectorQuery
@@ -350,6 +351,12 @@ class LocalStore(BaseStore):
         with self.collection.writer():
             self.collection.truth.keep_versions(days)
 
+    def past_store(self, name: str, bm25: Mapping[str, float]) -> PastStore:
+        """See `Store`."""
+        from pointsman.store.local.past_store import LocalPastStore
+
+        return LocalPastStore(self, name, bm25)
+
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> ViewStore:
         """See `Store`."""
         return ViewStore(self, self.collection, self.collection.permissions.visible(view), notes)
@@ -402,11 +409,6 @@ class LocalStore(BaseStore):
     def close(self) -> None:
         """See `Store`."""
         self.collection.close()
-
-
-def digest_of(notes: Mapping[str, str]) -> str:
-    """Return a digest of notes, which names a state of them."""
-    return xxhash.xxh3_64_hexdigest("\n".join(f"{name}\t{notes[name]}" for name in sorted(notes)))
 
 
 def _recorded_state(values: Mapping[str, str], sequence: int) -> RecordedState:

@@ -25,6 +25,7 @@ import xxhash
 from pointsman._batched import batched
 from pointsman._sqlite import SQLITE_ERRORS
 from pointsman.errors import CorruptStoreError, StoreError
+from pointsman.store.history import KeptVersions
 from pointsman.store.local import history
 from pointsman.store.local.files_and_locks import make_private
 from pointsman.store.local.tally import Tally, TallyName, sum_over
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pointsman.store.local.history import PastRow
+    from pointsman.store.history import PastRow
     from pointsman.types import Document
 
 NO_VECTOR: Final = b""
@@ -66,19 +67,6 @@ class DocumentChange:
 
     key: int
     document: Document | None
-
-
-@dataclass(frozen=True, slots=True)
-class KeptVersions:
-    """What a dataset keeps of its former versions.
-
-    Attributes:
-        days: for how many days.
-        first_sequence: the first sequence number of which everything is kept.
-    """
-
-    days: int
-    first_sequence: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pointsman._batched import batched
 from pointsman._sqlite import SQLITE_ERRORS, error_code
+from pointsman.store.history import DAY_SECONDS
 from pointsman.store.local import history
 from pointsman.store.local.tally import Tally, ids_hash, mix_sum
 from pointsman.store.local.truth import DIGEST, LAST_KEY, NO_VECTOR, VARIABLES, Truth, marks, row_check, vector_check
@@ -23,7 +24,7 @@ from pointsman.types import AddResult
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pointsman.store.local.history import PastRow
+    from pointsman.store.history import PastRow
     from pointsman.store.local.truth_file import TruthConnection
     from pointsman.store.prepared import Prepared
 
@@ -230,7 +231,7 @@ class WritableTruth(Truth):
         now = time.time()
         history.note_moment(connection, seq, now)
         since = int(self._meta_in(connection, history.KEPT_FROM) or 0)
-        oldest = history.current_at(connection, now - days * history.DAY_SECONDS)
+        oldest = history.current_at(connection, now - days * DAY_SECONDS)
         if oldest > since:
             self._put_meta(connection, {history.KEPT_FROM: str(oldest)})
         history.purge(connection, max(oldest, since))
