@@ -1,6 +1,7 @@
 """Replay: whether old answers come out again to the byte after writes, deletions and changed settings.
 
-    python benchmarks/replay.py [--passages 1000] [--receipts 1000] [--writes 10000] [--embedder hashing|default]
+    python benchmarks/replay.py [--at folder|postgresql] [--passages 1000] [--receipts 1000] [--writes 10000]
+        [--embedder hashing|default]
 
 Questions in three languages are asked with several strategies, filters and settings: half before anything is written,
 half between the writes. Documents are then replaced, deleted and added, 50 at a time. What must still come
@@ -15,9 +16,11 @@ from __future__ import annotations
 import argparse
 import random
 import sqlite3
+import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +32,8 @@ from pointsman.errors import NotHeldError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.policy import measured
 from pointsman.settings import Settings
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 if TYPE_CHECKING:
     from pointsman.types import RetrievalContext
@@ -71,7 +76,17 @@ def change(workspace: Workspace, chance: random.Random, new: list[Document], ids
 
 
 def size_of(workspace: Workspace, name: str) -> int:
-    """Bytes of the file of documents, without free pages."""
+    """Bytes of the file of documents without free pages, or of the tables and their indexes after VACUUM FULL."""
+    store: Any = workspace.dataset(name).store
+    if store.info.kind == "postgresql":
+        names = "select format('%%I.%%I', schemaname, tablename) from pg_tables where schemaname = %(schema)s "
+        names += "and starts_with(tablename, %(prefix)s)"
+        tables = [
+            table for (table,) in store._rows(names, schema=store.tables.schema, prefix=f"d{store.tables.number}_")
+        ]
+        for table in tables:
+            store.connections.run(lambda connection, table=table: connection.execute(f"vacuum full {table}"))
+        return sum(store._rows("select pg_total_relation_size(%(table)s)", table=table)[0][0] for table in tables)
     path = workspace.path / "datasets" / name / "documents.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -86,13 +101,13 @@ class Run:
     """One run: a workspace with three datasets, what was asked of it, and what must come of each receipt.
 
     Args:
-        path: of the workspace.
+        place: the folder or the URL of the workspace.
         receipts: how many questions are asked.
         embedder: None: the default one.
     """
 
-    def __init__(self, path: Path, receipts: int, embedder: HashingEmbedder | None) -> None:
-        self.path, self.embedder, self.early = path, embedder, receipts // 2
+    def __init__(self, place: str, receipts: int, embedder: HashingEmbedder | None) -> None:
+        self.place, self.embedder, self.early = place, embedder, receipts // 2
         self.chance, self.texts = random.Random("replay"), questions(receipts, "replay")
         self.taken: list[tuple[str, dict[str, Any], str]] = []  # receipt, answer, what must come of it
         self.workspace = self.opened(Settings())
@@ -100,7 +115,7 @@ class Run:
     def opened(self, settings: Settings) -> Workspace:
         """Open the workspace."""
         settings = settings.updated(calibrate_automatically=False)
-        return pointsman.open(self.path, embedder=self.embedder, settings=settings)
+        return pointsman.open(self.place, embedder=self.embedder, settings=settings)
 
     def reopen(self, settings: Settings) -> None:
         """Close the workspace, and open it under other settings."""
@@ -164,18 +179,25 @@ class Run:
     def print_storage(self) -> None:
         """Compare with a dataset without versions, and with one in which every version is a document."""
         kept_dataset: Any = self.workspace.dataset("kept")
-        rows = kept_dataset.store.collection.truth._rows("SELECT id, text, vector FROM history")
+        store = kept_dataset.store
+        is_folder = store.info.kind == "local"
+        rows = (
+            store.collection.truth._rows("SELECT id, text FROM history")
+            if is_folder
+            else store._rows(f"select key, text from {store.tables.history}")
+        )
         held = list(kept_dataset)
         for name in ("plain", "everything"):
             self.workspace.dataset(name).add(held)
-        former = [Document(f"{id_} before {row}", text) for row, (id_, text, _) in enumerate(rows)]
+        former = [Document(f"{id_} before {row}", text) for row, (id_, text) in enumerate(rows)]
         self.workspace.dataset("everything").add(former)
         kept, plain, everything = (size_of(self.workspace, name) for name in ("kept", "plain", "everything"))
         per_version, per_document = (kept - plain) / max(len(rows), 1), plain / len(held)
         print(f"{len(held)} documents: {plain / 1e6:.1f} MB; with {len(rows)} kept versions: {kept / 1e6:.1f} MB")
         print(f"a kept version takes {per_version / per_document:.2f} times the {per_document:.0f} bytes of a document")
         print(f"all of it takes {kept / everything:.2f} times what the same versions take as documents")
-        print(f"verify: {kept_dataset.verify().problems or 'no problems'}")
+        if is_folder:
+            print(f"verify: {kept_dataset.verify().problems or 'no problems'}")
 
 
 def main() -> None:
@@ -183,15 +205,22 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=1000)
     parser.add_argument("--receipts", type=int, default=1000)
     parser.add_argument("--writes", type=int, default=10_000)
+    parser.add_argument("--at", choices=["folder", "postgresql"], default="folder")
     parser.add_argument("--embedder", choices=["hashing", "default"], default="hashing")
     arguments = parser.parse_args()
     total = arguments.passages + 2 * arguments.writes
     documents = list(passages(total + (-total) % 10_000))[:total]
     live, new = documents[: arguments.passages], documents[arguments.passages :]
-    with tempfile.TemporaryDirectory() as folder:
-        run = Run(
-            Path(folder) / "work", arguments.receipts, HashingEmbedder() if arguments.embedder == "hashing" else None
-        )
+    with ExitStack() as stack:
+        if arguments.at == "folder":
+            place = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "work")
+        else:
+            from postgres_kit import PostgresServer
+
+            server = PostgresServer()
+            stack.callback(server.stop)
+            place = f"{server.url}?schema=replay"
+        run = Run(place, arguments.receipts, HashingEmbedder() if arguments.embedder == "hashing" else None)
         for name, versions in (("kept", "90 days"), ("dropped", "90 days"), ("short", "1 day")):
             run.workspace.dataset(name, versions=versions).add(live if name == "kept" else live[:200])
         start, rounds = time.monotonic(), arguments.writes // TOGETHER

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
+import pointsman
 from pointsman import errors
+from pointsman.cli.app import app
 from pointsman.copying import content_of, copy
+from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.kept_calibrations import Calibration, change_calibrations, stored_calibrations
 from pointsman.store.backend import open_backend
 from pointsman.store.base import StoreQuery
@@ -254,3 +259,20 @@ def test_the_digest_tells_everything_apart(tmp_path: Path) -> None:
     store.write([second, document], vectors_of([second, document]), EMBEDDER)
     assert content_of(store) in digests
     store.close()
+
+
+def test_kept_versions_are_not_copied_and_that_is_said(tmp_path: Path, postgres: PostgresServer) -> None:
+    url = f"{postgres.url}?schema=c{uuid.uuid4().hex[:12]}"
+    with pointsman.open(url, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("kept", versions="9 days").add([Document("a", "one")])
+        workspace.dataset("kept").add([Document("a", "two")])
+        workspace.dataset("plain").add([Document("a", "one")])
+    shown = CliRunner().invoke(app, ["copy", url, str(tmp_path / "copy")])
+    assert shown.exit_code == 0, shown.output
+    assert "the versions that kept keeps were not copied" in " ".join(shown.output.split())
+    with closing(open_backend(url)) as source, closing(open_backend(str(tmp_path / "copy"))) as target:
+        assert [(report.name, report.kept_days) for report in copy(source, target)] == [("kept", 9), ("plain", 0)]
+        store = target.open("kept")
+        assert store is not None
+        assert store.statistics().recorded_state is None
+        store.close()

@@ -4,84 +4,93 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import uuid
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from history_kit import State, change, state_of
 from pointsman.errors import UnmetNeedError
+from pointsman.filters import Equals, Not
 from pointsman.store import history
-from pointsman.store.base import EmptyStore
+from pointsman.store.base import EmptyStore, StoreQuery
 from pointsman.store.local.store import LocalStore
 from pointsman.types import Document
 
-State = list[tuple[str, str, dict[str, Any], bytes | None]]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def store_at(folder: Path) -> LocalStore:
     return LocalStore(folder, {"name": "notes", "description": "", "indexing_technique": "hybrid"})
 
 
-def state_of(store: LocalStore) -> State:
-    """Every document with its metadata and vector, in the order of their keys."""
-    documents = list(store.documents())
-    keys = store.keys([document.id for document in documents])
-    vectors = {id_: store.vectors([key]) for id_, key in keys.items()}
-    return [
-        (
-            document.id,
-            document.text,
-            dict(document.metadata),
-            vectors[document.id][0].tobytes() if len(vectors[document.id]) else None,
-        )
-        for document in documents
-    ]
+@pytest.fixture(params=["folder", "postgresql"])
+def kept_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """An empty store that can keep versions."""
+    if request.param == "folder":
+        store = store_at(tmp_path / "notes")
+        yield store
+        store.close()
+        return
+    from pointsman.store.postgres import PostgresBackend
 
-
-def change(store: LocalStore, chance: random.Random) -> None:
-    """Add, replace, edit or delete some documents, or change a note."""
-    ids = [f"d{chance.randrange(12)}" for _ in range(chance.randrange(1, 4))]
-    documents = [Document(id_, f"text {chance.randrange(99)} of {id_}") for id_ in dict.fromkeys(ids)]
-    match chance.randrange(6):
-        case 0:
-            store.delete(ids)
-        case 1:
-            stored_ids = list(store.keys(ids))
-            store.set_metadata({id_: {"year": chance.randrange(2000, 2030)} for id_ in stored_ids})
-        case 2:
-            store.write(documents)
-        case 3:
-            store.annotate(mood=str(chance.randrange(9)))
-        case _:
-            rows = np.array([[chance.gauss(0, 1) for _ in range(8)] for _ in documents], np.float32)
-            store.write(documents, rows, "hash")
+    address = f"{request.getfixturevalue('postgres').url}?schema=history_{uuid.uuid4().hex}"
+    with PostgresBackend(address) as backend:
+        yield backend.create("notes", {"description": "", "indexing_technique": "hybrid"})
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_kept_state_can_be_restored_in_any_order(tmp_path: Path, seed: int) -> None:
+def test_every_kept_state_can_be_restored_in_any_order(kept_store: Any, seed: int) -> None:
     chance = random.Random(seed)
-    store = store_at(tmp_path / "notes")
     for _ in range(10):
-        change(store, chance)
-    store.keep_versions(90)
-    states: dict[int, State] = {}
+        change(kept_store, chance)
+    kept_store.keep_versions(90)
+    states: dict[tuple[int, str], State] = {}
     for _ in range(60):
-        states[store.statistics().sequence] = state_of(store)
-        change(store, chance)
-    states[store.statistics().sequence] = state_of(store)
-    assert store.verify().problems == ()
-    copy = tmp_path / "copy"
-    store.collection.save(copy)
-    past, current = store_at(copy), store.statistics().sequence
-    for sequence in chance.sample(sorted(states), len(states)):
-        with past.collection.writer():
-            past.collection.truth.become(store.collection.truth.states(current, sequence), {})
-        current = sequence
-        assert state_of(past) == states[sequence]
-        assert past.verify().problems == ()
-    past.close()
-    store.close()
+        recorded_state = kept_store.statistics().recorded_state
+        states[recorded_state.sequence, recorded_state.notes] = state_of(kept_store)
+        change(kept_store, chance)
+    recorded_state = kept_store.statistics().recorded_state
+    states[recorded_state.sequence, recorded_state.notes] = state_of(kept_store)
+    past_store = kept_store.past_store("notes", {"k1": 1.2, "b": 0.75})
+    for name in chance.sample(sorted(states), len(states)):
+        restored_store = past_store.at(*name)
+        assert state_of(restored_store) == states[name]
+        if isinstance(restored_store, LocalStore):
+            assert restored_store.verify().problems == ()
+    past_store.close()
+    if isinstance(kept_store, LocalStore):
+        assert kept_store.verify().problems == ()
+
+
+def scores_of(store: Any, queries: list[StoreQuery]) -> list[str]:
+    """Both lists and all scores of each query, to the last digit; as texts, for NaN does not equal itself."""
+    return [
+        repr([sorted(lists.rankings.items()), [(name, sorted(lists.scores[name].items())) for name in lists.scores]])
+        for lists in store.search(queries)
+    ]
+
+
+def test_restored_state_scores_as_it_did(kept_store: Any) -> None:
+    chance = random.Random(7)
+    kept_store.keep_versions(90)
+    queries = [
+        StoreQuery(text, np.array([chance.gauss(0, 1) for _ in range(8)], np.float32), 5, filters)
+        for text in ("text of d1", "text text d3", "text 9")
+        for filters in (None, Equals("year", 2010), Not(Equals("year", 2010)))
+    ]
+    answers = {}
+    for _ in range(40):
+        recorded_state = kept_store.statistics().recorded_state
+        answers[recorded_state.sequence, recorded_state.notes] = scores_of(kept_store, queries)
+        change(kept_store, chance)
+    past_store = kept_store.past_store("notes", {"k1": 1.2, "b": 0.75})
+    for name in chance.sample(sorted(answers), len(answers)):
+        assert scores_of(past_store.at(*name), queries) == answers[name]
+    past_store.close()
 
 
 def test_former_notes_go_back_one_change_at_a_time(tmp_path: Path) -> None:

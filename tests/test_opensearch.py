@@ -549,6 +549,14 @@ def test_what_was_deleted_can_be_merged_away(thinned_store: OpenSearchStore) -> 
     assert scores == {id_: pytest.approx(score, rel=1e-5) for id_, score in bm25(THIN[:20], "post lamp").items()}
 
 
+def test_versions_cannot_be_kept_and_that_is_said(backend: OpenSearchBackend) -> None:
+    store = backend.create(f"k{uuid.uuid4().hex[:12]}", DESCRIPTION)
+    with pytest.raises(errors.UnmetNeedError, match=r"keeps no versions .* have no receipts.* or in PostgreSQL"):
+        store.keep_versions(90)
+    store.keep_versions(0)
+    assert store.statistics().recorded_state is None
+
+
 def test_versions_are_noted_before_they_are_written(backend: OpenSearchBackend) -> None:
     store = backend.create(uuid.uuid4().hex, DESCRIPTION)
     store.write([Document("a", "a signal")])

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from pointsman.settings import Settings
 from serving import serving
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pointsman.types import RetrievalContext
     from pointsman.workspace import Workspace
 
@@ -40,13 +43,32 @@ def answer_bytes(context: RetrievalContext) -> dict[str, Any]:
     return {name: value for name, value in context.to_dict().items() if name not in {"milliseconds", "trace"}}
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    opened = pointsman.open(tmp_path / "contracts")
+def fill_workspace(address: str | Path) -> Workspace:
+    """A workspace whose dataset ``clauses`` keeps versions."""
+    opened = pointsman.open(address)
     opened.dataset("clauses", versions="90 days").add(
         [{"id": id_, "text": text, "metadata": {"n": n}} for n, (id_, text) in enumerate(CLAUSES.items())]
     )
     return opened
+
+
+@pytest.fixture(params=["folder", "postgresql"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of a workspace that is not there yet."""
+    if request.param == "folder":
+        return str(tmp_path / "contracts")
+    return f"{request.getfixturevalue('postgres').url}?schema=replay_{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def workspace(address: str) -> Iterator[Workspace]:
+    with fill_workspace(address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path) -> Workspace:
+    return fill_workspace(tmp_path / "contracts")
 
 
 def rewrite(workspace: Workspace) -> None:
@@ -69,12 +91,12 @@ def test_replay_gives_the_same_answer_after_everything_has_changed(workspace: Wo
         assert answer_bytes(workspace.replay(answer.receipt)) == answer_bytes(answer)
 
 
-def test_replay_works_in_another_process_s_workspace(workspace: Workspace) -> None:
+def test_replay_works_in_another_process_s_workspace(workspace: Workspace, address: str) -> None:
     answer = workspace.search(QUESTIONS[1])
     rewrite(workspace)
     workspace.close()
-    again = pointsman.open(workspace.path)
-    assert answer_bytes(again.replay(str(answer.receipt))) == answer_bytes(answer)
+    with pointsman.open(address) as again:
+        assert answer_bytes(again.replay(str(answer.receipt))) == answer_bytes(answer)
 
 
 def test_replay_over_http_gives_the_same_answer(workspace: Workspace) -> None:
@@ -92,6 +114,8 @@ def test_replay_over_http_gives_the_same_answer(workspace: Workspace) -> None:
         assert answer_bytes(client.replay(str(over_http.receipt))) == answer_bytes(over_http)
         form = httpx.post(f"{address}/api/replay", json={"receipt": answer.receipt}, timeout=60).json()
         assert [hit["id"] for hit in form["hits"]] == [hit.id for hit in answer]
+        client.dataset("more", versions="9 days").add([{"id": "a", "text": "More."}])
+        assert workspace.status("more")["kept_days"] == 9
         workspace.dataset("clauses", versions="off")
         with pytest.raises(NotHeldError, match="'clauses' keeps no versions any more"):
             client.replay(str(answer.receipt))
@@ -99,13 +123,13 @@ def test_replay_over_http_gives_the_same_answer(workspace: Workspace) -> None:
         assert response.status_code == 410
 
 
-def test_replay_on_the_command_line_gives_the_same_answer(workspace: Workspace) -> None:
+def test_replay_on_the_command_line_gives_the_same_answer(workspace: Workspace, address: str, tmp_path: Path) -> None:
     answer = workspace.search(QUESTIONS[0])
     rewrite(workspace)
     workspace.close()
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pointsman", *arguments, "--workspace", str(workspace.path)]
+        command = [sys.executable, "-m", "pointsman", *arguments, "--workspace", address]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     shown = run("replay", str(answer.receipt), "--json")
@@ -115,11 +139,17 @@ def test_replay_on_the_command_line_gives_the_same_answer(workspace: Workspace) 
     refused = run("replay", str(answer.receipt)[:-1] + "!")
     assert refused.returncode != 0
     assert "not issued here" in refused.stderr
+    (tmp_path / "strike.txt").write_text("A strike ends no contract.", "utf-8")
+    indexed = run("index", str(tmp_path / "strike.txt"), "--dataset", "strikes", "--versions", "9 days")
+    assert indexed.returncode == 0, indexed.stderr
+    with pointsman.open(address) as again:
+        assert again.dataset("strikes").kept_days == 9
 
 
-def test_restored_workspace_replays_the_receipts_of_the_first_one(workspace: Workspace, tmp_path: Path) -> None:
+def test_restored_workspace_replays_the_receipts_of_the_first_one(in_folder: Workspace, tmp_path: Path) -> None:
     from pointsman.backup import backup, restore
 
+    workspace = in_folder
     answer = workspace.search(QUESTIONS[0])
     rewrite(workspace)
     later = workspace.search(QUESTIONS[0])
@@ -134,7 +164,8 @@ def test_restored_workspace_replays_the_receipts_of_the_first_one(workspace: Wor
             restored.replay(str(too_late.receipt))
 
 
-def test_repair_says_that_versions_are_lost_and_keeps_new_ones(workspace: Workspace) -> None:
+def test_repair_says_that_versions_are_lost_and_keeps_new_ones(in_folder: Workspace) -> None:
+    workspace = in_folder
     answer = workspace.search(QUESTIONS[0])
     rewrite(workspace)
     workspace.close()
@@ -190,36 +221,36 @@ def test_a_receipt_of_datasets_that_never_kept_versions_is_refused_whatever_its_
         workspace.replay(forged.seal(b"a key of one's own"))
 
 
-def test_replay_uses_the_settings_of_then(workspace: Workspace) -> None:
+def test_replay_uses_the_settings_of_then(workspace: Workspace, address: str) -> None:
     answer = workspace.search(QUESTIONS[0])
     rewrite(workspace)
     workspace.close()
-    changed = pointsman.open(workspace.path, settings=Settings(default_retrieval_strategy="bm25", bm25_k1=2.0))
-    other = changed.search(QUESTIONS[0])
-    assert other.strategy == "bm25"
-    assert answer_bytes(changed.replay(str(answer.receipt))) == answer_bytes(answer)
-    assert answer_bytes(changed.replay(str(other.receipt))) == answer_bytes(other)
+    with pointsman.open(address, settings=Settings(default_retrieval_strategy="bm25", bm25_k1=2.0)) as changed:
+        other = changed.search(QUESTIONS[0])
+        assert other.strategy == "bm25"
+        assert answer_bytes(changed.replay(str(answer.receipt))) == answer_bytes(answer)
+        assert answer_bytes(changed.replay(str(other.receipt))) == answer_bytes(other)
 
 
-def test_replay_answers_as_of_the_day_and_for_whom_it_was_asked(tmp_path: Path) -> None:
-    workspace = pointsman.open(tmp_path / "team")
-    dataset = workspace.dataset("notes", versions="7 days")
-    for n, group in enumerate(["hr", "sales", "hr", "sales"]):
-        metadata = {"valid_from": f"202{n}-01-01"}
-        dataset.add([{"id": f"n{n}", "text": f"Salary note {n}.", "metadata": metadata}], access=[f"group:{group}"])
-    workspace.switch_access(on=True)
-    answers = [
-        workspace.search("salary note", principals=["group:hr"]),
-        workspace.search("salary note", principals=["group:sales"], as_of="2022-06-01"),
-    ]
-    dataset.set_access({f"n{n}": ["group:nobody"] for n in range(4)})
-    assert not workspace.search("salary note", principals=["group:hr"]).hits
-    for answer in answers:
-        assert answer.hits
-        assert answer_bytes(workspace.replay(str(answer.receipt))) == answer_bytes(answer)
-    workspace.switch_access(on=False)
-    with pytest.raises(NotHeldError, match="access was on, and is off now"):
-        workspace.replay(str(answers[0].receipt))
+def test_replay_answers_as_of_the_day_and_for_whom_it_was_asked(address: str) -> None:
+    with pointsman.open(address) as workspace:
+        dataset = workspace.dataset("notes", versions="7 days")
+        for n, group in enumerate(["hr", "sales", "hr", "sales"]):
+            metadata = {"valid_from": f"202{n}-01-01"}
+            dataset.add([{"id": f"n{n}", "text": f"Salary note {n}.", "metadata": metadata}], access=[f"group:{group}"])
+        workspace.switch_access(on=True)
+        answers = [
+            workspace.search("salary note", principals=["group:hr"]),
+            workspace.search("salary note", principals=["group:sales"], as_of="2022-06-01"),
+        ]
+        dataset.set_access({f"n{n}": ["group:nobody"] for n in range(4)})
+        assert not workspace.search("salary note", principals=["group:hr"]).hits
+        for answer in answers:
+            assert answer.hits
+            assert answer_bytes(workspace.replay(str(answer.receipt))) == answer_bytes(answer)
+        workspace.switch_access(on=False)
+        with pytest.raises(NotHeldError, match="access was on, and is off now"):
+            workspace.replay(str(answers[0].receipt))
 
 
 def test_what_is_no_longer_held_is_named(workspace: Workspace) -> None:
@@ -330,13 +361,13 @@ def test_different_answer_is_never_shown_as_the_same(workspace: Workspace, monke
         workspace.replay(str(answer.receipt))
 
 
-def test_versions_are_a_time_or_off(tmp_path: Path) -> None:
-    workspace = pointsman.open(tmp_path / "w")
-    for wrong in ("90", "0 days", "forever", "1.5 days"):
-        with pytest.raises(InputError, match="such as '90 days'"):
-            workspace.dataset("notes", versions=wrong)
-    dataset = workspace.dataset("notes", versions="1 day")
-    assert dataset.kept_days == 1
-    dataset.add([{"id": "a", "text": "one"}])
-    assert workspace.status("notes")["kept_days"] == 1
-    assert workspace.dataset("notes").kept_days == 1
+def test_versions_are_a_time_or_off(address: str) -> None:
+    with pointsman.open(address) as workspace:
+        for wrong in ("90", "0 days", "forever", "1.5 days"):
+            with pytest.raises(InputError, match="such as '90 days'"):
+                workspace.dataset("notes", versions=wrong)
+        dataset = workspace.dataset("notes", versions="1 day")
+        assert dataset.kept_days == 1
+        dataset.add([{"id": "a", "text": "one"}])
+        assert workspace.status("notes")["kept_days"] == 1
+        assert workspace.dataset("notes").kept_days == 1

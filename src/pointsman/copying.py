@@ -59,16 +59,25 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """The name of a copied dataset and its content, which is the same on both sides."""
+    """A copied dataset.
+
+    Attributes:
+        name: its name.
+        content: the same on both sides.
+        kept_days: for how many days the source keeps versions, none of which are copied; 0 if it keeps none.
+    """
 
     name: str
     content: Content
+    kept_days: int = 0
 
 
 def copy(
     source: Backend, target: Backend, names: Sequence[str] | None = None, *, on_progress: Progress | None = None
 ) -> list[CopyReport]:
     """Copy datasets with their calibrations; an interrupted copy resumes where it stopped.
+
+    Versions that a dataset keeps are not copied, and the copy keeps none; each report says where there are some.
 
     The target keeps what it has for its other datasets. If all datasets are copied, it also gets the source's policy
     unless it has its own.
@@ -166,12 +175,13 @@ def _copy_dataset(source: Backend, target: Backend, record: DatasetRecord, repor
                     raise _name_clash(target, name)
             else:
                 content = _pass_on(target, copy_state, store, target_store, report)
+            recorded_state = store.statistics().recorded_state
         finally:
             target_store.close()
     finally:
         store.close()
     _note(target, replace(copy_state, done=True))
-    return CopyReport(name, content)
+    return CopyReport(name, content, recorded_state.days if recorded_state else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,13 +130,13 @@ class Replays:
             raise NotHeldError([f"dataset {state.name!r} keeps no versions any more"])
         bm25 = self._bm25(state.name, settings)
         key = state.name, state.identity, str(sorted(bm25.items()))
-        past = self._past.get(key)
-        if past is None:
-            past = self._past[key] = store.past_store(state.name, bm25)
+        past_store = self._past.get(key)
+        if past_store is None:
+            past_store = self._past[key] = store.past_store(state.name, bm25)
         self._past.move_to_end(key)
         while len(self._past) > _COPIES:
             self._past.popitem(last=False)[1].close()
-        return dataset.with_store(past.at(state.sequence, state.notes))
+        return dataset.with_store(past_store.at(state.sequence, state.notes))
 
     def _words(self, dataset: Dataset, state: SourceState, settings: Settings) -> DatedWords | None:
         """Return the words for spelling of an earlier state than that of the answer; None if they were not read yet.

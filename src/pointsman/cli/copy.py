@@ -24,7 +24,7 @@ def copy(
     """Copy datasets with their vectors and calibrations; nothing is embedded again.
 
     At the end, every document is compared. An interrupted copy continues when run again. If all datasets are copied, so
-    is the fitted policy, unless the target has one; keys, evaluations and attached collections are not.
+    is the fitted policy, unless the target has one; keys, evaluations, kept versions and attached collections are not.
     """
     from pointsman.copying import copy as copy_datasets
 
@@ -44,7 +44,12 @@ def copy(
             on_progress=lambda name, count, total: on_progress(count, total, f"{name}: {count} of {total} documents"),
         )
     value = [
-        {"dataset": report.name, "documents": report.content.documents, "vectors": report.content.vectors}
+        {
+            "dataset": report.name,
+            "documents": report.content.documents,
+            "vectors": report.content.vectors,
+            "kept_days": report.kept_days,
+        }
         for report in reports
     ]
     counts = (
@@ -52,4 +57,9 @@ def copy(
         or "nothing"
     )
     sentence = f"copied to {redacted(target)} and compared: {counts}"
+    if names := ", ".join(report.name for report in reports if report.kept_days):
+        sentence += (
+            f"; the versions that {names} keeps were not copied, so receipts are replayed at the source only; the copy "
+            "keeps its own once you index with --versions"
+        )
     output.say({"target": redacted(target), "datasets": value}, sentence, as_json=as_json)

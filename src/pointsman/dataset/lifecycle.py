@@ -250,7 +250,7 @@ class StoredDataset(Source):
 
         Raises:
             InputError: it is neither.
-            UnmetNeedError: the documents are not in a folder.
+            UnmetNeedError: the store keeps none, as OpenSearch and attached collections do not.
         """
         days = days_in(versions)
         if not self.exists:

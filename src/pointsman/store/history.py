@@ -53,8 +53,8 @@ class KeptVersions:
     first_sequence: int
 
 
-class Past(Protocol):
-    """What a dataset has been, to read."""
+class History(Protocol):
+    """What a dataset keeps of its former versions, to read."""
 
     def kept_versions(self) -> KeptVersions | None:
         """Return what is kept of former versions; None in a dataset that keeps none."""
@@ -126,8 +126,8 @@ class PastStore(ABC):
         """The copy."""
 
     @abstractmethod
-    def _read(self, work: Callable[[Past], T]) -> T:
-        """Call ``work`` with the past of the dataset."""
+    def _read(self, work: Callable[[History], T]) -> T:
+        """Call ``work`` with the history of the dataset."""
 
     @abstractmethod
     def _become(self, states: Sequence[tuple[int, PastRow | None]], notes: Mapping[str, str]) -> None:
@@ -145,25 +145,27 @@ class PastStore(ABC):
             CorruptStoreError: what was kept is damaged.
         """
         if (sequence, notes) != (self._sequence, self._notes):
-            states, former_notes = self._read(lambda past: self._way_to(sequence, notes, past))
+            states, former_notes = self._read(lambda history: self._way_to(sequence, notes, history))
             self._become(states, former_notes)
             self._note_state(sequence, former_notes)
         return self._store
 
-    def _way_to(self, sequence: int, notes: str, past: Past) -> tuple[list[tuple[int, PastRow | None]], dict[str, str]]:
+    def _way_to(
+        self, sequence: int, notes: str, history: History
+    ) -> tuple[list[tuple[int, PastRow | None]], dict[str, str]]:
         """Return the documents that differ between the state of the copy and another one, and the notes of that."""
-        kept, last = past.kept_versions(), past.sequence()
-        if kept is None:
+        retention, last = history.kept_versions(), history.sequence()
+        if retention is None:
             raise NotHeldError([f"dataset {self._name!r} keeps no versions any more"])
-        if sequence < kept.first_sequence:
-            moment = past.moment(kept.first_sequence)
+        if sequence < retention.first_sequence:
+            moment = history.moment(retention.first_sequence)
             day = "" if moment is None else f" of {datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC"
-            reason = f"keeps versions for {kept.days} days, from write {kept.first_sequence}{day} on"
+            reason = f"keeps versions for {retention.days} days, from write {retention.first_sequence}{day} on"
             raise NotHeldError([f"dataset {self._name!r} {reason}, and the answer is from write {sequence}"])
         if sequence > last:
             reason = f"is at write {last}; it was probably restored from a backup of before"
             raise NotHeldError([f"dataset {self._name!r} {reason}, and the answer is from write {sequence}"])
-        former_notes = next((values for values in past.former_notes() if digest_of(values) == notes), None)
+        former_notes = next((values for values in history.former_notes() if digest_of(values) == notes), None)
         if former_notes is None:
             raise NotHeldError([f"what dataset {self._name!r} had measured of its documents at write {sequence}"])
-        return past.states(self._sequence, sequence), former_notes
+        return history.states(self._sequence, sequence), former_notes

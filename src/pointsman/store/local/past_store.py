@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pointsman.store.history import Past, PastRow, PastStore, T
+from pointsman.store.history import History, PastRow, PastStore, T
 from pointsman.store.local.store import LocalStore
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class LocalPastStore(PastStore):
     def _store(self) -> LocalStore:
         return self._copy
 
-    def _read(self, work: Callable[[Past], T]) -> T:
+    def _read(self, work: Callable[[History], T]) -> T:
         return work(self._source.collection.truth)
 
     def _become(self, states: Sequence[tuple[int, PastRow | None]], notes: Mapping[str, str]) -> None:

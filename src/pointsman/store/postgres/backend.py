@@ -14,8 +14,9 @@ from pointsman._locations import unquoted
 from pointsman.errors import InputError, StoreError, UnknownNameError
 from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, check_version, settings_of
 from pointsman.store.postgres.connections import Connections
+from pointsman.store.postgres.history import RETENTION
 from pointsman.store.postgres.reader import DatasetRow
-from pointsman.store.postgres.statements import DERIVED, FORMAT, Tables, escaped, unescaped
+from pointsman.store.postgres.statements import DERIVED, Tables, catalogue, escaped, unescaped
 from pointsman.store.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _OWN_OPTIONS: Final = frozenset({"schema", "connections"})
 _KEPT_FIELDS: Final = ("description", "indexing_technique")
-_COLUMNS: Final = "number, identity::text, technique, analyzer, format, k1, b, embedder, dimensions, documents"
+_COLUMNS: Final = (
+    f"number, identity::text, technique, analyzer, format, k1, b, embedder, dimensions, documents, {RETENTION}"
+)
 
 
 class PostgresBackend(BaseBackend):
@@ -244,27 +247,7 @@ class PostgresBackend(BaseBackend):
                 connection.execute(b"create extension if not exists vector")
                 connection.execute(
                     f"""create schema if not exists "{schema}";
-create table if not exists "{schema}".dataset (
-    name text collate "C" primary key,
-    number int not null unique generated always as identity,
-    identity uuid not null default gen_random_uuid(),
-    description text not null,
-    technique text not null,
-    settings json not null,
-    format int not null default {FORMAT},
-    analyzer text not null,
-    k1 float8 not null,
-    b float8 not null,
-    embedder text,
-    dimensions int,
-    seq bigint not null default 0,
-    documents bigint not null default 0,
-    tokens bigint not null default 0,
-    analyzed bigint not null default 0
-) with (fillfactor = 50);
-create table if not exists "{schema}".note (
-    number int not null references "{schema}".dataset (number) on delete cascade,
-    name text collate "C" not null, value text not null, primary key (number, name));
+{catalogue(schema)}
 create sequence if not exists "{schema}".record_version;
 create table if not exists "{schema}".record (
     kind text collate "C" not null, name text collate "C" not null, value text not null, version bigint not null,

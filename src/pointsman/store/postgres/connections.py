@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -109,7 +109,7 @@ class Connections:
             raise InputError(
                 f"the URL of a database {complaint}; give one such as postgresql://user@host:5432/database?schema=pointsman"
             ) from None
-        self.label = _label(parameters)
+        self._url, self.label = url, _label(parameters)
         self._password = str(parameters.get("password") or "")
         self._connection_limit, self._patience, self._read_only = limit, patience, read_only
         server_settings = {**_SETTINGS, **({"default_transaction_read_only": "on"} if read_only else {})}
@@ -229,6 +229,29 @@ class Connections:
         for loop_lane in loops:
             loop_lane.clear()
 
+    def of_one_session(self) -> tuple[Connections, Callable[[], object]]:
+        """Return connections that are all one, which keeps its temporary tables, and what ends it.
+
+        Raises:
+            StoreError: the database cannot be reached.
+        """
+        stack = ExitStack()
+        try:
+            if self.pool is not None:
+                connection = stack.enter_context(self.pool.connection())
+                stack.callback(_forget_temporary_tables, connection)
+            else:
+                connection = psycopg.connect(**self._parameters, **_PLAIN)
+                stack.callback(connection.close)
+        except psycopg.Error as error:
+            raise self.translated(error) from error
+        return Connections(self._url, patience=0.0, pool=_OneSession(connection)), stack.close
+
+    @property
+    def is_open(self) -> bool:
+        """Whether connections of one session are still there."""
+        return isinstance(self.pool, _OneSession) and self.pool.is_open
+
     # ── lending ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
@@ -304,6 +327,31 @@ class Connections:
             lane = _LoopLane(loop, self._connection_limit)
             self._loops.append(lane)
             return lane
+
+
+class _OneSession:
+    """A single connection as a pool: whoever borrows it waits for the others."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection, self._turn = connection, threading.RLock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection was not lost."""
+        return not self._connection.closed
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend it."""
+        with self._turn:
+            yield self._connection
+
+
+def _forget_temporary_tables(connection: psycopg.Connection[Any]) -> None:
+    if _reusable(connection):
+        connection.execute("discard temp")
+        if not connection.autocommit:
+            connection.commit()
 
 
 _PLAIN: Final[dict[str, Any]] = {"autocommit": True, "prepare_threshold": None}  # vectors are planned as constants

@@ -7,14 +7,14 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pointsman.errors import ReplacedError
 from pointsman.store.base import MATCHED, NEAR, SCALES_OF, WORDS, BaseStore, Lists, Page, Scores, StoreQuery
 from pointsman.store.bm25 import query_terms
-from pointsman.store.postgres.statements import Condition, Tables, escaped, finite, unescaped
+from pointsman.store.postgres.statements import LARGEST_ID, Condition, Tables, escaped, finite, unescaped
 from pointsman.store.prepared import UNREADABLE, direction, metadata_of, position, storable, unreadable
 from pointsman.types import Document
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from pointsman.filters import Filter
     from pointsman.store.postgres.connections import Connections
-
-LARGEST_ID: Final = 2**31 - 1
-"""The largest number that the database can limit a list to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +42,7 @@ class DatasetRow:
     embedder: str | None
     dimensions: int | None
     documents: int
+    retention: Mapping[str, Any] | None
 
 
 class PostgresReader(BaseStore):

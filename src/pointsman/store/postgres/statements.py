@@ -45,6 +45,8 @@ EXACT_ROWS: Final = 50_000
 """Number of vectors from which on there is an HNSW index."""
 FEW: Final = 5_000
 """Allowed documents up to which all are examined, if there is an HNSW index; without one there is no limit."""
+LARGEST_ID: Final = 2**31 - 1
+"""The largest number that the database can limit a list to."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _AFTER_SURROGATES: Final = "\ue000"
 
@@ -221,6 +223,33 @@ def _regular(character: str) -> str:
 # ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def catalogue(schema: str) -> str:
+    """Return SQL that creates the tables in which a schema lists its datasets, and their notes."""
+    return f"""
+create table if not exists "{schema}".dataset (
+    name text collate "C" primary key,
+    number int not null unique generated always as identity,
+    identity uuid not null default gen_random_uuid(),
+    description text not null,
+    technique text not null,
+    settings json not null,
+    format int not null default {FORMAT},
+    analyzer text not null,
+    k1 float8 not null,
+    b float8 not null,
+    embedder text,
+    dimensions int,
+    seq bigint not null default 0,
+    documents bigint not null default 0,
+    tokens bigint not null default 0,
+    analyzed bigint not null default 0,
+    kept jsonb
+) with (fillfactor = 50);
+create table if not exists "{schema}".note (
+    number int not null references "{schema}".dataset (number) on delete cascade,
+    name text collate "C" not null, value text not null, primary key (number, name));"""
+
+
 class Tables:
     """The tables of a dataset, by their names as SQL.
 
@@ -234,6 +263,9 @@ class Tables:
         self.schema, self.number, self.vectors = schema, number, vectors
         self.doc, self.body, self.vec, self.term, self.posting, self.signature = (
             f'"{schema}".d{number}_{name}' for name in ("doc", "body", "vec", "term", "posting", "signature")
+        )
+        self.history, self.moment, self.former = (
+            f'"{schema}".d{number}_{name}' for name in ("history", "moment", "former")
         )
 
     @property
@@ -302,7 +334,8 @@ alter table {self.vec} alter v set storage external;
     def drop(self) -> str:
         """Return SQL that drops all tables."""
         return (
-            f"drop table if exists {self.vec}, {self.posting}, {self.term}, {self.body}, {self.doc}, {self.signature}"
+            f"drop table if exists {self.vec}, {self.posting}, {self.term}, {self.body}, {self.doc}, {self.signature}, "
+            f"{self.history}, {self.moment}, {self.former}"
         )
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -311,8 +344,9 @@ alter table {self.vec} alter v set storage external;
         """Return the operator (the negative dot product) and the query vector after it."""
         return f'operator("{self.vectors}".<#>) %(v)s::float4[]::"{self.vectors}".vector'
 
-    def _scored_words(self, k1: float, b: float) -> str:
+    def _scored_words(self, k1: float, b: float, *, repeatable: bool) -> str:
         """Return SQL that scores all documents with a query word; ``q`` has all words, ``id`` null if in none."""
+        score, matched = (_exact_sum(f"h.{name}") if repeatable else f"sum(h.{name})" for name in ("s", "idf"))
         return f"""
 q as materialized (
   select t.id, w.n * ln(1 + ((select documents from {self.row}) - coalesce(t.df, 0) + 0.5::float8)
@@ -322,11 +356,21 @@ q as materialized (
   from unnest(%(terms)s::text[], %(counts)s::float8[]) w(term, n)
     left join {self.term} t on t.term = w.term and t.df > 0),
 scored as materialized (
-  select h.doc, sum(h.s) as score, sum(h.idf) as matched from q cross join lateral (
+  select h.doc, {score} as score, {matched} as matched from q cross join lateral (
     select p.doc, q.idf, q.idf * p.tf::float8 / (p.tf::float8 + q.base + q.slope * p.length::float8) as s
     from {self.posting} p where p.term = q.id) h group by h.doc)"""
 
-    def search(self, condition: Condition | None, *, words: bool, near: bool, limit: int, k1: float, b: float) -> str:
+    def search(
+        self,
+        condition: Condition | None,
+        *,
+        words: bool,
+        near: bool,
+        limit: int,
+        k1: float,
+        b: float,
+        repeatable: bool = False,
+    ) -> str:
         """Return the search: a row per candidate with id, score and cosine in its list, both scores, and the document.
 
         Then come the sum of the idf of the query's words, the same in every row, and that of the words which the
@@ -334,7 +378,12 @@ scored as materialized (
 
         With a condition, the allowed documents are counted up to ``limit``. If there are fewer, both lists are exact
         over them; otherwise both are read in order until enough documents are allowed.
+
+        A ``repeatable`` search depends on the documents alone, and on no plan, no index and no order of rows: all
+        vectors that may be found are compared, and what words add to a score is summed as in `ViewTables`.
         """
+        if repeatable:
+            limit = LARGEST_ID - 1
         tables, pool = [], []
         if condition is not None:
             tables.append(
@@ -342,12 +391,13 @@ scored as materialized (
             )
             tables.append("n as materialized (select count(*) as n from few)")
         if words:
-            tables += [self._scored_words(k1, b), self._words(condition, limit)]
+            tables += [self._scored_words(k1, b, repeatable=repeatable), self._words(condition, limit)]
             pool.append("select id from words")
         if near:
-            tables.append(self._nearest_vectors(condition, limit))
+            all_vectors = repeatable and condition is None
+            tables.append(self._all_vectors() if all_vectors else self._nearest_vectors(condition, limit))
             pool.append("select id from near")
-        return _candidates(self, tables, pool, "sum(idf)", words=words, near=near)
+        return _candidates(self, tables, pool, _exact_sum("idf") if repeatable else "sum(idf)", words=words, near=near)
 
     def _words(self, condition: Condition | None, limit: int) -> str:
         if condition is None:
@@ -361,6 +411,12 @@ words as materialized (
       select doc, score from scored where (select n from n) > {limit} order by score desc, doc offset 0) r
     cross join lateral (select from {self.doc} d where d.id = r.doc and {condition.sql} offset 0) ok
     order by r.score desc, r.doc limit %(k)s))"""
+
+    def _all_vectors(self) -> str:
+        return (
+            f"near as materialized (select id, -d as cosine from (select e.id, e.v {self.near()} as d "
+            f"from {self.vec} e offset 0) z order by d, id limit %(k)s)"
+        )
 
     def _nearest_vectors(self, condition: Condition | None, limit: int) -> str:
         # The index returns rows only nearly in order, but the planner trusts it: adding 0 makes it sort, and read all
@@ -379,12 +435,12 @@ near as materialized (select id, -d as cosine from (
     cross join lateral (select from {self.doc} d where d.id = e.id and {condition.sql} offset 0) ok
     where (select n from n) > {limit} order by e.v {operator} limit 3 * %(k)s)) z order by d + 0, id limit %(k)s)"""
 
-    def score(self, *, words: bool, near: bool, k1: float, b: float) -> str:
+    def score(self, *, words: bool, near: bool, k1: float, b: float, repeatable: bool = False) -> str:
         """Return SQL for both scores of given documents, and the sum of the idf of the words that each has."""
         score_columns = "coalesce(s.score, 0)" if words else "null::float8"
         score_columns += f", -(e.v {self.near()})" if near else ", null::float8"
         score_columns += ", coalesce(s.matched, 0)" if words else ", null::float8"
-        score_table = self._scored_words(k1, b).replace(
+        score_table = self._scored_words(k1, b, repeatable=repeatable).replace(
             "p.term = q.id)", "p.term = q.id and p.doc = any(%(ids)s::bigint[]))"
         )
         return (
@@ -419,6 +475,11 @@ def _candidates(tables: Tables, lists: Sequence[str], pool: Sequence[str], idf: 
 
 
 _UNIT: Final = f"{2**36}::float8"
+
+
+def _exact_sum(expression: str) -> str:
+    """Return SQL that adds up in units of 2 to the -36, so that the sum does not depend on the order."""
+    return f"sum(round({_UNIT} * {expression})::bigint)::float8 / {_UNIT}"
 
 
 class ViewTables:
@@ -459,6 +520,9 @@ class ViewTables:
 
     def _scores(self) -> str:
         tables = self._tables
+        share = f"""q.idf * h.tf
+      / (h.tf + {self._k1 * (1 - self._b)!r}::float8 + {self._k1 * self._b!r}::float8
+        * greatest(size.documents, 1) / greatest(size.tokens, 1) * h.length)"""
         return f"""
 size as materialized (
   select coalesce(sum(documents), 0)::float8 as documents, coalesce(sum(tokens), 0)::float8 as tokens
@@ -473,10 +537,7 @@ q as materialized (select t.n, t.id, t.occurrences * ln(1 + (size.documents - co
     / (coalesce(f.df, 0) + 0.5::float8)) as idf
   from t cross join size left join (select term, count(*)::float8 as df from h group by term) f on f.term = t.id),
 scored as materialized (
-  select h.doc, sum(round({_UNIT} * q.idf)::bigint)::float8 / {_UNIT} as matched,
-    sum(round({_UNIT} * q.idf * h.tf
-      / (h.tf + {self._k1 * (1 - self._b)!r}::float8 + {self._k1 * self._b!r}::float8
-        * greatest(size.documents, 1) / greatest(size.tokens, 1) * h.length))::bigint)::float8 / {_UNIT} as score
+  select h.doc, {_exact_sum("q.idf")} as matched, {_exact_sum(share)} as score
   from h join q on q.id = h.term cross join size group by h.doc)"""
 
     def search(self, condition: Condition | None, *, words: bool, near: bool) -> str:

@@ -26,12 +26,15 @@ from pointsman.store.base import (
     StoreInfo,
 )
 from pointsman.store.bm25 import query_terms
-from pointsman.store.postgres.reader import LARGEST_ID, DatasetRow, PostgresReader, as_sql, document_of
+from pointsman.store.postgres import history
+from pointsman.store.postgres.history import RETENTION, RETENTION_TEXT
+from pointsman.store.postgres.reader import DatasetRow, PostgresReader, as_sql, document_of
 from pointsman.store.postgres.statements import (
     DERIVED,
     EXACT_ROWS,
     FEW,
     FORMAT,
+    LARGEST_ID,
     Condition,
     Tables,
     escaped,
@@ -59,12 +62,13 @@ if TYPE_CHECKING:
 
     from pointsman.filters import Filter
     from pointsman.store.base import Store
+    from pointsman.store.history import PastStore
     from pointsman.store.postgres.connections import Connections
     from pointsman.views import View
 
 log = logging.getLogger(__name__)
 
-_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES, Capability.RECORDS}
+_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
 _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 _BATCH_DOCUMENTS: Final = 5_000  # documents deleted, or given new postings, in one transaction
 _GROWTH: Final = 2  # growth of the tables since they were last analysed
@@ -95,6 +99,7 @@ class PostgresStore(PostgresReader):
             )
         super().__init__(connections, Tables(schema, about.number, vectors), about)
         self._embedder, self._dimensions = about.embedder, about.dimensions
+        self._retention = about.retention  # what versions are kept, as far as this process knows
         self._documents = about.documents  # the last known number, which only affects speed
         self._statistics: tuple[float, Statistics] | None = None
         self._due = -1, 0  # sequence number of the count, and the count
@@ -119,6 +124,21 @@ class PostgresStore(PostgresReader):
         )
 
     @property
+    def connections(self) -> Connections:
+        """The connections to the database."""
+        return self._connections
+
+    @property
+    def tables(self) -> Tables:
+        """The tables of the dataset."""
+        return self._tables
+
+    @property
+    def record(self) -> DatasetRow:
+        """The catalogue's entry, as it was when the dataset was opened."""
+        return self._record
+
+    @property
     def dimensions(self) -> int | None:
         """See `PostgresReader`."""
         return self._dimensions
@@ -126,11 +146,19 @@ class PostgresStore(PostgresReader):
     def _search_statement(self, condition: Condition | None, *, words: bool, near: bool) -> str:
         row_limit = FEW if self._documents >= EXACT_ROWS else LARGEST_ID - 1
         return self._tables.search(
-            condition, words=words, near=near, limit=row_limit, k1=self._record.k1, b=self._record.b
+            condition,
+            words=words,
+            near=near,
+            limit=row_limit,
+            k1=self._record.k1,
+            b=self._record.b,
+            repeatable=self._retention is not None,
         )
 
     def _score_statement(self, *, words: bool, near: bool) -> str:
-        return self._tables.score(words=words, near=near, k1=self._record.k1, b=self._record.b)
+        return self._tables.score(
+            words=words, near=near, k1=self._record.k1, b=self._record.b, repeatable=self._retention is not None
+        )
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
@@ -215,6 +243,8 @@ class PostgresStore(PostgresReader):
             replaced_ids = [existing[item.document.id].id for item in items if item.document.id in existing]
             new_ids = iter(_new_ids(cursor, tables.doc, len(items) - len(replaced_ids)))
             ids = [existing[i.document.id].id if i.document.id in existing else next(new_ids) for i in items]
+            if state.retention is not None:
+                history.keep(cursor, tables, replaced_ids, state.seq + 1, state.dimensions)
             with self._counting(cursor, state.seq + 1, replaced_ids, ids):
                 more_tokens = self._write_texts(cursor, items, ids, state.seq + 1, replaced_ids)
             if vectors is not None:
@@ -222,7 +252,7 @@ class PostgresStore(PostgresReader):
                 indices = [index for index, _ in pairs]
                 pair_ids, pair_digests = [id_ for _, id_ in pairs], [digests[index] for index in indices]
                 _copy_vectors(cursor, tables.vec, pair_ids, pair_digests, vectors[indices])
-            self._advance(cursor, len(items) - len(replaced_ids), more_tokens)
+            self._advance(cursor, state, len(items) - len(replaced_ids), more_tokens)
         return AddResult(len(items) - len(replaced_ids), len(replaced_ids), count_unchanged)
 
     def set_metadata(
@@ -278,6 +308,10 @@ class PostgresStore(PostgresReader):
             title_edits = [edit for edit in fresh if edit.retitled]
             ids = [existing[edit.id].id for edit in title_edits]
             old_ids = [existing[edit.id].id for edit in fresh]
+            if state.retention is not None:
+                numbers = {existing[edit.id].id for edit in fresh if not edit.retitled}
+                history.keep(cursor, self._tables, ids, state.seq + 1, state.dimensions)
+                history.keep_without_vector(cursor, self._tables, sorted(numbers), state.seq + 1, state.dimensions)
             with self._counting(cursor, state.seq + 1, old_ids, old_ids):
                 self._write_metadata(
                     cursor,
@@ -294,8 +328,8 @@ class PostgresStore(PostgresReader):
                 matrix = directions(matrix, [edit.prepared for edit in title_edits_with_vector])
                 self._fix_embedder(cursor, state, name, matrix.shape[1])
                 ids = [existing[edit.id].id for edit in title_edits_with_vector]
-                _copy_vectors(cursor, self._tables.vec, ids, [_vector_digest(row) for row in matrix], matrix)
-            self._advance(cursor, 0, more_tokens)
+                self._write_vectors(cursor, ids, matrix)
+            self._advance(cursor, state, 0, more_tokens)
         return MetadataResult(counts)
 
     def _write_metadata(self, cursor: Cursor[Any], items: Sequence[tuple[int, Prepared]], seq: int) -> None:
@@ -336,6 +370,9 @@ class PostgresStore(PostgresReader):
         self._write_postings(cursor, old_tokens, list(zip(ids, tokens, lengths, strict=True)))
         return sum(lengths) - sum(counter.total() for _, counter in old_tokens)
 
+    def _write_vectors(self, cursor: Cursor[Any], ids: Sequence[int], vectors: NDArray[np.float32]) -> None:
+        _copy_vectors(cursor, self._tables.vec, ids, [_vector_digest(row) for row in vectors], vectors)
+
     def _embed(
         self, connection: Connection[Any], items: Sequence[Prepared], vectors: NDArray[np.float32], name: str
     ) -> AddResult:
@@ -353,18 +390,23 @@ class PostgresStore(PostgresReader):
             fresh = [(index, old.id) for index, old in stored_rows if old.vector != digests[index]]
             if fresh:
                 indices, ids = [index for index, _ in fresh], [id_ for _, id_ in fresh]
+                if state.retention is not None:
+                    history.keep(cursor, self._tables, ids, state.seq + 1, vectors.shape[1])
+                    stamp = f"update {self._tables.doc} set seq = %s where id = any(%s::bigint[])"
+                    cursor.execute(as_sql(stamp), (state.seq + 1, ids))
                 with self._counting(cursor, state.seq + 1, ids, ids):
                     cursor.execute(as_sql(f"delete from {self._tables.vec} where id = any(%s::bigint[])"), (ids,))
                     _copy_vectors(cursor, self._tables.vec, ids, [digests[n] for n in indices], vectors[indices])
-                self._advance(cursor, 0, 0)
+                self._advance(cursor, state, 0, 0)
         return AddResult(0, len(fresh), len(stored_rows) - len(fresh))
 
     def _lock_state(self, cursor: Cursor[Any]) -> _State:
         """Lock the dataset's row until the transaction ends, and return it."""
-        cursor.execute(as_sql(f"select seq, embedder, dimensions from {self._tables.row} for update"))
+        cursor.execute(as_sql(f"select seq, embedder, dimensions, {RETENTION} from {self._tables.row} for update"))
         return _State(*self._only_row(cursor.fetchall()))
 
-    def _advance(self, cursor: Cursor[Any], documents: int, tokens: int) -> None:
+    def _advance(self, cursor: Cursor[Any], state: _State, documents: int, tokens: int) -> None:
+        """Count a write, and the documents and tokens that there are more than before."""
         schema, number = self._tables.schema, self._tables.number
         cursor.execute(
             as_sql(
@@ -373,6 +415,8 @@ class PostgresStore(PostgresReader):
             ),
             (documents, tokens),
         )
+        if state.retention is not None:
+            history.note_write(cursor, self._tables, state.seq + 1, state.retention)
 
     def _signature_numbers(self, cursor: Cursor[Any], documents: Sequence[Document]) -> list[int]:
         """Return the number of each document's signature; new signatures get one."""
@@ -441,6 +485,9 @@ class PostgresStore(PostgresReader):
                 as_sql(f'update "{schema}".dataset set embedder = %s, dimensions = %s where number = {number}'),
                 (name, dimensions),
             )
+            if state.retention is not None:
+                former = dict.fromkeys(history.all_notes({}, name, dimensions))
+                history.keep_notes(cursor, self._tables, state.seq + 1, former)
             return
         if state.embedder != name:
             raise mixed_embedders("this dataset", state.embedder, name)
@@ -608,11 +655,13 @@ class PostgresStore(PostgresReader):
                 cursor.execute(as_sql(f"select d.id from {tables.doc} d where {condition}"), parameters)
                 numbers = [row[0] for row in cursor.fetchall()]
                 if numbers:
+                    if state.retention is not None:
+                        history.keep(cursor, tables, numbers, state.seq + 1, state.dimensions)
                     old_tokens = self._tokens_of(cursor, numbers)
                     self._write_postings(cursor, old_tokens, [])
                     with self._counting(cursor, state.seq + 1, numbers, ()):
                         cursor.execute(as_sql(f"delete from {tables.doc} where id = any(%s::bigint[])"), (numbers,))
-                    self._advance(cursor, -len(numbers), -sum(counter.total() for _, counter in old_tokens))
+                    self._advance(cursor, state, -len(numbers), -sum(counter.total() for _, counter in old_tokens))
             return len(numbers)
 
         number = self._connections.run(delete)
@@ -626,7 +675,7 @@ class PostgresStore(PostgresReader):
 
         def rebuild(connection: Connection[Any]) -> None:
             with connection.transaction(), connection.cursor(binary=True) as cursor:
-                self._lock_state(cursor)
+                state = self._lock_state(cursor)
                 cursor.execute(as_sql(tables.create_signatures), binary=False)
                 cursor.execute(as_sql(f"truncate {tables.term}, {tables.posting}, {tables.signature}"))
                 total, last = 0, 0
@@ -666,6 +715,8 @@ class PostgresStore(PostgresReader):
                     ),
                     (total, DERIVED),
                 )
+                if state.retention is not None:
+                    history.note_write(cursor, tables, state.seq + 1, state.retention)
                 cursor.execute(
                     as_sql(
                         f"update {tables.signature} s set documents = d.documents, tokens = d.tokens, "
@@ -692,7 +743,8 @@ class PostgresStore(PostgresReader):
                 connection.execute(
                     as_sql(f'update "{schema}".dataset set analyzed = %s where number = {tables.number}'), (documents,)
                 )
-            if dimensions is not None and documents >= EXACT_ROWS and dimensions <= 2000:  # pgvector's limit
+            if dimensions is not None and documents >= EXACT_ROWS and dimensions <= 2000 and not self._retention:
+                # more dimensions are beyond pgvector, and what keeps versions is searched without an index
                 self._index(connection)
 
         try:
@@ -746,23 +798,25 @@ class PostgresStore(PostgresReader):
         return [min((frequencies.get(token, 0) for token in word_tokens), default=0) for word_tokens in tokens]
 
     def statistics(self) -> Statistics:
-        """See `Store`; statistics are reused for a second."""
+        """See `Store`; statistics are reused for a second, unless receipts are to name the state by them."""
         cached = self._statistics
-        if cached is not None and time.monotonic() - cached[0] < _FRESH_SECONDS:
+        if cached is not None and self._retention is None and time.monotonic() - cached[0] < _FRESH_SECONDS:
             return cached[1]
         schema, number = self._tables.schema, self._tables.number
         time_now = time.monotonic()
         sql = (
-            "select seq, documents, embedder, dimensions, "
+            f"select seq, documents, embedder, dimensions, {RETENTION}, "
             f'(select json_object_agg(name, value)::text from "{schema}".note where number = {number}) '
             f"from {self._tables.row}"
         )
-        seq, documents, self._embedder, self._dimensions, notes = self._only_row(self._rows(sql))
+        seq, documents, self._embedder, self._dimensions, self._retention, notes = self._only_row(self._rows(sql))
         values = {name: unescaped(value) for name, value in metadata_of(notes or "{}").items()}
         if WORDS_FIRST in values and self._due[0] != seq:
             self._due = seq, documents - self._vector_count()
         due = max(0, self._due[1]) if WORDS_FIRST in values else 0
-        self._documents, statistics = documents, Statistics(seq, documents, values, due)
+        all_notes = history.all_notes(values, self._embedder, self._dimensions)
+        recorded_state = None if self._retention is None else history.recorded_state(seq, all_notes, self._retention)
+        self._documents, statistics = documents, Statistics(seq, documents, values, due, recorded_state)
         self._statistics = time_now, statistics
         return statistics
 
@@ -780,14 +834,42 @@ class PostgresStore(PostgresReader):
 
     def annotate(self, **notes: str) -> None:
         """See `Store`."""
-        schema, number = self._tables.schema, self._tables.number
-        sql = (
-            f'insert into "{schema}".note (number, name, value) select {number}, * from unnest(%s::text[], %s::text[]) '
-            "on conflict (number, name) do update set value = excluded.value"
-        )
-        values = [list(notes), [escaped(value) for value in notes.values()]]
-        self._connections.run(lambda connection: connection.execute(as_sql(sql), values))
+        tables, names = self._tables, list(notes)
+        insert = f'insert into "{tables.schema}".note (number, name, value) select {tables.number}, * from '
+        insert += "unnest(%s::text[], %s::text[])"
+        replace = " on conflict (number, name) do update set value = excluded.value"
+        values = [names, [escaped(value) for value in notes.values()]]
+
+        def annotate(connection: Connection[Any]) -> None:
+            with connection.transaction(), connection.cursor(binary=True) as cursor:
+                state = self._lock_state(cursor)
+                if state.retention is not None:
+                    select = f'select name, value from "{tables.schema}".note where number = {tables.number}'
+                    cursor.execute(as_sql(f"{select} and name = any(%s::text[])"), (names,))
+                    former = {name: unescaped(value) for name, value in cursor.fetchall()}
+                    history.keep_notes(cursor, tables, state.seq, {name: former.get(name) for name in names})
+                cursor.execute(as_sql(insert + replace), values)
+
+        def annotate_unless_kept(connection: Connection[Any]) -> int:
+            unless_kept = f" where (select {RETENTION_TEXT} from {tables.row}) is null"
+            return connection.execute(as_sql(insert + unless_kept + replace), values).rowcount
+
+        # without versions, no note waits for a write that takes long
+        if notes and (self._retention is not None or not self._connections.run(annotate_unless_kept)):
+            self._connections.run(annotate)
         self._statistics = None
+
+    def keep_versions(self, days: int) -> None:
+        """See `Store`."""
+        self._connections.run(lambda connection: history.switch(connection, self._tables, days))
+        self._statistics = None
+        self.statistics()
+
+    def past_store(self, name: str, bm25: Mapping[str, float]) -> PastStore:
+        """See `Store`; the copy is in temporary tables of one connection."""
+        from pointsman.store.postgres.past_store import PostgresPastStore
+
+        return PostgresPastStore(self, name, bm25)
 
     def in_view(self, view: View, notes: Callable[[Store], Mapping[str, str]]) -> PostgresViewStore:
         """See `Store`; as of the last second."""
@@ -828,6 +910,7 @@ class _State:
     seq: int
     embedder: str | None
     dimensions: int | None
+    retention: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
