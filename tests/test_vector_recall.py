@@ -81,3 +81,31 @@ def test_file_is_searched_through_the_map_that_was_verified(tmp_path: Path, monk
     index = open_index()
     assert len(index.search(vectors[0], 5)) == 5
     assert maps.count(tmp_path / "vectors.bin") == 1
+
+
+def test_a_view_of_half_takes_all_rows_whose_codes_are_near_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many for the first candidates, and too few to compare all rows: exactly the best ones, to the last digit."""
+    random = np.random.default_rng(17)
+    rows = unit(random.normal(size=(COUNT, DIMENSIONS)))
+    columns = Columns(lambda: iter(()))
+    index = VectorIndex(tmp_path / "vectors.bin", Drawn(rows), identity="x", dimensions=DIMENSIONS, columns=columns)
+    index.catch_up(save=True)
+    subset = index.subset(np.arange(1, COUNT + 1, 2))
+    candidate_counts = []
+    quantised_top = vectors._quantised_top
+
+    def count_candidates(*arguments: Any) -> Any:
+        candidates = quantised_top(*arguments)
+        candidate_counts.append(0 if candidates is None else len(candidates[0]))
+        return candidates
+
+    monkeypatch.setattr(vectors, "_quantised_top", count_candidates)
+    for question in unit(random.normal(size=(20, DIMENSIONS))):
+        scores = np.einsum("ij,j->i", rows[::2], question)
+        best = np.lexsort((np.arange(len(scores)), -scores))[:20]
+        hits = index.query_subset(question, subset).search(20)
+        assert hits == list(zip((2 * best + 1).tolist(), scores[best].tolist(), strict=True))
+    assert 8 * 20 + 200 < max(candidate_counts) <= COUNT // 8
+    index.close()

@@ -455,6 +455,34 @@ class TestExactness:
         assert answers[0] == answers[1]
         assert len(answers[0]) == 50
 
+    @pytest.mark.parametrize("groups", [1, 5, 9])
+    def test_words_count_and_score_as_in_a_store_of_the_visible_documents(self, tmp_path: Path, groups: int) -> None:
+        """Counts, lists and scores are equal to the last digit, however many are hidden, changed or deleted."""
+        random = np.random.default_rng(7)
+        words = [f"word{n}" for n in range(60)]
+        texts = [" ".join(words[int(60 * draw**3)] for draw in random.random(2 + n % 40)) for n in range(1200)]
+        questions = [" ".join(random.choice(words, 1 + n % 6)) for n in range(30)]
+        answers = []
+        for name in ("whole", "part"):
+            with Workspace(tmp_path / name, embedder=HashingEmbedder()) as workspace:
+                dataset = workspace.dataset("notes", indexing_technique="keyword")
+                for start in (0, 400, 800, 0):  # the first ones are written again, with other texts
+                    documents = [
+                        Document(f"{n}", texts[(n + start) % 1200], {ACCESS: {"allow": [f"group:{n % 10}"]}})
+                        for n in range(start, start + 400)
+                    ]
+                    dataset.add(
+                        [document for n, document in enumerate(documents) if name == "whole" or n % 10 < groups]
+                    )
+                dataset.delete([f"{n}" for n in range(100, 300) if name == "whole" or n % 10 < groups])
+                store = dataset.in_view([f"group:{n}" for n in range(groups)]).store
+                lists = store.search([StoreQuery(question, depth=40) for question in questions])
+                ids = [[document and document.id for document in store.fetch([*of.scores["bm25"]])] for of in lists]
+                scores = [[*of.scores["bm25"].values()] for of in lists]
+                answers.append((store.frequencies(words), ids, scores, [of.idf for of in lists]))
+        assert answers[0] == answers[1]
+        assert max(answers[0][0]) > 20 * groups
+
     @pytest.mark.parametrize("exact_rows", [50_000, 50])
     def test_cosines_are_equal_whatever_is_hidden(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact_rows: int

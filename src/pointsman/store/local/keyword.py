@@ -197,7 +197,8 @@ class _IndexSnapshot:
         keys = self._postings.get(term)
         if keys is None:
             limit = max(1, self.searcher.doc_freq("body", term))
-            addresses = [address for _, address in self.searcher.search(_term(term), limit, count=False).hits]
+            query = tantivy.Query.const_score_query(_term(term), 0.0)  # to score and sort them takes as long again
+            addresses = [address for _, address in self.searcher.search(query, limit, count=False).hits]
             keys = np.array(self.searcher.fast_field_values("key", addresses), np.int64)
             if self._postings_size > _POSTINGS:
                 self._postings, self._postings_size = {}, 0
