@@ -14,6 +14,7 @@ import pytest
 
 import pointsman
 from pointsman import Document, InputError, Workspace
+from pointsman.errors import StoreError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.request import SearchRequest
 from pointsman.retrieval.diversity import Grouping
@@ -108,10 +109,66 @@ def test_several_datasets_share_groups(workspace: Workspace) -> None:
         workspace.drop("more")
 
 
-def test_unknown_key_is_named_with_the_nearest(workspace: Workspace) -> None:
-    workspace.search(QUESTION, 1, refuse=False, filters="file == book")  # from here on a folder knows its keys
+@pytest.fixture(params=["folder", "postgresql", "opensearch"])
+def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workspace]:
+    """Of each kind of store, one that nobody has asked anything."""
+    place = str(tmp_path / "work")
+    if request.param == "postgresql":
+        place = f"{request.getfixturevalue('postgres').url}?schema=t{uuid.uuid4().hex[:12]}"
+    elif request.param == "opensearch":
+        place = f"{request.getfixturevalue('opensearch').url}/t{uuid.uuid4().hex[:12]}"
+    with pointsman.open(place, embedder=HashingEmbedder()) as workspace:
+        documents = [Document(f"{LONG}#{n}", f"railway switch {n}", {"file": LONG}) for n in range(9)]
+        documents.append(Document("tea", "a note about tea", {"file": "note", "tags": ["a"]}))
+        workspace.dataset("rails").add(documents, access=None if request.param == "opensearch" else ["everyone"])
+        yield workspace
+
+
+def test_unknown_key_is_named_with_the_nearest(fresh: Workspace) -> None:
+    """Always: also before a filter was used, and in a view."""
+    note = "group_by: no document that was searched has the key 'flie'; did you mean 'file'?"
+    options: dict[str, Any] = {"refuse": False}
+    for has_access in (False, True):
+        if has_access:
+            if not fresh.backend.has_views:
+                break
+            fresh.switch_access(on=True)
+            options["principals"] = []
+        answers = [
+            fresh.search(QUESTION, 3, group_by="flie", **options),
+            asyncio.run(fresh.asearch(QUESTION, 3, group_by="flie", **options)),
+            *fresh.search_many([QUESTION, "tea"], 3, group_by="flie", **options),
+        ]
+        assert [answer.degraded for answer in answers] == [(note,)] * 4
+        assert [len(answer) for answer in answers] == [3] * 4
+        # No candidate has this key, and another document does.
+        answer = fresh.search(QUESTION, 3, group_by="tags", filters=f"file = {LONG}", strategy="bm25", **options)
+        assert answer.degraded == ()
+
+
+def test_of_an_unknown_key_a_store_is_asked_only_if_no_candidate_has_it(
+    fresh: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = fresh.dataset("rails").store
+    monkeypatch.setattr(type(store), "page", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(type(store), "metadata_keys", lambda _: pytest.fail("asked"))
+    for key in (None, "file"):
+        fresh.search(QUESTION, 3, refuse=False, group_by=key)
+
+
+def test_a_store_that_cannot_say_whether_it_has_a_key_is_named(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise StoreError("the disk is gone")
+
+    store = workspace.dataset("rails").store
+    monkeypatch.setattr(type(store), "metadata_keys", lambda _: None)
+    monkeypatch.setattr(type(store), "page", fail)
     answer = workspace.search(QUESTION, 3, refuse=False, group_by="flie")
-    assert answer.degraded == ("group_by: no document that was searched has the key 'flie'; did you mean 'file'?",)
+    assert answer.degraded == (
+        "group_by: no candidate has the key 'flie', and rails cannot say whether others have: the disk is gone",
+    )
     assert len(answer) == 3
 
 

@@ -128,10 +128,9 @@ def too_irrelevant(hits: Sequence[Hit], minimum: float) -> tuple[Mapping[HitKey,
     return reasons, Refusal(reason, nearest, nearest.relevance, minimum, "relevance", tuple(hits))
 
 
-def unknown_keys(filters: Filter, results: Iterable[Results], option: str = "filters") -> Iterator[str]:
+def unknown_keys(filters: Filter, results: Iterable[Results]) -> Iterator[str]:
     """Yield a note for each key of a filter that no searched document has, with the nearest key that there is.
 
-    ``option`` is what asks for the keys.
     Nothing if the keys of a branch are unknown: those of a retriever, or of a store that would have to ask its server.
     """
     known_keys: set[str] = set()
@@ -146,9 +145,14 @@ def unknown_keys(filters: Filter, results: Iterable[Results], option: str = "fil
         key for key in dict.fromkeys(_needed_keys(filters)) if key not in known_keys and key not in (ID, TEXT)
     ]
     for key in missing_keys[:_NOTED_KEYS]:
-        nearest = _nearest(key, sorted(known_keys))
-        hint = f"; did you mean {nearest!r:.80}?" if nearest else ""
-        yield f"{option}: no document that was searched has the key {key!r:.80}{hint}"
+        yield absence_of(key, known_keys, "filters")
+
+
+def absence_of(key: str, known_keys: Iterable[str], option: str) -> str:
+    """Return the note that no searched document has a key which an option names, with the nearest known one."""
+    nearest = _nearest(key, sorted(known_keys))
+    hint = f"; did you mean {nearest!r:.80}?" if nearest else ""
+    return f"{option}: no document that was searched has the key {key!r:.80}{hint}"
 
 
 def _needed_keys(filters: Filter) -> Iterator[str]:

@@ -9,10 +9,12 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
+from pointsman._values import facts
+from pointsman.errors import PointsmanError
 from pointsman.filters import Exists
 from pointsman.retrieval.branches import SourceBranch, ask
 from pointsman.retrieval.candidates import RetrieverResults, StoreResults
-from pointsman.retrieval.fewer_hits import unknown_keys
+from pointsman.retrieval.fewer_hits import absence_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +64,7 @@ async def fill(
         questions: the query and its variants.
         answers: to each of them.
         mode: how to wait.
-        journal: of the search.
+        journal: of the search; it says if no document has the key.
 
     Returns:
         The answers with the candidates that were added.
@@ -73,7 +75,11 @@ async def fill(
     last_answers = answers
     for turn in range(ROUNDS + 1):
         answers = await mode.blocking(partial(_with_documents, answers))
-        count, full_groups = grouping.count(_documents(answers))
+        documents = _documents(answers)
+        if documents and not any(map(grouping.groups_of, documents)):
+            journal.degrade(*await mode.blocking(partial(_unknown_key, grouping.key, answers, documents)))
+            break
+        count, full_groups = grouping.count(documents)
         numbers = [number for number in numbers if _is_cut(last_answers, number, depth)]
         if count >= most or not numbers or not full_groups:
             break
@@ -136,17 +142,37 @@ def nearest_of_groups(
     return [nearest[place] for place in grouping.places_within([document for document, _ in nearest])[:k]]
 
 
-def limit_groups(grouping: Grouping, ranking: Ranked, answers: Sequence[BranchAnswers], journal: Journal) -> Ranked:
-    """Return a ranking without the hits that exceed their group; the journal says which, and if none has one."""
+def limit_groups(grouping: Grouping, ranking: Ranked, journal: Journal) -> Ranked:
+    """Return a ranking without the hits that exceed their group; the journal says which."""
     start = perf_counter()
-    if ranking.hits and not any(grouping.groups_of(hit.document) for hit in ranking.hits):
-        results = [results for answer in answers for results in answer.results.values()]
-        journal.degrade(*unknown_keys(Exists(grouping.key), results, STAGE))
     short_ranking = grouping.limit(ranking)
     journal.ranked(STAGE, short_ranking)
     detail = f"{len(short_ranking.dropped)} beyond {grouping.size} of each {grouping.key!r:.80} are left out"
     journal.span(STAGE, detail, start, len(short_ranking.hits))
     return replace(short_ranking, dropped={})
+
+
+def _unknown_key(key: str, answers: Sequence[BranchAnswers], candidates: Sequence[Document]) -> list[str]:
+    """Return a note if no searched document has the key, which no candidate has; none if retrievers may have others.
+
+    A store whose keys are not at hand is asked for one document with the key.
+    """
+    stores = {}
+    for result in [result for answer in answers for result in answer.results.values()]:
+        if not isinstance(result, StoreResults):
+            return []
+        stores[result.reading.name] = result.reading.store
+    known_keys = {name for document in candidates for name in facts(document.metadata)}
+    for name, store in stores.items():
+        try:
+            names = store.metadata_keys()
+            if key in names if names is not None else store.page(None, 1, Exists(key)).documents:
+                return []
+        except PointsmanError as error:
+            note = f"no candidate has the key {key!r:.80}, and {name} cannot say whether others have"
+            return [f"{STAGE}: {note}: {error}"]
+        known_keys.update(names or ())
+    return [absence_of(key, known_keys, STAGE)]
 
 
 def _with_documents(answers: Sequence[BranchAnswers]) -> list[BranchAnswers]:

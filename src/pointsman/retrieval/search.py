@@ -270,7 +270,7 @@ class Pipeline:
         """Leave out the hits that exceed their group."""
         from pointsman.retrieval.grouping import limit_groups
 
-        ranking = limit_groups(grouping, self.ranked, self.answered, self.journal)
+        ranking = limit_groups(grouping, self.ranked, self.journal)
         self.ranked = replace(ranking, hits=ranking.hits[: self.recipe.depth_of(ranking.scale)])
 
     async def fuse(self) -> None:

@@ -11,6 +11,7 @@ from unittest import SkipTest
 import numpy as np
 
 from pointsman._sync_and_async import wait_for
+from pointsman._values import facts
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.filters import And, Equals, Exists, Filter, Not, Or
 from pointsman.store.base import (
@@ -334,6 +335,18 @@ class StoreReading(StoreSubject):
             assert sorted(document.id for document in pages) == expected, f"{tree!s:.300}: pages have others"
             assert ids == [document.id for document in pages], f"{tree!s:.300}: the ids are not those of the pages"
             assert documents_by_page == pages, f"{tree!s:.300}: the documents are not those of the pages"
+
+    def test_keys_that_documents_have(self) -> None:
+        """`metadata_keys`, if they are at hand, and a page of one document tell whether any has a key."""
+        store, documents = self.make(), self.documents()
+        self._needs(store, Capability.FILTERS)
+        keys = {key for document in documents for key in facts(document.metadata)}
+        conditions = [Exists(key) for key in (*sorted(keys), "no document has it")]
+        for condition in filter(self.takes, conditions):
+            with answering(f"whether a document has {condition.key!r}"):
+                names, page = store.metadata_keys(), store.page(None, 1, condition)
+            assert len(page.documents) == (condition.key in keys), f"a page of documents with {condition.key!r}"
+            assert names is None or (condition.key in names) == (condition.key in keys), f"{condition.key!r}: {names}"
 
     def test_filters_act_before_the_cut(self) -> None:
         """The best of those that are let through, even if all others are better."""
