@@ -496,6 +496,7 @@ class _Doors:
     def __init__(self, workspace: Workspace, asker: Sequence[str], wall: Wall) -> None:
         self._workspace, self._asker, self._wall = workspace, list(asker), wall
         self._http: Any = None
+        self._portal = ExitStack()
         self._tools: Any = None
         self._doors: Mapping[str, Callable[[dict[str, Any]], Any]] = {
             "search": self._search,
@@ -511,6 +512,7 @@ class _Doors:
         """Close the service."""
         if self._http is not None:
             self._http.close()
+        self._portal.close()
 
     def ask(self, door: str, question: Mapping[str, Any]) -> Any:
         """Return the answer of a door, or its error.
@@ -577,6 +579,7 @@ class _Doors:
     def _client(self) -> Any:
         if self._http is None:
             try:
+                from anyio.from_thread import start_blocking_portal
                 from starlette.testclient import TestClient
 
                 from pointsman.server import create_app
@@ -593,6 +596,7 @@ class _Doors:
                 base_url="http://localhost",
                 headers={"X-API-Key": key},
             )
+            self._http.portal = self._portal.enter_context(start_blocking_portal())  # one event loop for all requests
         return self._http
 
     def _over_http(self, question: dict[str, Any]) -> Any:
@@ -631,9 +635,12 @@ class _Doors:
             "list_datasets": {},
             "route": {"query": question["query"]},
         }
-        answers = {tool: anyio.run(calls.call, tool, arguments, {}) for tool, arguments in requests.items()}
-        section = anyio.run(calls.call, "outline", {"dataset": name, "source": source}, {})
-        return {**answers, "section": section}
+
+        async def answers() -> dict[str, Any]:
+            by_tool = {tool: await calls.call(tool, arguments, {}) for tool, arguments in requests.items()}
+            return {**by_tool, "section": await calls.call("outline", {"dataset": name, "source": source}, {})}
+
+        return anyio.run(answers)
 
     def _calls(self) -> Any:
         if self._tools is None:

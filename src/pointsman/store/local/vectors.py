@@ -45,6 +45,7 @@ _SETTLED_SHARE = 50  # beside a quantised base, a long write leaves no tail of o
 _OVERFETCH = 8  # candidates of the quantised scan per wanted result, and some more, rescored exactly
 _WIDER = 4  # factor for another attempt with more candidates
 _CANDIDATE_SHARE = 4  # at most one allowed row in this many becomes a candidate
+_UNORDERED = 2  # so many times as many if they need not be found in their order
 _DEVIATIONS = 3.0  # assumed maximum error of a quantised score, in standard deviations
 _GATHERED_ROWS = 64  # rows copied together: less than malloc fetches from the system anew
 ROUNDING = 1e-4  # by less than this do two ways to multiply unit vectors differ
@@ -616,7 +617,7 @@ def _quantised_top(
         if margin:
             with one_thread():
                 _, _, rows = index.range_search(vector[None], float(kth_score - highest_error), params=parameters)
-            return (rows, _dots(base.matrix, rows, vector)) if len(rows) <= most else None
+            return (rows, _dots(base.matrix, rows, vector)) if len(rows) <= _UNORDERED * most else None
         limit *= _WIDER
     return None
 
