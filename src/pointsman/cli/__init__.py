@@ -5,6 +5,6 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command line of this process."""
-    from pointsman.cli.app import run
+    from pointsman.cli.exit_with_error import run
 
     run()

@@ -1,17 +1,15 @@
 """The commands. Each parses its arguments, calls the library, and passes the result to ``output``.
 
 With ``--json`` a command prints a single JSON document to standard output; logs and progress go to standard error. Exit
-code 2 means invalid input, 1 any other failure.
+codes and the lines of errors are in `pointsman.cli.exit_with_error`.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from contextlib import nullcontext, suppress
 from functools import partial
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -42,7 +40,7 @@ from pointsman.cli.groups import CHECKING, KEEPING, MEASURING, SEARCHING, SERVIN
 from pointsman.cli.leaktest import leaktest
 from pointsman.cli.mcp import mcp
 from pointsman.cli.serve import serve
-from pointsman.errors import InputError, PointsmanError, UnmetNeedError
+from pointsman.errors import InputError, UnmetNeedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -672,35 +670,3 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's text."""
         return printable(super().format(record))
-
-
-def run() -> None:
-    """Run with the arguments of this process; errors that a user can fix become one line and an exit code."""
-    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="replace")  # one character must not cost the whole output
-    if not os.environ.get("COLUMNS", "").strip("0"):  # some programs set 0 for unknown; rich would print nothing
-        os.environ.pop("COLUMNS", None)
-    try:
-        try:
-            app()
-        except PointsmanError as error:
-            sys.stderr.write(f"pointsman: {printable(str(error))}\n")
-            sys.exit(2 if isinstance(error, InputError) else 1)
-        finally:
-            if sys.stdout is not None and not sys.stdout.closed:  # version 1 of the MCP SDK closes it
-                sys.stdout.flush()  # here a failure can be reported; on exit it would be a traceback
-    except BrokenPipeError:  # the reader of our output, such as head, has closed it: not our failure
-        _discard_output()
-        sys.exit(0)
-    except OSError as error:
-        if error.filename is not None:  # not of the output
-            name = printable(os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else "a file")
-            sys.stderr.write(f"pointsman: {name} cannot be read or written to: {error.strerror}\n")
-            sys.exit(1)
-        _discard_output()
-        sys.stderr.write(f"pointsman: the output cannot be written: {error.strerror}\n")
-        sys.exit(1)
-
-
-def _discard_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

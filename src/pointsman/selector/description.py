@@ -10,7 +10,7 @@ import numpy as np
 
 from pointsman.errors import InputError, ModelError
 from pointsman.models.base import as_embedder
-from pointsman.selector._choice_set import SCALE, WEIGHTS, ChoiceSet, LabelledExamples
+from pointsman.selector._choice_features import SCALE, WEIGHTS, ChoiceSet, LabelledExamples
 from pointsman.selector._vectors import (
     MeanOfQueries,
     Recent,

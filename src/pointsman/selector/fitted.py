@@ -14,7 +14,7 @@ import numpy as np
 import xxhash
 
 from pointsman.errors import InputError
-from pointsman.selector._choice_set import PARTS, SCALE, WEIGHTS, LabelledExamples
+from pointsman.selector._choice_features import PARTS, SCALE, WEIGHTS, LabelledExamples
 from pointsman.selector._vectors import centred, centroids, embed_texts, learned_mean, softmax_share
 from pointsman.text import DEFAULT_ANALYZER
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.protocols import Embedder
-    from pointsman.selector._choice_set import ChoiceSet
+    from pointsman.selector._choice_features import ChoiceSet
     from pointsman.selector.base import ToolMetadata
 
 Label = int | str | None | Sequence[int | str]
