@@ -61,7 +61,7 @@ def build(folder: Path, count: int) -> dict[str, Any]:
     """Build the dataset; return what that took."""
     import pointsman
 
-    taken = 0.0
+    taken, peak = 0.0, 0
     with pointsman.open(folder, embedder=VectorOfText()) as workspace:
         dataset = workspace.dataset(DATASET)
         with dataset.writing():
@@ -69,10 +69,11 @@ def build(folder: Path, count: int) -> dict[str, Any]:
                 size = min(AT_ONCE, count - start)
                 documents, rows = list(passages(size, start)), vectors(size, start)
                 taken += milliseconds(partial(dataset.add, documents, vectors=rows)) / 1000
+                peak = max(peak, memory()["Anonymous"])
     return {
         "build, passages/s": round(count / taken),
-        "build, peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "disk, MB": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) // 10**6,
+        "build, peak MB with pages of files": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "build, peak MB without": peak,
     }
 
 
@@ -96,7 +97,11 @@ def serve(folder: Path, count: int) -> dict[str, Any]:
     for name, options in SEARCHES.items():
         asked = questions(100, f"scale {name}")
         figures[name] = percentiles([partial(workspace.search, question, k=10, **options) for question in asked])
-    figures["serving, MB resident (of them mapped files)"] = _resident()
+    use = memory()
+    figures["serving, MB with pages of files"], figures["serving, MB without"] = use["Rss"], use["Anonymous"]
+    status = workspace.status(DATASET)
+    figures["disk, MB"] = status["bytes"] // 10**6
+    figures |= {f"of it {part}": size // 10**6 for part, size in status["bytes_by_part"].items() if size > 10**6}
     fresh = vectors(30, 10**7)
     documents = [pointsman.Document(f"fresh-{n}", text, {"share": 1}) for n, text in enumerate(questions(30, "fresh"))]
     figures["add one"] = percentiles(
@@ -107,10 +112,10 @@ def serve(folder: Path, count: int) -> dict[str, Any]:
     return figures
 
 
-def _resident() -> str:
-    status = Path("/proc/self/status").read_text()
-    sizes = {line.split(":")[0]: int(line.split()[1]) // 1024 for line in status.splitlines() if "kB" in line}
-    return f"{sizes['VmRSS']} ({sizes['RssFile']})"
+def memory() -> dict[str, int]:
+    """Return what this process has in memory by kind, in MB: ``Anonymous`` is what is of no file."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]
+    return {line.split(":")[0]: int(line.split()[1]) // 1024 for line in lines}
 
 
 def recall(dataset: Any, count: int) -> float:

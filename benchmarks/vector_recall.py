@@ -16,7 +16,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,12 @@ class Drawn:
         """See `Source`."""
         if not since:
             yield VectorChanges([], list(range(1, len(self.vectors) + 1)), self.vectors.tobytes())
+
+    def vectors_of(self, keys: Sequence[int], seq: int) -> tuple[list[int], bytes]:
+        """See `VectorReader`."""
+        assert seq == 1
+        keys = sorted(keys)
+        return keys, self.vectors[np.array(keys) - 1].tobytes()
 
     def check_vectors(self, seq: int, count: int) -> None:
         """See `Source`."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from time import process_time
@@ -53,6 +53,12 @@ class Source:
         for start in range(0, len(self._matrix) if not since else 0, CHUNK):
             rows = self._matrix[start : start + CHUNK]
             yield VectorChanges([], list(range(start, start + len(rows))), rows.tobytes())
+
+    def vectors_of(self, keys: Sequence[int], seq: int) -> tuple[list[int], bytes]:
+        """See `VectorReader`."""
+        assert seq == 1
+        keys = sorted(keys)
+        return keys, self._matrix[keys].tobytes()
 
     def check_vectors(self, seq: int, count: int) -> None:
         """See `VectorSource`."""

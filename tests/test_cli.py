@@ -87,6 +87,9 @@ def test_index_search_and_manage(cli: Cli) -> None:
     status = cli.json("status")["datasets"][0]
     assert status["documents"] == 4
     assert status["sequence"] == status["keyword_index_sequence"]
+    assert sum(status["bytes_by_part"].values()) == status["bytes"]
+    assert all(status["bytes_by_part"][part] > 0 for part in ("documents", "keyword_index"))
+    assert status["memory"]["resident"] > status["memory"]["files"] > 0
     assert cli.json("verify") == {
         "notes": {"documents": 4, "in_keyword_index": 4, "in_vector_index": 4, "problems": []}
     }

@@ -13,7 +13,7 @@ import pytest
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Range, StartsWith
 from pointsman.store.local import collection
 from pointsman.store.local.collection import COLUMNS, Collection
-from pointsman.store.local.columns_file import check_table
+from pointsman.store.local.columns_file import check_table, saved_state
 from pointsman.store.local.truth import Truth
 from pointsman.types import Document
 from store_kit import add, corpus, opened, sound
@@ -63,6 +63,30 @@ def test_columns_are_opened_without_reading_metadata(tmp_path: Path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(Truth, "metadata", None)
         assert len(store.columns.allowed(Equals("number", 7))) == 1
+    assert_filters_agree_with_documents(store)
+    sound(store)
+    store.close()
+
+
+def test_a_long_write_leaves_few_changes_to_replay(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    path = tmp_path / "dataset" / COLUMNS
+
+    def rows_in_file() -> int:
+        return saved_state(path, store.truth.identity)[1]
+
+    documents = corpus(240)
+    with store.writing():
+        for start in range(0, 200, 10):
+            add(store, documents[start : start + 10])
+        assert 0 < rows_in_file() < 200
+    assert rows_in_file() == 200
+    with store.writing():
+        add(store, documents[200:215])
+    assert rows_in_file() == 200  # too few
+    with store.writing():
+        add(store, documents[215:])
+    assert rows_in_file() == 240
     assert_filters_agree_with_documents(store)
     sound(store)
     store.close()

@@ -477,6 +477,17 @@ ROUTES = requests()
 _DOORS = ("/api/", "/v1/", "/v2/", "/retrieval")
 
 
+def test_memory_is_told_to_keys_for_all_datasets(worlds: tuple[World, World]) -> None:
+    world, _ = worlds
+    for path in ("/api/datasets", f"/api/datasets/{OWN_DATASET}"):
+        answers = {key: world.ask(key, Request("GET", path)).json() for key in ("all", "own", "reader")}
+        statuses = {key: answer.get("datasets", [answer])[0] for key, answer in answers.items()}
+        assert statuses["all"]["memory"].keys() == {"resident", "files"}
+        assert statuses["own"]["memory"] is statuses["reader"]["memory"] is None
+    creation = world.ask("own", Request("POST", "/api/datasets", {"name": OWN_DATASET}))
+    assert creation.json()["memory"] is None
+
+
 def test_every_route_is_covered(worlds: tuple[World, World]) -> None:
     routes_in_openapi = {
         (method.upper(), path)
@@ -487,7 +498,7 @@ def test_every_route_is_covered(worlds: tuple[World, World]) -> None:
     assert set(ROUTES) - routes_in_openapi - routes(worlds[0]) <= {("GET", "<console>")}
 
 
-VOLATILE = {"latency_ms", "milliseconds", "started", "created_at", "instance", "bytes"}
+VOLATILE = {"latency_ms", "milliseconds", "started", "created_at", "instance", "bytes", "bytes_by_part"}
 """Times, the request's id, and the size of files on disk, which is not the same twice even for the same documents."""
 
 

@@ -50,6 +50,8 @@ _STATUS = (
     "sequence",
     "keyword_index_sequence",
     "bytes",
+    "bytes_by_part",
+    "memory",
     "version_problems",
 )
 _SNIPPET = 320  # characters of a passage that are printed
@@ -444,6 +446,7 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
     )
     from pointsman.workspace import BUILT_IN
 
+    _print_sizes(rows)
     for row in rows:
         if row["relevance"] != BUILT_IN:
             console().print(f"{row['name']}, relevance: {row['relevance']}", markup=False)
@@ -451,6 +454,20 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
             console().print(f"{row['name']}, {problem['path']}: {problem['reason']}", style="yellow", markup=False)
     print_problems(problems)
     return not problems
+
+
+def _print_sizes(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print what the datasets take on disk, and this process in memory now that all of them are open."""
+    for row in rows:
+        if row["bytes_by_part"]:
+            size_texts = [
+                f"{part.replace('_', ' ')} {size / 1e6:.1f}" for part, size in row["bytes_by_part"].items() if size
+            ]
+            console().print(f"{row['name']}, MB: {', '.join(size_texts)}", markup=False)
+    if rows and None not in rows[-1]["memory"].values():
+        memory = {name: f"{size / 1e6:.0f} MB" for name, size in rows[-1]["memory"].items()}
+        text = f"memory of this process: {memory['resident']}, of which {memory['files']} are pages of files"
+        console().print(text, markup=False)
 
 
 def verification(verifications: Mapping[str, Verification], failures: Mapping[str, str], *, as_json: bool) -> None:

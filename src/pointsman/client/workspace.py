@@ -175,6 +175,8 @@ class Client:
     def status(self, name: str) -> dict[str, Any]:
         """Return a dataset's status: documents, embedder, bytes on disk, and whether its index is out of date.
 
+        The memory is that of the service's process; see `Workspace.status`.
+
         Raises:
             UnknownNameError: there is no dataset of this name.
             ServiceError: the service cannot be reached, or the key does not allow it.

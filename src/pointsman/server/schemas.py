@@ -306,6 +306,16 @@ class VersionProblem(Open):
     reason: str
 
 
+class Memory(Open):
+    """The memory of the process that answers, with all that it has open; null where its system does not tell."""
+
+    resident: Annotated[int | None, Field(description="Bytes.")]
+    files: Annotated[
+        int | None,
+        Field(description="Of these, pages of files: the system takes them back when others need the room."),
+    ]
+
+
 class Dataset(Open):
     """A dataset and its state; it is up to date if both sequence numbers are equal.
 
@@ -329,6 +339,11 @@ class Dataset(Open):
     sequence: int | None
     keyword_index_sequence: int | None
     bytes: int | None
+    bytes_by_part: Annotated[
+        dict[str, int] | None,
+        Field(description="What the bytes are for: the documents, each index, columns, words, and all else."),
+    ] = None
+    memory: Annotated[Memory | None, Field(description="Null for a key for some datasets only.")] = None
     version_problems: Annotated[
         list[VersionProblem] | None,
         Field(description="Documents that are versions of something that is not there; null: not said."),

@@ -6,7 +6,6 @@ collections of other programs; here the workspace is searched.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 import anyio
 
 from pointsman._json_forms import form_of, plain_form
+from pointsman._memory import memory_use
 from pointsman._retry_search import Attempts
 from pointsman._sync_and_async import async_twin, in_thread
 from pointsman.dataset import Dataset
@@ -29,6 +29,7 @@ from pointsman.retrieval.routing.router import ContentRouter, ImageRouter
 from pointsman.retrieval.source import check_all_searchable
 from pointsman.selector.heuristic import router_select
 from pointsman.store.local.backend import LocalBackend
+from pointsman.store.local.disk_use import bytes_by_part
 from pointsman.types import Plan, Query, RetrievalContext
 from pointsman.views import AccessRule
 from pointsman.workflow import several
@@ -82,7 +83,10 @@ class Workspace(StoredWorkspace):
         """Return facts about a dataset: documents, embedder, bytes on disk, whether its index is behind, and others.
 
         ``vectors_due`` is the number of documents found only by words so far; see `Dataset.embed`. ``version_problems``
-        are those of `Dataset.version_problems`.
+        are those of `Dataset.version_problems`. ``bytes`` is None where the dataset is not in a folder of this
+        workspace; ``bytes_by_part`` says what they are for. ``memory`` is that of this process, with all that it has
+        open: ``resident`` bytes, and how many of them are pages of ``files``, which the system takes back when others
+        need them; None where the system does not tell.
 
         Raises:
             UnknownNameError: there is no such dataset.
@@ -90,10 +94,9 @@ class Workspace(StoredWorkspace):
         dataset = self.dataset(name, create=False)
         info = dataset.store.info
         statistics = dataset.store.statistics()
-        size = None
+        sizes = None
         if isinstance(self.backend, LocalBackend) and name not in self._attached():
-            walk = os.walk(self.backend.folder(name))  # entries that another process deletes meanwhile are skipped
-            size = sum(_size(Path(folder, file)) for folder, _, files in walk for file in files)
+            sizes = bytes_by_part(self.backend.folder(name))
         return {
             "name": name,
             "description": dataset.description,
@@ -105,7 +108,9 @@ class Workspace(StoredWorkspace):
             "kept_days": statistics.recorded_state.days if statistics.recorded_state else 0,
             "sequence": statistics.sequence,
             "keyword_index_sequence": getattr(dataset.store, "indexed", statistics.sequence),
-            "bytes": size,
+            "bytes": None if sizes is None else sum(sizes.values()),
+            "bytes_by_part": sizes,
+            "memory": memory_use(),
             "version_problems": plain_form(dataset.version_problems()),
         }
 
@@ -398,10 +403,3 @@ class Routing:
     def to_dict(self) -> dict[str, Any]:
         """Return the decisions as plain JSON values; datasets are given by their names."""
         return form_of(self)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:  # an index file that was just replaced
-        return 0

@@ -66,12 +66,14 @@ _READS = problem_responses("not-found", "invalid-input")
 _WRITES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
 
 _NUMBERS = ("documents", "vectors_due", "kept_days", "sequence", "keyword_index_sequence", "bytes")
+_SIZES = ("bytes_by_part", "memory")
 _UNOPENED_FIELDS = {
     "description": "",
     "indexing_technique": "hybrid",
     "embedder": None,
     "relevance": None,
     "version_problems": None,
+    **dict.fromkeys(_SIZES),
 }
 
 _CHARACTERS = 1_000_000
@@ -91,7 +93,7 @@ async def list_datasets(state: Shared, access: Reader) -> Response:
         return [
             description
             for name in access.visible(state.workspace.names())
-            if (description := _status_of(state, access, name))
+            if (description := _without_memory(access, _status_of(state, access, name)))
         ]
 
     return Json({"datasets": await in_thread(descriptions)})
@@ -123,7 +125,7 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
             detail = f"dataset {body.name!r} was not made for {technique!r} search; delete it to index it for that"
             raise UnmetNeedError(detail) from None
         dataset.make()
-        return new, _status_of(state, None, body.name)
+        return new, _without_memory(access, _status_of(state, None, body.name))
 
     new, status = await in_writer(state, make)
     if status is not None and not access.read:  # only readers may learn what is stored
@@ -131,7 +133,9 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
             "description": body.description or "",
             "indexing_technique": body.indexing_technique or "hybrid",
         }
-        status.update(dict.fromkeys((*_NUMBERS, "embedder", "relevance", "version_problems"), None), **request_fields)
+        status.update(
+            dict.fromkeys((*_NUMBERS, *_SIZES, "embedder", "relevance", "version_problems"), None), **request_fields
+        )
     return Json(status, 201 if new else 200)
 
 
@@ -139,7 +143,7 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
 async def get_dataset(state: Shared, access: Reader, name: Name) -> Response:
     """Describe a dataset and its state."""
     await in_thread(state.dataset, access, name)
-    return Json(await in_thread(_status_of, state, access, name))
+    return Json(_without_memory(access, await in_thread(_status_of, state, access, name)))
 
 
 @router.delete("/{name}", response_model=schemas.Dropped, responses=_READS, operation_id="drop_dataset")
@@ -510,7 +514,7 @@ def _document(document: Document) -> dict[str, Any]:
 
 def _status_in_view(dataset: Dataset) -> dict[str, Any]:
     return {
-        **dict.fromkeys(_NUMBERS),
+        **dict.fromkeys((*_NUMBERS, *_SIZES)),
         "name": dataset.name,
         "description": dataset.description,
         "indexing_technique": dataset.indexing_technique,
@@ -520,6 +524,11 @@ def _status_in_view(dataset: Dataset) -> dict[str, Any]:
         "version_problems": None,
         "problem": None,
     }
+
+
+def _without_memory(access: Access, status: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a status without the memory, which tells of all datasets, unless a key is for all of them."""
+    return status if status is None or access.datasets is None else {**status, "memory": None}
 
 
 def _status_of(state: State, access: Access | None, name: str) -> dict[str, Any] | None:

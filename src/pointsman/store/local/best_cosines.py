@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import xxhash
 
+from pointsman.store.local.vector_rows import RoundedRows
 from pointsman.store.local.vectors import ROUNDING, locate_rows
 
 if TYPE_CHECKING:
@@ -102,17 +103,24 @@ def _best_of_each(
 ) -> NDArray[np.float32]:
     """Return the best cosine of each question over each group, shape ``(groups, questions)``; every key has a vector.
 
-    A matrix product rounds by the position of a row. So it only chooses candidates, and each of those is multiplied by
-    itself.
+    A matrix product rounds by the position of a row, and the rows of a large base are rounded. So it only chooses
+    candidates, and each of those is multiplied by itself.
     """
     sizes = np.array([len(keys) for keys in groups])
     starts = np.cumsum(sizes) - sizes
     block = np.empty((int(sizes.sum()), questions.shape[1]), np.float32)
-    for matrix, indices, rows in locate_rows(subset.state, np.concatenate(groups)):
-        block[indices] = matrix[rows]
+    errors = np.empty((len(block), 1), np.float32)
+    located_rows = list(locate_rows(subset.state, np.concatenate(groups)))
+    for vectors, indices, rows in located_rows:
+        block[indices], errors[indices, 0] = vectors.approximations(rows), vectors.errors(rows)
     products = block @ questions.T
-    highest = np.maximum.reduceat(products, starts, axis=0)
-    likely = products >= np.repeat(highest - np.float32(ROUNDING), sizes, axis=0)
+    highest = np.maximum.reduceat(products - errors, starts, axis=0)
+    likely = products + errors >= np.repeat(highest - np.float32(ROUNDING), sizes, axis=0)
+    is_likely = np.logical_or.reduce(likely, axis=1)
+    for vectors, indices, rows in located_rows:
+        if isinstance(vectors, RoundedRows):
+            candidates = is_likely[indices]
+            block[indices[candidates]] = vectors.exact(rows[candidates])
     group_of = np.repeat(np.arange(len(groups)), sizes)
     best = np.empty((len(groups), len(questions)), np.float32)
     for number, question in enumerate(questions):

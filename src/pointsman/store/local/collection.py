@@ -663,10 +663,15 @@ class Collection:
             raise
 
     def _settle(self) -> None:
-        """As the writer, leave the vectors as searches read them fastest."""
-        if self._lock.held and self._vectors is not None:
+        """As the writer, leave vectors and columns as they are read fastest."""
+        if self._lock.held:
             with self._deriving:
-                self._vectors.settle()
+                try:
+                    self._save_columns(at_end=True)
+                except StoreError as error:  # such as of a dataset that was deleted within the block
+                    log.debug("the columns of %s are not written now: %s", self._directory, error)
+                if self._vectors is not None:
+                    self._vectors.settle()
 
     def _step_down(self) -> None:
         """Let others write; data in memory stays, and searches continue."""
@@ -703,11 +708,16 @@ class Collection:
             vectors.catch_up(save=save)
         self._seen_sequence = target
 
-    def _save_columns(self) -> None:
-        """As the writer, save the columns if many documents have changed since; else the change log is enough."""
+    def _save_columns(self, *, at_end: bool = False) -> None:
+        """As the writer, save the columns if many documents have changed since; else the change log is enough.
+
+        Args:
+            at_end: of a write, after which searches read them; while it goes on, more may change first.
+        """
         path, identity = self._directory / COLUMNS, self.truth.identity
         seq, rows = (0, 0) if self._columns_unusable else saved_state(path, identity)
-        threshold = min(max(_COLUMNS_AGAIN, rows // 2), 5 * _COLUMNS_AGAIN)
+        limit = _COLUMNS_AGAIN if at_end else 5 * _COLUMNS_AGAIN
+        threshold = min(max(_COLUMNS_AGAIN, rows // 2), limit)
         if self.truth.changed_since(seq, threshold) < threshold:
             return
         try:

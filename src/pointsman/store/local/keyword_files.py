@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 _CHECKSUMS = "checksums.json"
 _FOOTER_MAGIC = 1337
+_FOOTER_BYTES = 256  # of which tantivy uses about a hundred
+_READ_BYTES = 1 << 18
 
 
 def damaged_files(directory: Path) -> list[Path]:
@@ -50,8 +52,8 @@ def _damaged_files(directory: Path) -> list[Path]:
     if checksums.get(_signature(directory), crc := _meta_crc(directory)) != crc:
         wrong.append(directory / "meta.json")
     for path in live:
-        content = read_regular(path)
-        if not _sound(content) or checksums.get(path.name, _crc(content)) != _crc(content):
+        own_crc = _sound_crc(path)
+        if own_crc is None or checksums.get(path.name, own_crc) != own_crc:
             wrong.append(path)
     names, present = {_segment(path.name) for path in live}, {path.name for path in live}
     # Lists of deletions come and go during the life of a segment; its other files do not.
@@ -107,7 +109,7 @@ def note_checksums(directory: Path) -> None:
                 checksums[path.name] = old_checksums[path.name]
                 continue
             with suppress(FileNotFoundError), open_regular(path) as file:  # it was just merged away
-                file.seek(-min(256, path.stat().st_size), os.SEEK_END)
+                file.seek(-min(_FOOTER_BYTES, path.stat().st_size), os.SEEK_END)
                 checksums[path.name] = _crc(file.read())
         checksums[_signature(directory)] = _meta_crc(directory)
         if checksums != old_checksums:
@@ -128,9 +130,22 @@ def _noted_checksums(directory: Path) -> dict[str, int]:
         return {}
 
 
-def _sound(content: bytes) -> bool:
-    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-    return end >= 0 and _crc(content) == zlib.crc32(memoryview(content)[:end])
+def _sound_crc(path: Path) -> int | None:
+    """Return the checksum stated at the end of a file; None if the file does not have it.
+
+    A file may be half a gigabyte, and is never in memory as a whole.
+    """
+    with open_regular(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(-min(_FOOTER_BYTES, size), os.SEEK_END)
+        footer = file.read()
+        unread_bytes = size - 8 - int.from_bytes(footer[-8:-4], "little")
+        file.seek(0)
+        crc, buffer = 0, memoryview(bytearray(_READ_BYTES))
+        while unread_bytes > 0 and (count := file.readinto(buffer[:unread_bytes])):  # type: ignore[attr-defined]  # of a binary file
+            crc = zlib.crc32(buffer[:count], crc)
+            unread_bytes -= count
+    return crc if unread_bytes == 0 and crc == _crc(footer) else None
 
 
 def _crc(content: bytes) -> int:

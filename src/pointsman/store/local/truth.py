@@ -13,6 +13,8 @@ without checksums have none until they are written again. Indexes have none, so 
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import sqlite3
 import weakref
@@ -295,6 +297,57 @@ class Truth:
             removals = deleted or [row[-1] for row in rows if row[0] is None]
             vectors = b"".join([self._vector(row[-1], row[0]) for row in live])
             yield VectorChanges(removals, [row[-1] for row in live], vectors)
+
+    def vectors_of(self, keys: Sequence[int], seq: int) -> tuple[list[int], bytes]:
+        """Return those of the keys that have a vector, ascending, and their vectors, concatenated.
+
+        Args:
+            keys: of documents that had a vector after transaction ``seq``.
+            seq: the number of a transaction.
+
+        Raises:
+            CorruptStoreError: a vector is damaged, or is not there although no transaction since has removed it.
+        """
+        read_keys, vectors = [], []
+        for batch in batched(sorted(keys), _PAGE):
+            for key, raw in self._vector_rows(batch):
+                read_keys.append(key)
+                vectors.append(self._vector(key, raw))
+        if len(read_keys) < len(keys):
+            self._check_without_vector(set(keys).difference(read_keys), seq)
+        return read_keys, b"".join(vectors)
+
+    def _vector_rows(self, keys: Sequence[int]) -> list[tuple[int, Any]]:
+        """Return the rows of some vectors, by key.
+
+        Python lets go of its lock for every row of an answer, and where other threads are busy waits to get it back. So
+        all rows are read as one, which can be divided if they have one length.
+        """
+        json_keys = json.dumps(list(keys))
+        condition = "WHERE key IN (SELECT value FROM json_each(?))"
+        columns = "group_concat(key), CAST(group_concat(vector, '') AS BLOB), min(length(vector)), max(length(vector))"
+        key_list, content, length, longest = self._row(f"SELECT {columns} FROM vectors {condition}", json_keys)
+        if not key_list:
+            return []
+        if length == longest:
+            read_keys = map(int, key_list.split(","))
+            starts = itertools.count(0, length)
+            return [(key, content[start : start + length]) for key, start in zip(read_keys, starts)]  # noqa: B905
+        return self._rows(f"SELECT key, vector FROM vectors {condition} ORDER BY key", json_keys)
+
+    def _check_without_vector(self, keys: set[int], seq: int) -> None:
+        """Check that documents which had a vector after a transaction have been changed or deleted since.
+
+        Raises:
+            CorruptStoreError: a vector, or the row of a document, is lost.
+        """
+        changed_keys: set[int] = set()
+        for batch in batched(keys, VARIABLES):
+            for key, last_seq in self._rows(f"SELECT key, seq FROM documents WHERE key IN ({marks(batch)})", *batch):
+                if last_seq <= seq:
+                    raise self._damaged(f"the vector of key {key} is not there, and was not removed")
+                changed_keys.add(key)
+        self._check_gone(list(keys - changed_keys))
 
     def _log(self, since: int, columns: str, tables: str) -> Iterator[tuple[list[int], list[Any]]]:
         """Yield pages of the keys deleted after transaction ``since``, then pages of the rows written since.

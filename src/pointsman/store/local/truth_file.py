@@ -49,10 +49,11 @@ CREATE INDEX IF NOT EXISTS tombstones_seq ON tombstones (seq);
 
 CHECKED, _WITH_TALLY = 2, 5  # SQLite's ``user_version`` of a file whose ``meta`` has checksums, and one with a tally
 _BUSY_SECONDS = 10.0
+# Of a larger file, a process would map page after page, and keep them; to read them anew takes no longer.
 _SETTINGS = """
 PRAGMA synchronous = FULL;
 PRAGMA cache_size = -8000;
-PRAGMA mmap_size = 1073741824;
+PRAGMA mmap_size = 134217728;
 """
 _EXCLUSIVE = "PRAGMA locking_mode = EXCLUSIVE;"
 

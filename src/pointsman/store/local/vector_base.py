@@ -1,7 +1,8 @@
 """The base file of a vector index, and the file of its codes.
 
-A base is one file, mapped into memory: header, keys, matrix, checksum. Its codes, four bits for two numbers, are an
-index of FAISS over all rows, in a file of its own, which names the base by its checksum.
+A base is one file, mapped into memory: header, keys, vectors, checksum. Few vectors are there as they are, many rounded
+to eight bits (see `pointsman.store.local.vector_rows`). Its codes, four bits for two numbers, are an index of FAISS
+over all rows, in a file of its own, which names the base by its checksum.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ import numpy as np
 import xxhash
 
 from pointsman.store.local.files_and_locks import file_stamp, open_regular, remove_leftovers, replacing
+from pointsman.store.local.vector_rows import ExactRows, RoundedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from pointsman.store.local.vector_rows import VectorReader
 
 
 log = logging.getLogger(__name__)
 
 MAGIC = b"PMVECTOR"
-FORMAT = 1
+EXACT_FORMAT, ROUNDED_FORMAT = 1, 2
 CODES = ".codes"
 """The suffix of the file with the codes."""
 BLOCK = 16_384
@@ -45,13 +49,13 @@ class VectorBase:
     def __init__(
         self,
         keys: NDArray[np.int64],
-        matrix: NDArray[np.float32],
+        rows: ExactRows | RoundedRows,
         seq: int,
         stamp: object = None,
         codes: Path | None = None,
         checksum: bytes = b"",
     ) -> None:
-        self.keys, self.matrix, self.seq, self.stamp = keys, matrix, seq, stamp
+        self.keys, self.rows, self.seq, self.stamp = keys, rows, seq, stamp
         self._codes, self._checksum = codes, checksum
         self._codes_damaged = False
         self.keys.flags.writeable = False  # columns cache the rows of constant key arrays
@@ -64,7 +68,7 @@ class VectorBase:
     def residuals(self, index: Any) -> NDArray[np.float32]:
         """Return what its codes leave out of some rows, shape ``(at most 512, dimensions)``; computed once an index."""
         if self._residuals is None or self._residuals[0] is not index:
-            self._residuals = index, _residuals(index, self.matrix)
+            self._residuals = index, _residuals(index, self.rows)
         return self._residuals[1]
 
     @property
@@ -93,7 +97,7 @@ class VectorBase:
         if self._codes_damaged or not _belongs_to(self._codes, self._checksum):
             with self._guard:
                 if self._loaded_codes is None:
-                    self._loaded_codes, self._earlier = _quantise(self.matrix, self._earlier), None
+                    self._loaded_codes, self._earlier = _quantise(self.rows, self._earlier), None
             _write_codes(self._codes, self._loaded_codes, self._checksum)
             self._codes_damaged = False
 
@@ -104,7 +108,7 @@ class VectorBase:
 
     def _build(self) -> None:
         try:
-            index = _quantise(self.matrix)
+            index = _quantise(self.rows)
         except RuntimeError as error:  # of FAISS
             log.warning("%s cannot be built (%s); vectors are scanned exactly", self._codes, error)
             return
@@ -127,8 +131,8 @@ class VectorBase:
             return None
 
 
-def read_base(path: Path, identity: str, dimensions: int) -> VectorBase:
-    """Map a base file after verifying its checksum.
+def read_base(path: Path, identity: str, dimensions: int, reader: VectorReader) -> VectorBase:
+    """Map a base file after verifying its checksum; vectors that it has only rounded are read by ``reader``.
 
     Raises:
         ValueError: it is truncated, foreign, or of another format.
@@ -140,10 +144,12 @@ def read_base(path: Path, identity: str, dimensions: int) -> VectorBase:
     if xxhash.xxh3_128(content[:-16].data).digest() != content[-16:].tobytes():
         raise ValueError("its checksum is wrong")
     # The pages of this map are present now; those of another one would be fetched one by one by the next 200 searches.
-    return base_in(content, path, stamp, identity, dimensions)
+    return base_in(content, path, stamp, identity, dimensions, reader)
 
 
-def base_in(content: NDArray[np.uint8], path: Path, stamp: object, identity: str, dimensions: int) -> VectorBase:
+def base_in(
+    content: NDArray[np.uint8], path: Path, stamp: object, identity: str, dimensions: int, reader: VectorReader
+) -> VectorBase:
     """Return the base in the content of a file.
 
     Raises:
@@ -153,17 +159,59 @@ def base_in(content: NDArray[np.uint8], path: Path, stamp: object, identity: str
         raise ValueError("it is not a vector file")
     (length,) = struct.unpack("<Q", content[8:16].tobytes())
     header = json.loads(content[16 : 16 + length].tobytes())
-    if (header["format"], header["identity"], header["dimensions"]) != (FORMAT, identity, dimensions):
+    formats = (EXACT_FORMAT, ROUNDED_FORMAT)
+    if header["format"] not in formats or (header["identity"], header["dimensions"]) != (identity, dimensions):
         raise ValueError(f"it belongs to {header['identity']!r}, format {header['format']}")
-    start, rows = 16 + length, header["rows"]
-    # Plain arrays over the map: its own class would cost microseconds in every operation.
-    keys = np.asarray(content[start : start + 8 * rows].view(np.int64), order="C")
-    matrix = np.asarray(content[start + 8 * rows : -16].view(np.float32)).reshape(rows, dimensions)
+    count, seq = header["rows"], header["seq"]
+    start = 16 + length
+
+    def array(dtype: Any, size: int) -> Any:
+        nonlocal start
+        begin, start = start, start + np.dtype(dtype).itemsize * size
+        # A plain array over the map: its own class would cost microseconds in every operation.
+        return np.asarray(content[begin:start].view(dtype), order="C")
+
+    keys = array(np.int64, count)
+    rows: ExactRows | RoundedRows
+    if header["format"] == ROUNDED_FORMAT:
+        centre, numbers = array(np.float32, dimensions), array(np.int8, count * dimensions)
+        array(np.int8, -count * dimensions % 4)
+        steps = array(np.float32, count)
+        rows = RoundedRows(keys, centre, numbers.reshape(count, dimensions), steps, seq, reader)
+    else:
+        rows = ExactRows(array(np.float32, count * dimensions).reshape(count, dimensions))
     checksum = xxhash.xxh3_128(_CODES_FORMAT + content[-16:].tobytes()).digest()
-    return VectorBase(keys, matrix, header["seq"], stamp, path.with_suffix(CODES), checksum)
+    return VectorBase(keys, rows, seq, stamp, path.with_suffix(CODES), checksum)
 
 
-def _quantise(matrix: NDArray[np.float32], earlier: Any = None) -> Any:
+def write_base(path: Path, header: Mapping[str, Any], arrays: Iterable[NDArray[Any]]) -> None:
+    """Replace a base file; for the writer.
+
+    Args:
+        path: the file.
+        header: what `base_in` reads.
+        arrays: what follows it, in parts.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    remove_leftovers(path)
+    with replacing(path) as file:
+        digest = xxhash.xxh3_128()
+
+        def write(content: bytes | memoryview) -> None:
+            digest.update(content)
+            file.write(content)
+
+        head = json.dumps(header).encode()
+        head += b" " * (-(16 + len(head)) % 64)  # align the arrays
+        write(MAGIC + struct.pack("<Q", len(head)) + head)
+        for array in arrays:
+            write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+        file.write(digest.digest())
+
+
+def _quantise(rows: ExactRows | RoundedRows, earlier: Any = None) -> Any:
     """Return FAISS's product quantiser over all rows, 4 bits for two numbers.
 
     Vectors are rotated at random first: where few dimensions vary most, those of the best rows would lie far off the
@@ -171,12 +219,12 @@ def _quantise(matrix: NDArray[np.float32], earlier: Any = None) -> Any:
     no filters. Takes some 15 s of processor time for a million rows of 384 dimensions.
 
     Args:
-        matrix: shape ``(rows, dimensions)``.
+        rows: the vectors; where they are rounded, that is far less than the codes leave out.
         earlier: the index of the first rows, whose codes are copied; the result is the same without it.
     """
     import faiss
 
-    rows, dimensions = matrix.shape
+    count, dimensions = len(rows), rows.dimensions
     if earlier is None:
         groups = dimensions // 2 if dimensions % 2 == 0 else dimensions
         kind = f"RR{dimensions},IVF1,PQ{groups}x4fs"
@@ -185,28 +233,28 @@ def _quantise(matrix: NDArray[np.float32], earlier: Any = None) -> Any:
         training = codes.pq.cp
         training.min_points_per_centroid = 1  # else it warns on standard output
         training.niter = 10  # the default is 25
-        first = _trained_on(rows)
-        sample = matrix[np.linspace(0, first - 1, min(first, _TRAINING_ROWS)).astype(np.intp)]
+        first = _trained_on(count)
+        sample = rows.approximations(np.linspace(0, first - 1, min(first, _TRAINING_ROWS)).astype(np.intp))
         with one_thread():
             index.train(np.resize(sample, (max(len(sample), 64), dimensions)))  # repeated if there are too few
     else:
         index = faiss.deserialize_index(faiss.serialize_index(earlier))
-    for start in range(index.ntotal, rows, BLOCK):
+    for start in range(index.ntotal, count, BLOCK):
         with one_thread():
-            index.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
+            index.add(rows.approximations(np.arange(start, min(start + BLOCK, count))))
     return index
 
 
-def _residuals(index: Any, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+def _residuals(index: Any, vectors: ExactRows | RoundedRows) -> NDArray[np.float32]:
     """Return the differences between some rows, evenly spaced, and what their codes stand for."""
     import faiss
 
-    rows = np.unique(np.linspace(0, len(matrix) - 1, _SAMPLE).astype(np.intp))
+    sample = vectors.approximations(np.unique(np.linspace(0, len(vectors) - 1, _SAMPLE).astype(np.intp)))
     codes: Any = faiss.downcast_index(index.index)
-    rotated_rows = index.chain.at(0).apply(np.ascontiguousarray(matrix[rows]))
+    rotated_rows = index.chain.at(0).apply(sample)
     centre = codes.quantizer.reconstruct(0) if codes.by_residual else np.zeros(codes.d, np.float32)
     approximations = codes.pq.decode(codes.pq.compute_codes(rotated_rows - centre)) + centre
-    return np.asarray(matrix[rows] - index.chain.at(0).reverse_transform(approximations))
+    return np.asarray(sample - index.chain.at(0).reverse_transform(approximations))
 
 
 @contextmanager

@@ -1,18 +1,19 @@
 """The vector index of one dataset: exact cosine up to about 50,000 vectors, then FAISS quantised with exact rescoring.
 
-On disk it is one *base* file: header, keys, matrix, written to a temporary file and renamed, with a checksum. The codes
-of a large base, four bits for two numbers, have a file of their own, written in the same way, which names the base by
-its checksum: one scan reads all of them, filters included, and its candidates are scored exactly. Later changes are
-kept in memory as a *tail*, which is read from the documents' log when the file is opened again. When the tail and the
-rows it replaces exceed a fifth of the base, the writer writes a new base. It does so earlier at the end of a long write
-that left most of the tail, since the tail is scanned exactly.
+On disk it is one *base* file: header, keys, vectors, written to a temporary file and renamed, with a checksum. The
+codes of a large base, four bits for two numbers, have a file of their own, written in the same way, which names the
+base by its checksum: one scan reads all of them, filters included. Its candidates are scored by the vectors of the
+base, which are rounded where there are many, and the few of them that may be among the best by those of the truth.
+Later changes are kept in memory as a *tail*, which is read from the documents' log when the file is opened again. When
+the tail and the rows it replaces exceed a fifth of the base, the writer writes a new base. It does so earlier at the
+end of a long write that left most of the tail, since the tail is scanned exactly.
 
-The matrix is memory-mapped. All vectors are L2-normalised, so a dot product is the cosine.
+The base is memory-mapped. All vectors are L2-normalised, so a dot product is the cosine.
 """
 
 from __future__ import annotations
 
-import json
+import itertools
 import logging
 import struct
 import threading
@@ -20,10 +21,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import xxhash
 
-from pointsman.store.local.files_and_locks import file_stamp, remove_leftovers, replacing, translated
-from pointsman.store.local.vector_base import BLOCK, CODES, FORMAT, MAGIC, VectorBase, base_in, one_thread, read_base
+from pointsman.store.local.files_and_locks import file_stamp, translated
+from pointsman.store.local.vector_base import (
+    BLOCK,
+    CODES,
+    EXACT_FORMAT,
+    ROUNDED_FORMAT,
+    VectorBase,
+    base_in,
+    one_thread,
+    read_base,
+    write_base,
+)
+from pointsman.store.local.vector_rows import ExactRows, RoundedRows, VectorReader, all_dots, among_best, rounded_rows
 from pointsman.store.prepared import UNREADABLE, direction
 
 if TYPE_CHECKING:
@@ -38,7 +49,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_EXACT_ROWS = 50_000  # above this many base rows the scan is quantised
+_EXACT_ROWS = 50_000  # above this many base rows the scan is quantised, and the base has them rounded
 _FEW_ROWS = 2_000  # as many allowed rows are scanned exactly, which takes no longer than a scan of all codes
 _REBASE_ROWS = 2048  # a tail shorter than this is never worth a new base file
 _SETTLED_SHARE = 50  # beside a quantised base, a long write leaves no tail of over one row in this many
@@ -47,13 +58,13 @@ _WIDER = 4  # factor for another attempt with more candidates
 _CANDIDATE_SHARE = 4  # at most one allowed row in this many becomes a candidate
 _UNORDERED = 2  # so many times as many if they need not be found in their order
 _DEVIATIONS = 3.0  # assumed maximum error of a quantised score, in standard deviations
-_GATHERED_ROWS = 64  # rows copied together: less than malloc fetches from the system anew
 ROUNDING = 1e-4  # by less than this do two ways to multiply unit vectors differ
 _SURER = 2.0  # where documents that do not exist must change nothing: six deviations instead of three
+_CENTRE_ROWS = 4096  # rows whose mean is the centre that vectors are rounded from
 _APPLY_ROWS = 65_536  # rows of the log applied at a time, to limit memory
 
 
-class VectorSource(Protocol):
+class VectorSource(VectorReader, Protocol):
     """The source of a vector index."""
 
     def sequence(self) -> int:
@@ -83,7 +94,7 @@ class _IndexState:
     @classmethod
     def of(cls, base: VectorBase) -> _IndexState:
         """Return the state of a base without a tail."""
-        return cls(base, None, np.empty(0, np.int64), np.empty((0, base.matrix.shape[1]), np.float32), base.seq)
+        return cls(base, None, np.empty(0, np.int64), np.empty((0, base.rows.dimensions), np.float32), base.seq)
 
     def applying(self, removals: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32]) -> _IndexState:
         """Return this state after removing and then adding rows; the base is shared."""
@@ -145,12 +156,12 @@ class VectorQuery:
             return []
         alive, tail_keys = state.alive, state.tail_keys
         if filters is None:
-            tail_scores = _all_dots(state.tail, vector)
+            tail_scores = all_dots(state.tail, vector)
         else:
             matching = self.columns.mask(filters, state.base.keys)
             alive = matching if alive is None else matching & alive
             in_tail = np.flatnonzero(self.columns.mask(filters, tail_keys))
-            tail_keys, tail_scores = tail_keys[in_tail], _dots(state.tail, in_tail, vector)
+            tail_keys, tail_scores = tail_keys[in_tail], ExactRows(state.tail).dots(in_tail, vector)
         margin = ROUNDING if self.repeatable else 0.0
         keys, scores = _base_top(state.base, vector, k, alive, margin)
         keys, scores = np.concatenate([keys, tail_keys]), np.concatenate([scores, tail_scores])
@@ -168,8 +179,8 @@ class VectorQuery:
             exact: list[float] = _scores_by_row(self.state, self.vector, key_array).tolist()
             return exact
         scores = np.full(len(key_array), np.nan, np.float32)
-        for matrix, indices, rows in locate_rows(self.state, key_array):
-            scores[indices] = matrix[rows] @ self.vector
+        for vectors, indices, rows in locate_rows(self.state, key_array):
+            scores[indices] = vectors.exact(rows) @ self.vector
         return scores.tolist()
 
 
@@ -200,7 +211,7 @@ class SubsetVectorQuery:
         base_keys, scores = _base_top(state.base, vector, k, exists, ROUNDING)
         keys = np.concatenate([base_keys, state.tail_keys[in_tail]])
         is_part = len(in_tail) < 0.5 * len(state.tail)  # to copy all its rows takes longer than to multiply all
-        tail_scores = _dots(state.tail, in_tail, vector) if is_part else _all_dots(state.tail, vector)[in_tail]
+        tail_scores = ExactRows(state.tail).dots(in_tail, vector) if is_part else all_dots(state.tail, vector)[in_tail]
         candidates = keys[_best(np.concatenate([scores, tail_scores]), k, ROUNDING)]
         return _top(candidates, _scores_by_row(state, vector, candidates), k)
 
@@ -213,8 +224,8 @@ class SubsetVectorQuery:
 def _scores_by_row(state: _IndexState, vector: NDArray[np.float32], keys: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the cosine of each key's vector, each multiplied by itself; NaN if there is no such vector."""
     scores = np.full(len(keys), np.nan, np.float32)
-    for matrix, indices, rows in locate_rows(state, keys):
-        scores[indices] = np.einsum("ij,j->i", matrix[rows], vector)
+    for vectors, indices, rows in locate_rows(state, keys):
+        scores[indices] = np.einsum("ij,j->i", vectors.exact(rows), vector)
     return scores
 
 
@@ -324,19 +335,17 @@ class VectorIndex:
     def of(self, keys: Sequence[int]) -> NDArray[np.float32]:
         """Return the vectors of those keys that have one, in order, shape ``(at most len(keys), dimensions)``."""
         state = self._current()
-        matrix_rows = list(locate_rows(state, np.asarray(keys, np.int64)))
-        if not matrix_rows:
-            return np.zeros((0, state.base.matrix.shape[1]), np.float32)
-        rows = np.concatenate([matrix[rows] for matrix, _, rows in matrix_rows])
-        return rows[np.argsort(np.concatenate([indices for _, indices, _ in matrix_rows]))]
+        located_rows = list(locate_rows(state, np.asarray(keys, np.int64)))
+        if not located_rows:
+            return np.zeros((0, self._dimensions), np.float32)
+        matrix = np.concatenate([vectors.exact(rows) for vectors, _, rows in located_rows])
+        return matrix[np.argsort(np.concatenate([indices for _, indices, _ in located_rows]))]
 
     def vectors(self, limit: int, seed: int = 0) -> NDArray[np.float32]:
         """Return up to ``limit`` live vectors, sampled evenly; the same ones for the same seed and content."""
         state = self._current()
-        rows = state.base_rows
-        sample = np.random.default_rng(seed).permutation(len(state))[:limit]
-        in_base = np.sort(sample[sample < len(rows)])
-        return np.concatenate([state.base.matrix[rows[in_base]], state.tail[sample[sample >= len(rows)] - len(rows)]])
+        in_base, in_tail = _sample(state, limit, seed)
+        return np.concatenate([state.base.rows.exact(in_base), state.tail[in_tail]])
 
     def __len__(self) -> int:
         """Return the number of vectors."""
@@ -355,8 +364,8 @@ class VectorIndex:
         complaints: list[str] = []
         for changes in self._source.vector_changes(0):
             truth = self._matrix(changes.vectors)
-            for matrix, indices, rows in locate_rows(state, np.array(changes.keys, np.int64)):
-                different = indices[(matrix[rows] != truth[indices]).any(axis=1)].tolist()
+            for vectors, indices, rows in locate_rows(state, np.array(changes.keys, np.int64)):
+                different = indices[vectors.differ(rows, truth[indices])].tolist()
                 complaints += [f"the vector index differs from the truth for key {changes.keys[p]}" for p in different]
         return complaints_of_codes + complaints[:10]  # missing keys are reported by comparing keys
 
@@ -466,45 +475,28 @@ class VectorIndex:
         rows = state.base_rows
         keys = state.keys
         order = np.argsort(keys, kind="stable")
+        is_rounded = len(order) > _EXACT_ROWS
         header = {
-            "format": FORMAT,
+            "format": ROUNDED_FORMAT if is_rounded else EXACT_FORMAT,
             "identity": self._identity,
             "dimensions": self._dimensions,
             "rows": len(order),
             "seq": state.seq,
         }
-        remove_leftovers(self._path)
-        with replacing(self._path) as file:
-            digest = xxhash.xxh3_128()
-
-            def write(data: bytes | memoryview) -> None:
-                digest.update(data)
-                file.write(data)
-
-            head = json.dumps(header).encode()
-            head += b" " * (-(16 + len(head)) % 64)  # align the arrays
-            write(MAGIC + struct.pack("<Q", len(head)) + head)
-            write(keys[order].data.cast("B"))
-            for start in range(0, len(order), BLOCK):
-                block_rows = order[start : start + BLOCK]
-                in_base = block_rows < len(rows)
-                block = np.empty((len(block_rows), self._dimensions), np.float32)
-                block[in_base] = state.base.matrix[rows[block_rows[in_base]]]
-                block[~in_base] = state.tail[block_rows[~in_base] - len(rows)]
-                write(block.data.cast("B"))
-            file.write(digest.digest())
+        vectors = _rounded_parts(state, order) if is_rounded else _exact_parts(state, order)
+        write_base(self._path, header, itertools.chain([keys[order]], vectors))
         # What was just written is not verified here: opening it does that.
         self._unusable = False
         stamp = file_stamp(self._path)
         content = np.memmap(self._path, np.uint8, "r")
-        base = base_in(content, self._path, stamp, self._identity, self._dimensions)
+        base = base_in(content, self._path, stamp, self._identity, self._dimensions, self._source)
         if state.alive is None and np.array_equal(base.keys[: len(rows)], state.base.keys):
             base.continue_codes(state.base)
         return _IndexState.of(base)
 
     def _empty(self) -> _IndexState:
         return _IndexState.of(
-            VectorBase(np.empty(0, np.int64), np.empty((0, self._dimensions), np.float32), -1, self._stamp())
+            VectorBase(np.empty(0, np.int64), ExactRows(np.empty((0, self._dimensions), np.float32)), -1, self._stamp())
         )
 
     def _stamp(self) -> object:
@@ -514,7 +506,7 @@ class VectorIndex:
         """Return the base file if it is intact and ours; else None, with the reason logged."""
         self._unusable = False
         try:
-            return _IndexState.of(read_base(self._path, self._identity, self._dimensions))
+            return _IndexState.of(read_base(self._path, self._identity, self._dimensions, self._source))
         except FileNotFoundError:
             return None
         except (*UNREADABLE, OSError, KeyError, struct.error) as error:
@@ -535,13 +527,63 @@ def _gather_changes(batches: Iterator[VectorChanges]) -> Iterator[list[VectorCha
         yield together
 
 
+def _sample(state: _IndexState, limit: int, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return rows of the base and of the tail, up to ``limit`` together, drawn evenly."""
+    rows = state.base_rows
+    sample = np.random.default_rng(seed).permutation(len(state))[:limit]
+    return rows[np.sort(sample[sample < len(rows)])], sample[sample >= len(rows)] - len(rows)
+
+
+def _exact_parts(state: _IndexState, order: NDArray[np.intp]) -> Iterator[NDArray[np.float32]]:
+    """Yield the vectors of a state in an order of `_IndexState.keys`."""
+    rows = state.base_rows
+    for start in range(0, len(order), BLOCK):
+        block_rows = order[start : start + BLOCK]
+        in_base = block_rows < len(rows)
+        block = np.empty((len(block_rows), state.base.rows.dimensions), np.float32)
+        block[in_base] = state.base.rows.exact(rows[block_rows[in_base]])
+        block[~in_base] = state.tail[block_rows[~in_base] - len(rows)]
+        yield block
+
+
+def _rounded_parts(state: _IndexState, order: NDArray[np.intp]) -> Iterator[NDArray[np.float32] | NDArray[np.int8]]:
+    """Yield the centre, the numbers and then the steps of the vectors of a state; see `RoundedRows`.
+
+    Those that are rounded stay as they are, and with them the centre.
+    """
+    base, rows = state.base.rows, state.base_rows
+    if isinstance(base, RoundedRows):
+        centre = base.centre
+    else:
+        in_base, in_tail = _sample(state, _CENTRE_ROWS)
+        centre = np.concatenate([base.exact(in_base), state.tail[in_tail]]).mean(axis=0)
+
+    def rounding(base_rows: NDArray[np.intp]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+        if isinstance(base, RoundedRows):
+            return base.numbers[base_rows], base.steps[base_rows]
+        return rounded_rows(base.exact(base_rows), centre)
+
+    yield centre
+    steps = np.empty(len(order), np.float32)
+    for start in range(0, len(order), BLOCK):
+        block_rows = order[start : start + BLOCK]
+        in_base = np.asarray(block_rows < len(rows))
+        numbers = np.empty((len(block_rows), base.dimensions), np.int8)
+        block_steps = steps[start : start + BLOCK]
+        numbers[in_base], block_steps[in_base] = rounding(rows[block_rows[in_base]])
+        numbers[~in_base], block_steps[~in_base] = rounded_rows(state.tail[block_rows[~in_base] - len(rows)], centre)
+        yield numbers
+    yield np.zeros(-len(order) * base.dimensions % 4, np.int8)  # the steps are aligned
+    yield steps
+
+
 def locate_rows(
     state: _IndexState, keys: NDArray[np.int64]
-) -> Iterator[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield where the vectors of these keys are: a matrix, indices into ``keys``, and the matrix's row for each."""
-    for stored_keys, matrix, alive in (
-        (state.base.keys, state.base.matrix, state.alive),
-        (state.tail_keys, state.tail, None),
+) -> Iterator[tuple[ExactRows | RoundedRows, NDArray[np.intp], NDArray[np.intp]]]:
+    """Yield where the vectors of these keys are: rows, indices into ``keys``, and the number of the row for each."""
+    for stored_keys, vectors, alive in (
+        (state.base.keys, state.base.rows, state.alive),
+        (state.tail_keys, ExactRows(state.tail), None),
     ):
         if len(stored_keys) and len(keys):
             rows = np.minimum(np.searchsorted(stored_keys, keys), len(stored_keys) - 1)
@@ -549,29 +591,29 @@ def locate_rows(
             if alive is not None:
                 present &= alive[rows]
             indices = np.flatnonzero(present)
-            yield matrix, indices, rows[indices]
+            yield vectors, indices, rows[indices]
 
 
 def _base_top(
     base: VectorBase, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None, margin: float = 0.0
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the best valid rows: exactly if that is fast or few rows are allowed, else quantised and rescored.
+    """Return the best valid rows: scanned if that is fast or few rows are allowed, else quantised; then scored exactly.
 
     With a ``margin``, so are those whose score is lower by that much, and the quantised scan has more to spare.
     """
     total = len(base.keys)
     count = total if valid is None else int(np.count_nonzero(valid))
+    if count == total:
+        valid = None
+    likely = None
     if total > _EXACT_ROWS and count > _FEW_ROWS:
-        likely = _quantised_top(base, vector, k, None if count == total else valid, count // _CANDIDATE_SHARE, margin)
-        if likely is not None:
-            rows, scores = likely
-            return base.keys[rows], scores
-    if valid is None or count == total:
-        scores = base.matrix @ vector
-        best = _best(scores, k, margin)
-        return base.keys[best], scores[best]
-    rows = np.flatnonzero(valid)
-    scores = _dots(base.matrix, rows, vector) if count < 0.5 * total else (base.matrix @ vector)[rows]
+        likely = _quantised_top(base, vector, k, valid, count // _CANDIDATE_SHARE, margin)
+    if likely is None:
+        allowed_rows: NDArray[np.intp] = np.arange(total) if valid is None else np.flatnonzero(valid)
+        is_minority = count < 0.5 * total
+        scores = base.rows.dots(allowed_rows, vector) if is_minority else base.rows.scan(vector)[allowed_rows]
+        likely = allowed_rows, scores
+    rows, scores = among_best(base.rows, *likely, vector, k, margin)
     best = _best(scores, k, margin)
     return base.keys[rows[best]], scores[best]
 
@@ -579,7 +621,7 @@ def _base_top(
 def _quantised_top(
     base: VectorBase, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None, most: int, margin: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
-    """Return the rows that may be among the best ``k`` valid ones, with their exact scores.
+    """Return the rows that may be among the best ``k`` valid ones, with their scores by the vectors of the base.
 
     Candidates are taken until the quantised score of the last one is too low for any further row to be among the best.
     How far quantised scores lie below exact ones is measured on the latter half of the candidates, and on rows drawn
@@ -604,42 +646,22 @@ def _quantised_top(
         with one_thread():
             rough, indices = index.search(vector[None], limit, params=parameters)
         rows: NDArray[np.int64] = indices[0][indices[0] >= 0]
-        scores = _dots(base.matrix, rows, vector)
+        scores = base.rows.dots(rows, vector)
         if len(rows) < limit:
             return rows, scores
         errors = (scores - rough[0])[limit // 2 :]
         deviation = max(errors.std(), (base.residuals(index) @ vector).std())
         deviations = _DEVIATIONS * (_SURER if margin else 1)
         highest_error = errors.mean() + deviations * deviation + margin
-        kth_score = np.partition(scores, -k)[-k]
+        kth_score = np.partition(scores - base.rows.errors(rows), -k)[-k]
         if rough[0][-1] + highest_error < kth_score:
             return rows, scores
         if margin:
             with one_thread():
                 _, _, rows = index.range_search(vector[None], float(kth_score - highest_error), params=parameters)
-            return (rows, _dots(base.matrix, rows, vector)) if len(rows) <= _UNORDERED * most else None
+            return (rows, base.rows.dots(rows, vector)) if len(rows) <= _UNORDERED * most else None
         limit *= _WIDER
     return None
-
-
-def _dots(matrix: NDArray[np.float32], rows: NDArray[np.int64], vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the dot products of some rows with a vector, copying a few at a time."""
-    scores = np.empty(len(rows), np.float32)
-    for start in range(0, len(rows), _GATHERED_ROWS):
-        scores[start : start + _GATHERED_ROWS] = matrix[rows[start : start + _GATHERED_ROWS]] @ vector
-    return scores
-
-
-def _all_dots(matrix: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the dot products of all rows with a vector, a few at a time on this thread.
-
-    A larger product is spread over threads that wait for each other, and spin: 12 ms instead of 1 for 8,000 rows while
-    other programs run.
-    """
-    scores = np.empty(len(matrix), np.float32)
-    for start in range(0, len(matrix), _GATHERED_ROWS):
-        np.dot(matrix[start : start + _GATHERED_ROWS], vector, out=scores[start : start + _GATHERED_ROWS])
-    return scores
 
 
 def _best(scores: NDArray[np.float32], k: int, margin: float = 0.0) -> NDArray[np.intp]:
