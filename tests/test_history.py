@@ -66,6 +66,19 @@ def test_every_kept_state_can_be_restored_in_any_order(kept_store: Any, seed: in
         assert kept_store.verify().problems == ()
 
 
+def test_state_before_the_first_vectors_has_none(kept_store: Any) -> None:
+    kept_store.keep_versions(90)
+    kept_store.write([Document("a", "one")])
+    states = [kept_store.statistics().recorded_state]
+    kept_store.write([Document("a", "one")], np.eye(1, 8, dtype=np.float32), "hash", stored_only=True)
+    states.append(kept_store.statistics().recorded_state)
+    past_store = kept_store.past_store("notes", {"k1": 1.2, "b": 0.75})
+    for index in (0, 1, 0, 1):
+        info = past_store.at(states[index].sequence, states[index].notes).info
+        assert (info.embedder, info.dimensions) == ((None, None) if index == 0 else ("hash", 8))
+    past_store.close()
+
+
 def scores_of(store: Any, queries: list[StoreQuery]) -> list[str]:
     """Both lists and all scores of each query, to the last digit; as texts, for NaN does not equal itself."""
     return [
