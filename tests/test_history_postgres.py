@@ -73,6 +73,15 @@ def complaints(store: Any) -> list[str]:
     return problems
 
 
+def check_no_temporary_tables(postgres: PostgresServer) -> None:
+    temporary_tables = b"select from pg_class where relpersistence = 't' and relkind = 'r'"
+    deadline = time.monotonic() + 60
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        while connection.execute(temporary_tables).fetchall():  # the server ends a session after its client
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 def test_plain_dataset_has_no_further_table_and_sends_no_further_statement(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,16 +319,28 @@ def test_replay_leaves_no_table_and_needs_no_right_to_write(postgres: PostgresSe
         with pointsman.open(url.replace("//pointsman@", f"//{role}@"), embedder=HashingEmbedder()) as reading:
             answer_again = reading.replay(str(answer.receipt))
             assert [(hit.text, hit.score) for hit in answer_again] == [(hit.text, hit.score) for hit in answer]
-        store: Any = workspace.dataset("notes").store
-        # the server ends a session after its client
-        temporary_tables = "select from pg_class where relpersistence = 't' and relkind = 'r'"
-        deadline = time.monotonic() + 60
-        while store._rows(temporary_tables) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert store._rows(temporary_tables) == []
+        check_no_temporary_tables(postgres)
         with psycopg.connect(postgres.url, autocommit=True) as connection:
             connection.execute(f"drop owned by {role}".encode())
             connection.execute(f"drop role {role}".encode())
+
+
+def test_replay_borrows_a_connection_of_ones_own_and_gives_it_back(postgres: PostgresServer) -> None:
+    pool_of = pytest.importorskip("psycopg_pool").ConnectionPool
+    schema = f"history_{uuid.uuid4().hex}"
+    with pool_of(postgres.url, min_size=1, max_size=3, open=True) as pool:
+        backend = PostgresBackend(f"postgresql://nobody@127.0.0.1:1/none?schema={schema}", pool=pool)
+        with pointsman.open(backend, embedder=HashingEmbedder()) as workspace:
+            workspace.dataset("notes", versions="9 days").add([Document("a", "The signal of the yard is green.")])
+            answer = workspace.search("signal of the yard")
+            workspace.dataset("notes").delete(["a"])
+            for _ in range(2):
+                replayed_answer = workspace.replay(str(answer.receipt))
+                assert [(hit.text, hit.score) for hit in replayed_answer] == [(hit.text, hit.score) for hit in answer]
+        with pool.connection() as connection:
+            assert not connection.autocommit
+        check_no_temporary_tables(postgres)
+        assert pool.get_stats()["pool_available"] == pool.get_stats()["pool_size"]
 
 
 def test_random_changes_leave_versions_in_order(store: Any) -> None:
