@@ -1,12 +1,13 @@
 """Versions: whether the one in force is first, and whether a day is answered as of that day.
 
-    python benchmarks/versions.py [--pairs 200] [--embedder default|hashing]
+    python benchmarks/versions.py [--pairs 200] [--embedder default|hashing] [--misses]
 
 Contracts in English, Chinese and Russian, each clause with an amendment that changes one figure. Half of the amendments
 do not even name their subject ("The period in this clause is now six months."), so that no list finds them; half refer
 to the clause by its heading, half by the document's id. Every question is asked four times: as it is; of the same
 documents without what they say of versions; as of a day before the amendment; and as of a day after it. The clauses and
-questions were written once, before anything was measured.
+questions were written once, before anything was measured. ``--misses`` shows what is first where another document is,
+with its score, and the score of what was wanted.
 """
 
 from __future__ import annotations
@@ -181,6 +182,19 @@ def share_first(dataset: Any, asked: list[Pair], ids: list[tuple[str, ...]], **o
     return f"{sum(hits)}/{len(hits)} = {sum(hits) / len(hits):.3f}  ({by_language})"
 
 
+def print_misses(dataset: Any, asked: list[Pair], ids: list[tuple[str, ...]], **options: Any) -> None:
+    """Print the questions that another document answers first, and the first one of those wanted."""
+    contexts = dataset.search_many([pair.question for pair in asked], 20, refuse=False, **options)
+    for context, pair, row in zip(contexts, asked, ids, strict=True):
+        hits = context.hits
+        if hits and hits[0].id in row:
+            continue
+        places = [place for place, hit in enumerate(hits) if hit.id in row][:1]
+        print(f"  {pair.question}")
+        for place in [*range(min(1, len(hits))), *places]:
+            print(f"    {place + 1}. {hits[place].id} {hits[place].score:.3f}: {hits[place].document.text[:100]}")
+
+
 def share_above(dataset: Any, asked: list[Pair], ids: list[tuple[str, ...]], **options: Any) -> str:
     """Ask all questions; return how often this version is the first of its pair in the answer, wherever it stands."""
     contexts = dataset.search_many([pair.question for pair in asked], 20, refuse=False, **options)
@@ -195,6 +209,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--embedder", choices=("default", "hashing"), default="default")
+    parser.add_argument("--misses", action="store_true", help="show them")
     arguments = parser.parse_args()
     embedder = HashingEmbedder() if arguments.embedder == "hashing" else pointsman.default_embedder()
     asked = pairs(arguments.pairs)
@@ -216,6 +231,11 @@ def main() -> None:
         print("  today", share_above(dated, asked, new), flush=True)
         for day, ids in ((BEFORE, old), (AFTER, new)):
             print(f"  as_of {day}", share_above(dated, asked, ids, as_of=day), flush=True)
+        if arguments.misses:
+            print("first is another, where nothing is said of versions:")
+            print_misses(plain, asked, either)
+            print("first is another, today:")
+            print_misses(dated, asked, new)
         print("clauses above their amendment, or not marked as superseded:", count_above(dated, asked), flush=True)
 
 

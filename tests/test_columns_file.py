@@ -189,3 +189,28 @@ def test_rebuilding_writes_the_file_again(tmp_path: Path) -> None:
     sound(store)
     assert_filters_agree_with_documents(store)
     store.close()
+
+
+def test_a_writer_counts_only_what_it_has_written_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each document added to a large dataset would count thousands; the file is written when it was before."""
+    store = opened(tmp_path)
+    add(store, corpus(100))
+    counts: list[int] = []
+    changed_since = type(store.truth).changed_since
+
+    def count_changes(truth: Any, seq: int, most: int) -> int:
+        counts.append(changed_since(truth, seq, most))
+        return counts[-1]
+
+    monkeypatch.setattr(type(store.truth), "changed_since", count_changes)
+    file = tmp_path / "dataset" / collection.COLUMNS
+    content, documents = file.read_bytes(), corpus(160)
+    for number in range(100, 148):
+        add(store, documents[number : number + 1])
+    assert max(counts[1:]) == 1
+    for n in range(30):  # the same one again and again
+        add(store, [Document("again", "the same", {"n": n})])
+    assert file.read_bytes() == content, "49 documents have changed, fewer than half of 100"
+    add(store, documents[148:149])
+    assert file.read_bytes() != content
+    store.close()

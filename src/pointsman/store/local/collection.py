@@ -134,6 +134,7 @@ class Collection:
         self.columns = Columns(self._load_columns, self._matching, self._restored_columns)
         self._columns_seq = -1
         self._columns_unusable = False  # the file of columns was damaged, or belongs to another state
+        self._change_count = (-1, -1, 0)  # at most how many documents have changed from one sequence number to another
         self.keyword = KeywordIndex(
             directory / "keyword",
             self.truth,
@@ -718,13 +719,28 @@ class Collection:
         seq, rows = (0, 0) if self._columns_unusable else saved_state(path, identity)
         limit = _COLUMNS_AGAIN if at_end else 5 * _COLUMNS_AGAIN
         threshold = min(max(_COLUMNS_AGAIN, rows // 2), limit)
-        if self.truth.changed_since(seq, threshold) < threshold:
+        if self._fewer_have_changed(seq, threshold):
             return
         try:
             self.columns.use(lambda table: write_table(path, table, identity, self._columns_seq))
             self._columns_unusable = False
         except OSError as error:
             log.warning("%s cannot be written now (%s); metadata is read from the documents", path, error)
+
+    def _fewer_have_changed(self, seq: int, limit: int) -> bool:
+        """Whether fewer documents than this have changed since; if possible, only those since the last call count anew.
+
+        To count tens of thousands takes as long as all else that SQLite does for a document that is added.
+        """
+        since, until, count = self._change_count
+        target = self.truth.sequence()
+        is_continued = since == seq and until <= target
+        count = count + self.truth.changed_since(until, limit) if is_continued else limit
+        if count >= limit:  # a document that has changed twice may have been counted twice
+            count = self.truth.changed_since(seq, limit)
+        is_below = count < limit
+        self._change_count = (seq, target, count) if is_below else (-1, -1, 0)  # counting stops at the limit
+        return is_below
 
     def _restored_columns(self) -> Table | None:
         """Return the saved columns with all later changes; None if there are none of use."""

@@ -98,21 +98,29 @@ class _IndexState:
 
     def applying(self, removals: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32]) -> _IndexState:
         """Return this state after removing and then adding rows; the base is shared."""
-        removals = np.concatenate([removals, keys])
-        alive = (
-            ~np.isin(self.base.keys, removals)
-            if self.alive is None
-            else self.alive & ~np.isin(self.base.keys, removals)
-        )
-        mask = ~np.isin(self.tail_keys, removals)
-        tail_keys = np.concatenate([self.tail_keys[mask], keys])
-        tail = np.concatenate([self.tail if mask.all() else self.tail[mask], rows])
+        state = self._without(np.concatenate([removals, keys]))
+        if not len(keys):
+            return state
+        tail_keys, tail = np.concatenate([state.tail_keys, keys]), np.concatenate([state.tail, rows])
         if (tail_keys[1:] < tail_keys[:-1]).any():
             order = np.argsort(tail_keys)
             tail_keys, tail = tail_keys[order], tail[order]
         tail_keys.flags.writeable = False
-        dead = len(alive) - int(np.count_nonzero(alive))
-        return replace(self, alive=alive if dead else None, dead=dead, tail_keys=tail_keys, tail=tail)
+        return replace(state, tail_keys=tail_keys, tail=tail)
+
+    def _without(self, keys: NDArray[np.int64]) -> _IndexState:
+        """Return this state without some keys; what has none of them is shared, as a copy of the tail takes long."""
+        state = self
+        if len(base_rows := _rows_of(self.base.keys, keys)):
+            alive = np.ones(len(self.base.keys), np.bool_) if self.alive is None else self.alive.copy()
+            alive[base_rows] = False
+            dead = len(alive) - int(np.count_nonzero(alive))
+            state = replace(state, alive=alive, dead=dead)
+        if len(tail_rows := _rows_of(self.tail_keys, keys)):
+            tail_keys, tail = np.delete(self.tail_keys, tail_rows), np.delete(self.tail, tail_rows, axis=0)
+            tail_keys.flags.writeable = False
+            state = replace(state, tail_keys=tail_keys, tail=tail)
+        return state
 
     def __len__(self) -> int:
         return len(self.base.keys) - self.dead + len(self.tail_keys)
@@ -248,6 +256,14 @@ class VectorSubset:
         self.exists = exists if state.alive is None else exists & state.alive
         self.in_tail = np.flatnonzero(_is_in(state.tail_keys, keys))
         self.keys = np.sort(np.concatenate([state.base.keys[self.exists], state.tail_keys[self.in_tail]]))
+
+
+def _rows_of(stored_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return which of the stored keys, which ascend, are among some keys: their rows, each at least once."""
+    if not len(stored_keys):
+        return np.empty(0, np.intp)
+    rows = np.minimum(np.searchsorted(stored_keys, keys), len(stored_keys) - 1)
+    return np.asarray(rows[stored_keys[rows] == keys])
 
 
 def _is_in(stored_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.bool_]:
