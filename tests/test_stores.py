@@ -416,6 +416,7 @@ MUTANTS = (
     Mutant("test_closed", "close", raising(FOREIGN)),
     Mutant("test_closed", "search", raising(FOREIGN)),
     Mutant("test_dropped", "drop", lambda _: lambda: None),
+    Mutant("test_keys_that_documents_have", "metadata_keys", lambda _: lambda: frozenset({"another key"})),
     Mutant("test_what_cannot_be_asked", "ids", raising(FOREIGN, lambda *args: "\0" in args)),
 )
 
