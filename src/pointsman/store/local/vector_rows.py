@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-_GATHERED: Final = 64  # rows copied together: less than malloc fetches from the system anew
+GATHERED: Final = 64  # rows copied together: less than malloc fetches from the system anew
 _SCANNED: Final = 1024  # rows of a scan of all that are converted together
 _KERNEL: Final = 4  # rows that a matrix product takes at a time; what is left over is rounded otherwise
 _STEPS: Final = 127  # on either side of the centre
@@ -45,11 +45,15 @@ class ExactRows:
 
     Args:
         matrix: shape ``(rows, dimensions)``.
+
+    Attributes:
+        scan: returns the dot product of every row with a vector; the matrix's own product, as every search calls it.
     """
 
     def __init__(self, matrix: NDArray[np.float32]) -> None:
         self.matrix = matrix
         self.dimensions = matrix.shape[1]
+        self.scan: Callable[[NDArray[np.float32]], NDArray[np.float32]] = matrix.__matmul__
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -68,15 +72,11 @@ class ExactRows:
         """Return which rows are not of these vectors."""
         return np.asarray((self.matrix[rows] != vectors).any(axis=1))
 
-    def scan(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the dot product of every row with a vector, up to `errors`."""
-        return np.asarray(self.matrix @ vector)
-
     def dots(self, rows: NDArray[np.intp], vector: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the dot products of some rows with a vector, up to `errors`, copying a few at a time."""
         scores = np.empty(len(rows), np.float32)
-        for start in range(0, len(rows), _GATHERED):
-            scores[start : start + _GATHERED] = self.matrix[rows[start : start + _GATHERED]] @ vector
+        for start in range(0, len(rows), GATHERED):
+            scores[start : start + GATHERED] = self.matrix[rows[start : start + GATHERED]] @ vector
         return scores
 
 
@@ -148,14 +148,14 @@ class RoundedRows:
     def dots(self, rows: NDArray[np.intp], vector: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the dot products of some rows with a vector, up to `errors`, copying a few at a time."""
         scores = np.empty(len(rows), np.float32)
-        for start in range(0, len(rows), _GATHERED):
-            block = self.numbers[rows[start : start + _GATHERED]]
-            scores[start : start + _GATHERED] = block.astype(np.float32) @ vector
+        for start in range(0, len(rows), GATHERED):
+            block = self.numbers[rows[start : start + GATHERED]]
+            scores[start : start + GATHERED] = block.astype(np.float32) @ vector
         return scores * self.steps[rows] + self.centre @ vector
 
 
 def among_best(
-    vectors: ExactRows | RoundedRows,
+    vectors: RoundedRows,
     rows: NDArray[np.intp],
     scores: NDArray[np.float32],
     vector: NDArray[np.float32],
@@ -172,8 +172,6 @@ def among_best(
         k: how many are best.
         margin: how far below the k-th best a row may be.
     """
-    if isinstance(vectors, ExactRows):
-        return rows, scores
     if k < len(rows):
         errors = vectors.errors(rows)
         rows = rows[scores + errors >= np.partition(scores - errors, -k)[-k] - np.float32(margin)]
@@ -197,8 +195,8 @@ def all_dots(matrix: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArra
     other programs run.
     """
     scores = np.empty(len(matrix), np.float32)
-    for start in range(0, len(matrix), _GATHERED):
-        np.dot(matrix[start : start + _GATHERED], vector, out=scores[start : start + _GATHERED])
+    for start in range(0, len(matrix), GATHERED):
+        np.dot(matrix[start : start + GATHERED], vector, out=scores[start : start + GATHERED])
     return scores
 
 

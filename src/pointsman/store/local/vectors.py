@@ -34,7 +34,15 @@ from pointsman.store.local.vector_base import (
     read_base,
     write_base,
 )
-from pointsman.store.local.vector_rows import ExactRows, RoundedRows, VectorReader, all_dots, among_best, rounded_rows
+from pointsman.store.local.vector_rows import (
+    GATHERED,
+    ExactRows,
+    RoundedRows,
+    VectorReader,
+    all_dots,
+    among_best,
+    rounded_rows,
+)
 from pointsman.store.prepared import UNREADABLE, direction
 
 if TYPE_CHECKING:
@@ -164,7 +172,7 @@ class VectorQuery:
             return []
         alive, tail_keys = state.alive, state.tail_keys
         if filters is None:
-            tail_scores = all_dots(state.tail, vector)
+            tail_scores = state.tail @ vector if len(state.tail) <= GATHERED else all_dots(state.tail, vector)
         else:
             matching = self.columns.mask(filters, state.base.keys)
             alive = matching if alive is None else matching & alive
@@ -629,7 +637,9 @@ def _base_top(
         is_minority = count < 0.5 * total
         scores = base.rows.dots(allowed_rows, vector) if is_minority else base.rows.scan(vector)[allowed_rows]
         likely = allowed_rows, scores
-    rows, scores = among_best(base.rows, *likely, vector, k, margin)
+    rows, scores = likely
+    if isinstance(base.rows, RoundedRows):
+        rows, scores = among_best(base.rows, rows, scores, vector, k, margin)
     best = _best(scores, k, margin)
     return base.keys[rows[best]], scores[best]
 
