@@ -187,6 +187,7 @@ def _make(folder: Path, copy: Path, *, killed: bool) -> str:
         patch.object(vectors, "_REBASE_ROWS", 100),
         patch.object(collection, "_COLUMNS_AGAIN", 100),
         patch.object(vectors, "_EXACT_ROWS", 100),
+        patch.object(vectors, "_ROUNDED_ROWS", 100),
         _opened(folder) as workspace,
     ):
         dataset = workspace.dataset("notes", description="Notes on trains")

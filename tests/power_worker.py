@@ -44,7 +44,7 @@ def on_stores(root: Path) -> None:
     """Make, fill, update, delete, rebuild, drop and make again, close and open in between."""
     vectors._REBASE_ROWS = 10  # new base files all the time
     collection._COLUMNS_AGAIN = 10  # and new files of columns
-    vectors._EXACT_ROWS = 10  # and of quantised vectors
+    vectors._EXACT_ROWS = vectors._ROUNDED_ROWS = 10  # and of quantised and rounded vectors
 
     def fill(store: Collection, name: str, found: list[Document]) -> None:
         with step("add", name, texts(found)):

@@ -21,7 +21,7 @@ def write_for_ever(path: Path, seed: int) -> None:
     """Add, update and delete without end; ``start`` and ``done`` around each call say what it does."""
     vectors._REBASE_ROWS = 20  # new base files all the time
     collection._COLUMNS_AGAIN = 20  # and new files of columns
-    vectors._EXACT_ROWS = 20  # and of quantised vectors
+    vectors._EXACT_ROWS = vectors._ROUNDED_ROWS = 20  # and of quantised and rounded vectors
     chance = random.Random(seed)
     store = opened(path)
     number = 0

@@ -100,7 +100,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         vectors._REBASE_ROWS = 10  # new base files all the time
         collection._COLUMNS_AGAIN = 10  # and new files of columns
-        vectors._EXACT_ROWS = 10  # and of quantised vectors
+        vectors._EXACT_ROWS = vectors._ROUNDED_ROWS = 10  # and of quantised and rounded vectors
         self._folder, self.root = folder, folder / "workspace"
         self._told = mmap.mmap(-1, 1 << 16)
         self._made = folder / "made"

@@ -57,6 +57,7 @@ def test_searching_goes_on_and_writing_says_what_was_kept(
     monkeypatch.setattr(vectors, "_REBASE_ROWS", 10)
     monkeypatch.setattr(collection, "_COLUMNS_AGAIN", 10)
     monkeypatch.setattr(vectors, "_EXACT_ROWS", 10)
+    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", 10)
     store = opened(disk)
     expected = {document.id: document.text for document in corpus(100)}
     add(store, corpus(100))

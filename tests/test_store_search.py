@@ -63,6 +63,7 @@ PATHS: dict[str, dict[str, float]] = {
         "_ID_SET": 0,
         "_ID_COST": 10**9,
         "_EXACT_ROWS": 10,
+        "_ROUNDED_ROWS": 10,
         "_FEW_ROWS": 0,
         "_CANDIDATE_SHARE": 1,
     },

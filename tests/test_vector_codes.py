@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_REBASE_ROWS", 30)
     monkeypatch.setattr(vectors, "_EXACT_ROWS", 50)
+    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", 50)
     monkeypatch.setattr(vectors, "_CANDIDATE_SHARE", 1)
     monkeypatch.setattr(vectors, "_FEW_ROWS", 10)
 

@@ -44,6 +44,7 @@ def least_recall(folder: Path, vectors: NDArray[np.float32], crowd: NDArray[np.f
 @pytest.fixture(autouse=True)
 def quantise_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_EXACT_ROWS", 1000)
+    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", 1000)
 
 
 def test_near_copies_clusters_and_dominating_dimensions(tmp_path: Path) -> None:

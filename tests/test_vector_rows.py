@@ -30,6 +30,7 @@ SOME = Range("number", lt=300)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_REBASE_ROWS", 30)
     monkeypatch.setattr(vectors, "_EXACT_ROWS", 50)
+    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", 50)
     monkeypatch.setattr(vectors, "_CANDIDATE_SHARE", 1)
     monkeypatch.setattr(vectors, "_FEW_ROWS", 10)
 
@@ -74,11 +75,10 @@ def test_answers_are_those_of_a_base_that_has_its_vectors_as_they_are(
 ) -> None:
     rounded_answers = answers(store)
     assert isinstance(state(store).base.rows, RoundedRows)
-    monkeypatch.setattr(vectors, "_EXACT_ROWS", COUNT)
+    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", COUNT)
     twin = opened(tmp_path / "twin")
     add(twin, corpus(COUNT))
     assert isinstance(state(twin).base.rows, ExactRows)
-    monkeypatch.setattr(vectors, "_EXACT_ROWS", 50)  # it is searched in the same way
     exact_answers = answers(twin)
     assert rounded_answers == exact_answers
     assert twin.vectors is not None
@@ -185,11 +185,11 @@ def test_a_base_that_becomes_small_has_its_vectors_again(store: Collection, tmp_
 def test_a_large_base_of_an_earlier_version_is_searched_until_it_is_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "_EXACT_ROWS", COUNT)
+    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", COUNT)
     store = opened(tmp_path)
     add(store, corpus(COUNT))
     store.close()
-    monkeypatch.setattr(vectors, "_EXACT_ROWS", 50)
+    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", 50)
     second = opened(tmp_path)
     assert isinstance(state(second).base.rows, ExactRows)
     exact_answers = answers(second)

@@ -488,6 +488,7 @@ class TestExactness:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact_rows: int
     ) -> None:
         monkeypatch.setattr(vector_index, "_EXACT_ROWS", exact_rows)  # the second one is scanned by 4-bit codes
+        monkeypatch.setattr(vector_index, "_ROUNDED_ROWS", exact_rows)
         monkeypatch.setattr(vector_index, "_FEW_ROWS", exact_rows)
         random = np.random.default_rng(0)
         rows = random.standard_normal((5000, 64)).astype(np.float32)

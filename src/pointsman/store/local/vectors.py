@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_EXACT_ROWS = 50_000  # above this many base rows the scan is quantised, and the base has them rounded
+_EXACT_ROWS = 50_000  # above this many base rows the scan is quantised
+_ROUNDED_ROWS = 200_000  # above this many the base has them rounded: of fewer, a search would lose 2 ms for little room
 _FEW_ROWS = 2_000  # as many allowed rows are scanned exactly, which takes no longer than a scan of all codes
 _REBASE_ROWS = 2048  # a tail shorter than this is never worth a new base file
 _SETTLED_SHARE = 50  # beside a quantised base, a long write leaves no tail of over one row in this many
@@ -499,7 +500,7 @@ class VectorIndex:
         rows = state.base_rows
         keys = state.keys
         order = np.argsort(keys, kind="stable")
-        is_rounded = len(order) > _EXACT_ROWS
+        is_rounded = len(order) > _ROUNDED_ROWS
         header = {
             "format": ROUNDED_FORMAT if is_rounded else EXACT_FORMAT,
             "identity": self._identity,
