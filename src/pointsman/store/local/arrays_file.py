@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ import xxhash
 from pointsman.store.local.files_and_locks import open_regular, remove_leftovers, replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -36,20 +37,36 @@ def write_arrays(path: Path, magic: bytes, header: Mapping[str, Any], arrays: Se
     Raises:
         OSError: it cannot be written.
     """
+    full_header = {**header, "arrays": [[array.dtype.str, len(array)] for array in arrays]}
+    padding = (np.zeros(-array.nbytes % _ALIGNMENT, np.uint8) for array in arrays)
+    write_parts(path, magic, full_header, chain.from_iterable(zip(arrays, padding, strict=True)))
+
+
+def write_parts(path: Path, magic: bytes, header: Mapping[str, Any], parts: Iterable[NDArray[Any]]) -> None:
+    """Replace a file; only for the writer of the dataset.
+
+    Args:
+        path: the file.
+        magic: eight bytes that tell its kind.
+        header: anything in JSON.
+        parts: what follows it, as it is; the first one is aligned.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     remove_leftovers(path)
     with replacing(path) as file:
         digest = xxhash.xxh3_128()
 
-        def write(data: bytes | memoryview) -> None:
-            digest.update(data)
-            file.write(data)
+        def write(content: bytes | memoryview) -> None:
+            digest.update(content)
+            file.write(content)
 
-        head = json.dumps({**header, "arrays": [[array.dtype.str, len(array)] for array in arrays]}).encode()
+        head = json.dumps(header).encode()
         head += b" " * (-(16 + len(head)) % _ALIGNMENT)
         write(magic + struct.pack("<Q", len(head)) + head)
-        for array in arrays:
-            write(np.ascontiguousarray(array).data.cast("B") if len(array) else b"")
-            write(b"\0" * (-array.nbytes % _ALIGNMENT))
+        for part in parts:
+            write(np.ascontiguousarray(part).data.cast("B") if part.size else b"")
         file.write(digest.digest())
 
 
@@ -72,8 +89,8 @@ def read_arrays(path: Path, magic: bytes, format_: int, identity: str) -> tuple[
     return header, arrays
 
 
-def check_arrays(path: Path) -> None:
-    """Verify the checksum of a file.
+def check_arrays(path: Path) -> NDArray[np.uint8]:
+    """Verify the checksum of a file; return its content, mapped.
 
     Raises:
         FileNotFoundError: there is none.
@@ -84,6 +101,7 @@ def check_arrays(path: Path) -> None:
     content = np.memmap(path, np.uint8, "r")
     if xxhash.xxh3_128(content[:-16].data).digest() != content[-16:].tobytes():
         raise ValueError("its checksum is wrong")
+    return content
 
 
 def read_header(path: Path, magic: bytes, format_: int, identity: str) -> dict[str, Any]:

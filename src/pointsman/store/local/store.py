@@ -277,7 +277,7 @@ class LocalStore(BaseStore):
             yield
             try:
                 sequence = self.collection.truth.sequence()
-                if are_words_due(self, sequence):
+                if self._words_are_due(sequence):
                     from pointsman.text.spelling import Speller
 
                     self._write_words(Speller.from_texts(texts(self)), sequence)
@@ -377,13 +377,17 @@ class LocalStore(BaseStore):
 
     def keep_words(self, speller: Speller, sequence: int) -> None:
         """Store the words of the documents as of a write, if they are many and no other process is writing."""
-        if are_words_due(self, sequence):
+        if self._words_are_due(sequence):
             try:
                 with self.collection.healing() as is_writer:
                     if is_writer:
                         self._write_words(speller, sequence)
             except StoreError as error:
                 log.debug("the words of %s are not stored now: %s", self.info.identity, error)
+
+    def _words_are_due(self, sequence: int) -> bool:
+        path, identity = self.collection.file(WORDS_FILE), self.info.identity
+        return are_words_due(path, identity, sequence, self.count, self.changed_since)
 
     def _write_words(self, speller: Speller, sequence: int) -> None:
         path = self.collection.file(WORDS_FILE)

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
+from pointsman.store.local.arrays_file import check_arrays
 from pointsman.store.local.files_and_locks import file_stamp, open_regular, remove_leftovers, replacing
 from pointsman.store.local.vector_rows import ExactRows, RoundedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -138,13 +139,8 @@ def read_base(path: Path, identity: str, dimensions: int, reader: VectorReader) 
         ValueError: it is truncated, foreign, or of another format.
     """
     stamp = file_stamp(path)
-    if path.stat().st_size < 32:  # too short to be mapped
-        raise ValueError("it is truncated")
-    content = np.memmap(path, np.uint8, "r")
-    if xxhash.xxh3_128(content[:-16].data).digest() != content[-16:].tobytes():
-        raise ValueError("its checksum is wrong")
     # The pages of this map are present now; those of another one would be fetched one by one by the next 200 searches.
-    return base_in(content, path, stamp, identity, dimensions, reader)
+    return base_in(check_arrays(path), path, stamp, identity, dimensions, reader)
 
 
 def base_in(
@@ -182,33 +178,6 @@ def base_in(
         rows = ExactRows(array(np.float32, count * dimensions).reshape(count, dimensions))
     checksum = xxhash.xxh3_128(_CODES_FORMAT + content[-16:].tobytes()).digest()
     return VectorBase(keys, rows, seq, stamp, path.with_suffix(CODES), checksum)
-
-
-def write_base(path: Path, header: Mapping[str, Any], arrays: Iterable[NDArray[Any]]) -> None:
-    """Replace a base file; for the writer.
-
-    Args:
-        path: the file.
-        header: what `base_in` reads.
-        arrays: what follows it, in parts.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    remove_leftovers(path)
-    with replacing(path) as file:
-        digest = xxhash.xxh3_128()
-
-        def write(content: bytes | memoryview) -> None:
-            digest.update(content)
-            file.write(content)
-
-        head = json.dumps(header).encode()
-        head += b" " * (-(16 + len(head)) % 64)  # align the arrays
-        write(MAGIC + struct.pack("<Q", len(head)) + head)
-        for array in arrays:
-            write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
-        file.write(digest.digest())
 
 
 def _quantise(rows: ExactRows | RoundedRows, earlier: Any = None) -> Any:

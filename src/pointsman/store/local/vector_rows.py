@@ -120,8 +120,7 @@ class RoundedRows:
         read_keys, content = self._reader.vectors_of(keys.tolist(), self._seq)
         if not read_keys:
             return vectors
-        indices = np.minimum(np.searchsorted(read_keys, keys), len(read_keys) - 1)
-        is_same = np.asarray(read_keys)[indices] == keys
+        indices, is_same = look_up(np.asarray(read_keys), keys)
         matrix = np.frombuffer(content, np.float32).reshape(len(read_keys), -1)
         if matrix.shape[1] == self.dimensions:
             matrix = matrix[indices]
@@ -152,6 +151,14 @@ class RoundedRows:
             block = self.numbers[rows[start : start + GATHERED]]
             scores[start : start + GATHERED] = block.astype(np.float32) @ vector
         return scores * self.steps[rows] + self.centre @ vector
+
+
+def look_up(stored_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return the row of each key among the stored keys, which ascend, and whether it is there; else the row is any."""
+    if not len(stored_keys):
+        return np.zeros(len(keys), np.intp), np.zeros(len(keys), np.bool_)
+    rows = np.minimum(np.searchsorted(stored_keys, keys), len(stored_keys) - 1)
+    return rows, np.asarray(stored_keys[rows] == keys)
 
 
 def among_best(

@@ -22,17 +22,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from pointsman.store.local.arrays_file import write_parts
 from pointsman.store.local.files_and_locks import file_stamp, translated
 from pointsman.store.local.vector_base import (
     BLOCK,
     CODES,
     EXACT_FORMAT,
+    MAGIC,
     ROUNDED_FORMAT,
     VectorBase,
     base_in,
     one_thread,
     read_base,
-    write_base,
 )
 from pointsman.store.local.vector_rows import (
     GATHERED,
@@ -41,6 +42,7 @@ from pointsman.store.local.vector_rows import (
     VectorReader,
     all_dots,
     among_best,
+    look_up,
     rounded_rows,
 )
 from pointsman.store.prepared import UNREADABLE, direction
@@ -269,18 +271,13 @@ class VectorSubset:
 
 def _rows_of(stored_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.intp]:
     """Return which of the stored keys, which ascend, are among some keys: their rows, each at least once."""
-    if not len(stored_keys):
-        return np.empty(0, np.intp)
-    rows = np.minimum(np.searchsorted(stored_keys, keys), len(stored_keys) - 1)
-    return np.asarray(rows[stored_keys[rows] == keys])
+    rows, is_stored = look_up(stored_keys, keys)
+    return rows[is_stored]
 
 
 def _is_in(stored_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which of the stored keys are among some keys; both ascend."""
-    if not len(keys):
-        return np.zeros(len(stored_keys), np.bool_)
-    rows = np.minimum(np.searchsorted(keys, stored_keys), len(keys) - 1)
-    return np.asarray(keys[rows] == stored_keys)
+    return look_up(keys, stored_keys)[1]
 
 
 class VectorIndex:
@@ -509,7 +506,7 @@ class VectorIndex:
             "seq": state.seq,
         }
         vectors = _rounded_parts(state, order) if is_rounded else _exact_parts(state, order)
-        write_base(self._path, header, itertools.chain([keys[order]], vectors))
+        write_parts(self._path, MAGIC, header, itertools.chain([keys[order]], vectors))
         # What was just written is not verified here: opening it does that.
         self._unusable = False
         stamp = file_stamp(self._path)
@@ -611,8 +608,7 @@ def locate_rows(
         (state.tail_keys, ExactRows(state.tail), None),
     ):
         if len(stored_keys) and len(keys):
-            rows = np.minimum(np.searchsorted(stored_keys, keys), len(stored_keys) - 1)
-            present = stored_keys[rows] == keys
+            rows, present = look_up(stored_keys, keys)
             if alive is not None:
                 present &= alive[rows]
             indices = np.flatnonzero(present)
@@ -633,12 +629,13 @@ def _base_top(
     likely = None
     if total > _EXACT_ROWS and count > _FEW_ROWS:
         likely = _quantised_top(base, vector, k, valid, count // _CANDIDATE_SHARE, margin)
-    if likely is None:
-        allowed_rows: NDArray[np.intp] = np.arange(total) if valid is None else np.flatnonzero(valid)
-        is_minority = count < 0.5 * total
-        scores = base.rows.dots(allowed_rows, vector) if is_minority else base.rows.scan(vector)[allowed_rows]
-        likely = allowed_rows, scores
-    rows, scores = likely
+    if likely is not None:
+        rows, scores = likely
+    elif valid is None:
+        rows, scores = np.arange(total), base.rows.scan(vector)
+    else:
+        rows = np.flatnonzero(valid)
+        scores = base.rows.dots(rows, vector) if count < 0.5 * total else base.rows.scan(vector)[rows]
     if isinstance(base.rows, RoundedRows):
         rows, scores = among_best(base.rows, rows, scores, vector, k, margin)
     best = _best(scores, k, margin)

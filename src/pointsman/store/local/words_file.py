@@ -12,9 +12,9 @@ from pointsman.store.local.arrays_file import read_arrays, read_header, write_ar
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from pointsman.store.local.store import LocalStore
     from pointsman.text.spelling import HasFrequencies, Speller
 
 WORDS_FILE: Final = "words.bin"
@@ -53,11 +53,21 @@ def words_sequence(path: Path, identity: str) -> int:
     return int(read_header(path, _MAGIC, _FORMAT, _origin(identity)).get("seq", 0))
 
 
-def are_words_due(store: LocalStore, sequence: int) -> bool:
-    """Whether so much has changed since words were stored that to write took longer than to read them will."""
-    stored = words_sequence(store.collection.file(WORDS_FILE), store.info.identity)
-    least = max(WORDS_AGAIN, store.count() // _WORDS_SHARE) if stored else WORDS_AGAIN
-    return not 0 < sequence <= stored and store.changed_since(stored if stored < sequence else 0, least) >= least
+def are_words_due(
+    path: Path, identity: str, sequence: int, count: Callable[[], int], changed_since: Callable[[int, int], int]
+) -> bool:
+    """Whether so much has changed since words were stored that to write took longer than to read them will.
+
+    Args:
+        path: of the file.
+        identity: of the dataset.
+        sequence: the number of its last write.
+        count: returns how many documents it has.
+        changed_since: returns how many have changed since a write; counting may stop at a limit.
+    """
+    stored = words_sequence(path, identity)
+    least = max(WORDS_AGAIN, count() // _WORDS_SHARE) if stored else WORDS_AGAIN
+    return not 0 < sequence <= stored and changed_since(stored if stored < sequence else 0, least) >= least
 
 
 def _origin(identity: str) -> str:
