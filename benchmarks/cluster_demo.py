@@ -20,7 +20,7 @@ import pointsman
 from pointsman.cli.demo import QUESTIONS
 from pointsman.copying import copy
 from pointsman.models import load_embedder
-from pointsman.store.backend import open_backend
+from pointsman.store.opening import open_backend
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

@@ -22,7 +22,7 @@ import pointsman
 from pointsman.copying import copy
 from pointsman.evaluation import measure, read_collection
 from pointsman.models import CachedEmbedder, default_embedder
-from pointsman.store.backend import open_backend
+from pointsman.store.opening import open_backend
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

@@ -26,8 +26,8 @@ import numpy as np
 from pointsman import Document
 from pointsman.errors import PointsmanError
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
-from pointsman.store.backend import open_backend
 from pointsman.store.base import NEAR, Lists, StoreInfo, StoreQuery
+from pointsman.store.opening import open_backend
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

@@ -23,8 +23,8 @@ import numpy as np
 
 from pointsman import Document
 from pointsman.errors import StoreError, StoreUnavailableError
-from pointsman.store.backend import open_backend
 from pointsman.store.base import WORDS, StoreQuery
+from pointsman.store.opening import open_backend
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 

@@ -29,8 +29,8 @@ from rich.table import Table
 
 from pointsman import Document, parse_filter
 from pointsman.evaluation import read_collection
-from pointsman.store.backend import open_backend
 from pointsman.store.base import NEAR, WORDS, StoreQuery
+from pointsman.store.opening import open_backend
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from pointsman import Dataset, Workspace, errors
 from pointsman._locations import is_url
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.registry import STORES
-from pointsman.store.backend import NEW, Backend, open_backend
+from pointsman.store.backend import NEW, Backend
 from pointsman.store.local.backend import LocalBackend
+from pointsman.store.opening import open_backend
 from pointsman.types import Document
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from pointsman.cli.app import app
 from pointsman.copying import content_of, copy
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.kept_calibrations import Calibration, change_calibrations, stored_calibrations
-from pointsman.store.backend import open_backend
 from pointsman.store.base import StoreQuery
 from pointsman.store.local.backend import LocalBackend
+from pointsman.store.opening import open_backend
 from pointsman.testing.stores import EMBEDDER, odd_documents, vector_of, vectors_of
 from pointsman.types import Document
 

@@ -14,8 +14,8 @@ import pytest
 from pointsman import Document, Workspace
 from pointsman.copying import copy
 from pointsman.errors import StoreError
-from pointsman.store.backend import open_backend
 from pointsman.store.base import Capability
+from pointsman.store.opening import open_backend
 from test_judging import OFFICE, QUESTIONS_WITH_ANSWER, QUESTIONS_WITHOUT_ANSWER, RAILS
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 from pointsman._locations import redacted
 from pointsman.cli import output
 from pointsman.cli.common import DatasetsOption, JsonOption, check_no_service, check_workspace, path_without_service
-from pointsman.store.backend import open_backend
+from pointsman.store.opening import open_backend
 
 _LOCATION = "A folder, postgresql://… or opensearch+https://…"
 

@@ -26,7 +26,7 @@ from pointsman.errors import InputError, MissingDependencyError
 from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Limits
 from pointsman.settings import PREFIX, Settings
-from pointsman.store.backend import open_backend
+from pointsman.store.opening import open_backend
 
 if TYPE_CHECKING:
     import uvicorn

@@ -1,7 +1,6 @@
 """The Backend protocol: where a workspace is stored. It holds the datasets, a store for each, and small records.
 
-`open_backend` selects one by URL: ``postgresql://…``, ``opensearch+https://…``, a folder. A package adds a scheme with
-an entry point of the group ``pointsman.plugins``, named ``store.<scheme>``: a callable that takes the URL.
+`pointsman.store.opening.open_backend` selects one by URL.
 
 Records are small texts beside the datasets, such as a policy or keys, each with a kind and a name. A record can be
 replaced on condition that it has not changed since it was read.
@@ -11,22 +10,18 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, runtime_checkable
 
-from pointsman._locations import is_service, is_url, path_of, redacted
 from pointsman.errors import (
     ConflictError,
     CorruptStoreError,
     InputError,
-    UnknownNameError,
     UnmetNeedError,
 )
-from pointsman.registry import COLLECTIONS, STORES
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -229,40 +224,3 @@ def bm25_of(settings: Mapping[str, Any]) -> dict[str, float]:
         "k1": float(settings.get("bm25_k1", bm25.get("k1", 1.2))),
         "b": float(settings.get("bm25_b", bm25.get("b", 0.75))),
     }
-
-
-def open_backend(where: str | os.PathLike[str] | Backend, **options: Any) -> Backend:
-    """Return the backend for a URL or a folder.
-
-    Args:
-        where: a path, or a URL such as ``file:rails`` or ``postgresql://user@host/database?schema=rails``; a backend
-            is returned unchanged.
-        options: for the backend of that scheme.
-
-    Raises:
-        UnknownNameError: the scheme of the URL is unknown.
-        InputError: the URL is invalid, or of something other than a workspace.
-        MissingDependencyError: a package for it is not installed.
-        StoreUnavailableError: it cannot be reached.
-    """
-    from pointsman.store.local.backend import LocalBackend
-
-    if isinstance(where, Backend):
-        return where
-    if not is_url(where):
-        return LocalBackend(where, **options)
-    scheme = str(where).partition(":")[0].lower()
-    if scheme == "file":
-        if not (path := path_of(str(where))):
-            raise InputError(
-                f"{where!r:.200} names no folder of this machine; write file:rails or file:///home/me/rails"
-            )
-        return LocalBackend(path, **options)
-    if is_service(where):
-        raise InputError(f"{redacted(where)} is a Pointsman service; open it with pointsman.open or pointsman.Client")
-    if scheme not in STORES:
-        if scheme in COLLECTIONS:
-            raise InputError(f"a {scheme} URL is a collection; search it beside a workspace: workspace.attach(…)")
-        raise UnknownNameError("URL scheme", scheme, (*STORES.names(), "http", "https"))
-    backend: Backend = STORES.create(scheme, str(where), **options)
-    return backend

@@ -61,7 +61,7 @@ class Workspace(StoredWorkspace):
 
     Args:
         path: a folder, created on the first write; or a URL such as ``postgresql://user@host/database?schema=rails``
-            (see `pointsman.store.backend.open_backend`); or a `pointsman.store.backend.Backend`, such as one with your
+            (see `pointsman.store.opening.open_backend`); or a `pointsman.store.backend.Backend`, such as one with your
             own client.
         embedder: for every dataset of texts; by default the one that ``settings`` name, or the default embedder.
         image_embedder: for every dataset of pictures; by default the one that ``settings`` name, or ``embedder`` if it

@@ -38,9 +38,10 @@ from pointsman.retrieval.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.source import TECHNIQUES, check_all_searchable
 from pointsman.settings import Settings
 from pointsman.store.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
-from pointsman.store.backend import NEW, DatasetRecord, open_backend
+from pointsman.store.backend import NEW, DatasetRecord
 from pointsman.store.base import Capability
 from pointsman.store.local.backend import LocalBackend
+from pointsman.store.opening import open_backend
 from pointsman.views import ACCESS_RECORD, AccessColumns, View
 from pointsman.workflow import RetrievalWorkflow
 from pointsman.workspace.attachment import measured_attachment
