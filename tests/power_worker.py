@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pointsman.store.local import collection, truth, vectors
+from pointsman.store.local import collection, truth
 from pointsman.store.local import files_and_locks as files
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files_and_locks import remove_file, replacing
 from pointsman.store.local.manifest import drop_collection
 from pointsman.types import Document
-from store_kit import add, corpus
+from store_kit import add, corpus, write_files_early
 
 
 def say(line: str) -> None:
@@ -42,9 +42,7 @@ def texts(found: list[Document]) -> dict[str, str]:
 
 def on_stores(root: Path) -> None:
     """Make, fill, update, delete, rebuild, drop and make again, close and open in between."""
-    vectors._REBASE_ROWS = 10  # new base files all the time
-    collection._COLUMNS_AGAIN = 10  # and new files of columns
-    vectors._EXACT_ROWS = vectors._ROUNDED_ROWS = 10  # and of quantised and rounded vectors
+    write_files_early(10)
 
     def fill(store: Collection, name: str, found: list[Document]) -> None:
         with step("add", name, texts(found)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pointsman.filters import And, Filter, Not, Or
+from pointsman.store.local import collection, vectors
 from pointsman.store.local.collection import Collection
 from pointsman.store.prepared import prepare
 from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:
+    import pytest
     from numpy.typing import NDArray
 
 DIMENSIONS = 16
@@ -39,6 +41,29 @@ WORDS = [
     "whistle",
     "guard",
 ]
+
+
+def write_files_early(rows: int, set_limit: Callable[[object, str, int], None] = setattr) -> None:
+    """Let datasets of so many rows have new base files all the time, of quantised and rounded vectors, and columns."""
+    for module, limit in (
+        (vectors, "_REBASE_ROWS"),
+        (vectors, "_EXACT_ROWS"),
+        (vectors, "_ROUNDED_ROWS"),
+        (collection, "_COLUMNS_AGAIN"),
+    ):
+        set_limit(module, limit, rows)
+
+
+def scan_codes_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the vectors of more than 50 documents be found by their codes, and be rounded."""
+    for limit, rows in (
+        ("_REBASE_ROWS", 30),
+        ("_EXACT_ROWS", 50),
+        ("_ROUNDED_ROWS", 50),
+        ("_CANDIDATE_SHARE", 1),
+        ("_FEW_ROWS", 10),
+    ):
+        monkeypatch.setattr(vectors, limit, rows)
 
 
 def unit(seed: int | str) -> NDArray[np.float32]:

@@ -7,9 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from pointsman.store.local import collection, vectors
 from pointsman.types import Document
-from store_kit import add, corpus, opened, unit
+from store_kit import add, corpus, opened, unit, write_files_early
 
 
 def say(*words: object) -> None:
@@ -19,9 +18,7 @@ def say(*words: object) -> None:
 
 def write_for_ever(path: Path, seed: int) -> None:
     """Add, update and delete without end; ``start`` and ``done`` around each call say what it does."""
-    vectors._REBASE_ROWS = 20  # new base files all the time
-    collection._COLUMNS_AGAIN = 20  # and new files of columns
-    vectors._EXACT_ROWS = vectors._ROUNDED_ROWS = 20  # and of quantised and rounded vectors
+    write_files_early(20)
     chance = random.Random(seed)
     store = opened(path)
     number = 0

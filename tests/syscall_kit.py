@@ -30,12 +30,11 @@ from pointsman.models.cached import CachedEmbedder
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.policy import measured, read_policy
 from pointsman.server.keys import KeyStore
-from pointsman.store.local import collection, vectors
 from pointsman.store.local.backend import LocalBackend
 from pointsman.store.local.collection import Collection
 from pointsman.types import Document
 from pointsman.workspace import Workspace
-from store_kit import add, corpus, sound, unit
+from store_kit import add, corpus, sound, unit, write_files_early
 
 STRACE: Final = shutil.which("strace")
 _CREATING = ("openat", "mkdir", "rename", "renameat", "renameat2", "link", "linkat")
@@ -98,9 +97,7 @@ class Bench:
     """A dataset to be copied for each case, and the operations on it."""
 
     def __init__(self, folder: Path) -> None:
-        vectors._REBASE_ROWS = 10  # new base files all the time
-        collection._COLUMNS_AGAIN = 10  # and new files of columns
-        vectors._EXACT_ROWS = vectors._ROUNDED_ROWS = 10  # and of quantised and rounded vectors
+        write_files_early(10)
         self._folder, self.root = folder, folder / "workspace"
         self._told = mmap.mmap(-1, 1 << 16)
         self._made = folder / "made"

@@ -16,11 +16,10 @@ from disk_kit import NoSmallDiskError, fill, small_disk
 from pointsman import Client, Workspace
 from pointsman.errors import StorageFullError, StoreError
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.local import collection, vectors
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.manifest import drop_collection
 from pointsman.types import Document
-from store_kit import add, corpus, opened, sound, unit
+from store_kit import add, corpus, opened, sound, unit, write_files_early
 
 SIZE = 12 << 20
 
@@ -54,10 +53,7 @@ def answers(store: Collection) -> tuple[list[int], list[int], list[Document | No
 def test_searching_goes_on_and_writing_says_what_was_kept(
     disk: Path, leave: int, close: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "_REBASE_ROWS", 10)
-    monkeypatch.setattr(collection, "_COLUMNS_AGAIN", 10)
-    monkeypatch.setattr(vectors, "_EXACT_ROWS", 10)
-    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", 10)
+    write_files_early(10, monkeypatch.setattr)
     store = opened(disk)
     expected = {document.id: document.text for document in corpus(100)}
     add(store, corpus(100))

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from pointsman.filters import Range
-from pointsman.store.local import vector_base, vectors
-from store_kit import add, corpus, opened, sound, unit, units
+from pointsman.store.local import vector_base
+from store_kit import add, corpus, opened, scan_codes_early, sound, unit, units
 
 if TYPE_CHECKING:
     from pointsman.store.local.collection import Collection
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "_REBASE_ROWS", 30)
-    monkeypatch.setattr(vectors, "_EXACT_ROWS", 50)
-    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", 50)
-    monkeypatch.setattr(vectors, "_CANDIDATE_SHARE", 1)
-    monkeypatch.setattr(vectors, "_FEW_ROWS", 10)
+    scan_codes_early(monkeypatch)
 
 
 @pytest.fixture

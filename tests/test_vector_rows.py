@@ -16,7 +16,7 @@ from pointsman.filters import Range
 from pointsman.store.local import truth, vectors
 from pointsman.store.local.truth import Truth
 from pointsman.store.local.vector_rows import ExactRows, RoundedRows, among_best, rounded_rows
-from store_kit import DIMENSIONS, add, corpus, opened, sound, unit, units
+from store_kit import DIMENSIONS, add, corpus, opened, scan_codes_early, sound, unit, units
 
 if TYPE_CHECKING:
     from pointsman.store.local.collection import Collection
@@ -28,11 +28,7 @@ SOME = Range("number", lt=300)
 
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "_REBASE_ROWS", 30)
-    monkeypatch.setattr(vectors, "_EXACT_ROWS", 50)
-    monkeypatch.setattr(vectors, "_ROUNDED_ROWS", 50)
-    monkeypatch.setattr(vectors, "_CANDIDATE_SHARE", 1)
-    monkeypatch.setattr(vectors, "_FEW_ROWS", 10)
+    scan_codes_early(monkeypatch)
 
 
 @pytest.fixture
