@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Images of Python often set it; then each of the many processes of the tests would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 CHROMA := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pointsman-tests/chroma-1.5
 
 .PHONY: demo cluster-demo frameworks mcp1 test check format docs site clean
