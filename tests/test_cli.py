@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import pointsman
+from command_kit import run_command
 from pointsman import Document, load_embedder
 from rights_kit import with_rights
 
@@ -35,10 +36,7 @@ class Cli:
         self.environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "COLUMNS": "100"}
 
     def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pointsman", *arguments]
-        process = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60, check=False
-        )
+        process = run_command(*arguments, folder=self.folder, environment=self.environment)
         assert process.returncode == code, f"exit {process.returncode}\n{process.stdout}\n{process.stderr}"
         return process
 

