@@ -55,20 +55,21 @@ def run_program(
     standard_input: bytes = b"",
 ) -> subprocess.CompletedProcess[str]:
     """What has become of Python source, like `run_command`."""
+    argv = ["pointsman", *arguments]
     with tempfile.TemporaryDirectory(prefix="pointsman-program-") as streams:
         Path(streams, "stdin").write_bytes(standard_input)
         Path(streams, "stdout").touch()
         Path(streams, "stderr").touch()
         program = {
             "code": code,
-            "arguments": ["pointsman", *arguments],
+            "arguments": argv,
             "folder": str(folder or Path.cwd()),
             "environment": dict(os.environ if environment is None else environment),
             "streams": streams,
         }
         exit_code = _first_process().run(program)
         output, errors = (Path(streams, name).read_text("utf-8") for name in ("stdout", "stderr"))
-    return subprocess.CompletedProcess(program["arguments"], exit_code, output, errors)
+    return subprocess.CompletedProcess(argv, exit_code, output, errors)
 
 
 class _FirstProcess:

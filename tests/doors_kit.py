@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from mcp import Client as McpClient
 from typer.testing import CliRunner
 
 import pointsman
+from command_kit import run_command
 from pointsman import Document, EnhancedRetrievalService, Query, RetrievalWorkflow, ScriptedLLM, Settings
 from pointsman.client import Client
 from pointsman.errors import PointsmanError
@@ -306,9 +305,8 @@ class World:
         return Outcome(error=type(done.exception).__name__)
 
     def by_process(self, asked: Asked) -> Outcome:
-        """The command line in a process of its own, which takes a second."""
-        program = [sys.executable, "-m", "pointsman", *command(asked)]
-        done = subprocess.run(program, env={**os.environ, **self.environ}, capture_output=True, text=True, check=False)
+        """The command line in a process of its own."""
+        done = run_command(*command(asked), environment={**os.environ, **self.environ})
         assert done.returncode in {0, 2}, done.stderr
         return of_dict(json.loads(done.stdout)) if not done.returncode else Outcome(error="?")
 

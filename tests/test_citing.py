@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pointsman
+from command_kit import run_command
 from office_files import docx
 from pointsman import Client, Document, InputError, UnknownNameError
 from pointsman.ingest import text_of
@@ -203,8 +202,7 @@ def test_looking_up_an_answer_takes_no_longer_than_a_search(world: World, monkey
 
 
 def run(folder: Path, *arguments: str, code: int = 0) -> str:
-    command = [sys.executable, "-m", "pointsman", *arguments]
-    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    process = run_command(*arguments, folder=folder)
     assert process.returncode == code, f"exit {process.returncode}\n{process.stdout}\n{process.stderr}"
     return process.stdout
 

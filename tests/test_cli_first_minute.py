@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from command_kit import run_command
 from pointsman import Document, Workspace
 from pointsman.models import HashingEmbedder
 
@@ -38,26 +39,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(
-    folder: Path, *arguments: str, question: str | None = None, code: int = 0
-) -> subprocess.CompletedProcess[bytes]:
-    standard_input = b"" if question is None else question.encode()
-    process = subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=folder,
-        env=ENVIRONMENT,
-        input=standard_input,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-    assert process.returncode == code, (
-        f"exit {process.returncode}\n{process.stdout.decode()}\n{process.stderr.decode()}"
-    )
+def run(folder: Path, *arguments: str, question: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+    process = run_command(*arguments, folder=folder, environment=ENVIRONMENT, standard_input=question.encode())
+    assert process.returncode == code, f"exit {process.returncode}\n{process.stdout}\n{process.stderr}"
     return process
 
 
-def first_id(process: subprocess.CompletedProcess[bytes]) -> str:
+def first_id(process: subprocess.CompletedProcess[str]) -> str:
     return str(json.loads(process.stdout)["hits"][0]["id"])
 
 
@@ -74,14 +62,14 @@ def test_a_question_is_read_from_standard_input(folder: Path, arguments: list[st
 
 
 def test_an_empty_standard_input_is_no_question(folder: Path) -> None:
-    assert b"no question" in run(folder, "search", code=2).stderr
+    assert "no question" in run(folder, "search", code=2).stderr
 
 
 def test_nothing_is_wrapped_or_padded_in_a_pipe(folder: Path) -> None:
     for arguments in (["search", "railway switch", "--no-refuse", "--explain"], ["datasets"], ["status"], ["config"]):
-        text = run(folder, *arguments).stdout.decode()
+        text = run(folder, *arguments).stdout
         assert not [line for line in text.splitlines() if line != line.rstrip()]
-    lines = run(folder, "search", "railway switch", "--strategy", "bm25", "-k", "1").stdout.decode().splitlines()
+    lines = run(folder, "search", "railway switch", "--strategy", "bm25", "-k", "1").stdout.splitlines()
     assert lines[0].startswith("1. Switches :smile:")  # a name for an emoji in a document stays text
     assert max(map(len, lines)) > 200
 
@@ -89,24 +77,24 @@ def test_nothing_is_wrapped_or_padded_in_a_pipe(folder: Path) -> None:
 def test_deleting_what_is_not_there_is_exit_code_1(folder: Path) -> None:
     for arguments in (["nosuch"], ["--source", "nosuch"]):
         process = run(folder, "delete", "--dataset", "notes", *arguments, code=1)
-        assert b"not in 'notes': nosuch" in process.stderr
-        assert b"0 documents deleted" in process.stdout
+        assert "not in 'notes': nosuch" in process.stderr
+        assert "0 documents deleted" in process.stdout
     process = run(folder, "delete", "--dataset", "notes", "nosuch", "--json", code=1)
     assert json.loads(process.stdout)["missing"] == ["nosuch"]
 
 
 def test_an_empty_workspace_says_how_to_index(tmp_path: Path) -> None:
     (tmp_path / ".pointsman" / "datasets").mkdir(parents=True)
-    assert b"start with: pointsman index PATH" in run(tmp_path, "search", "anything").stdout
+    assert "start with: pointsman index PATH" in run(tmp_path, "search", "anything").stdout
 
 
 @pytest.mark.parametrize("command", [[], ["search"], ["keys"], ["keys", "create"]])
 def test_short_help(folder: Path, command: list[str]) -> None:
-    assert run(folder, *command, "-h").stdout.startswith(b"Usage: ")
+    assert run(folder, *command, "-h").stdout.startswith("Usage: ")
 
 
 def test_help_lists_every_command_in_a_group(folder: Path) -> None:
-    text = run(folder, "--help").stdout.decode()
+    text = run(folder, "--help").stdout
     groups = ["Keep documents:", "Ask:", "Measure and improve:", "Serve:", "Check and repair:"]
     positions = [text.index(group) for group in groups]
     assert positions == sorted(positions)
@@ -123,7 +111,7 @@ def test_a_settings_file_that_came_with_a_folder_sends_nothing_elsewhere(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     (tmp_path / "pointsman.toml").write_text('llm_base_url = "http://localhost:9/v1"\nworkspace = "w"\n', "utf-8")
-    errors = run(tmp_path, *arguments, code=2).stderr.decode()
+    errors = run(tmp_path, *arguments, code=2).stderr
     assert errors.count("sets llm_base_url, workspace") == errors.count("POINTSMAN_CONFIG=") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["pointsman.toml"]
 

@@ -23,6 +23,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from browser import chromium, path_of_chromium
+from command_kit import run_command, run_program
 from pointsman import Dataset, Document, Hit
 from pointsman.cli.app import app
 from pointsman.models import HashingEmbedder
@@ -68,15 +69,13 @@ def reader_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_python_examples_run_in_the_folder_of_those_before(page: Path, reader_folder: Path) -> None:
     examples = list(enumerate(blocks(page, "python"), 1))
     for number, code in examples * 2 if page.name in TRIED_AGAIN else examples:
-        command = [sys.executable, "-c", code]
-        process = subprocess.run(command, cwd=reader_folder, capture_output=True, text=True, check=False)
+        process = run_program(code, folder=reader_folder)
         assert process.returncode == 0, f"example {number} of {page.name}:\n{process.stderr}"
 
 
 def test_the_first_program_of_the_readme_prints_what_is_shown_there(tmp_path: Path) -> None:
     page = ROOT / "README.md"
-    command = [sys.executable, "-c", blocks(page, "python")[0]]
-    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    process = run_program(blocks(page, "python")[0], folder=tmp_path)
     assert (process.stdout, process.returncode) == (blocks(page, "text")[0], 0), process.stderr
 
 
@@ -84,11 +83,10 @@ def test_the_first_program_of_the_readme_prints_what_is_shown_there(tmp_path: Pa
 def test_console_examples_run(page: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copy(ROOT / "README.md", tmp_path)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for line in "".join(blocks(page, "console")).splitlines():
         assert line.startswith("$ pointsman "), line
         command = shlex.split(line.removeprefix("$ "))
-        process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        process = run_command(*command[1:], folder=tmp_path)
         assert process.returncode == 0, f"{line}\n{process.stderr}"
         assert process.stdout.strip(), f"{line} printed nothing"
         if command[1] == "search":

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from command_kit import run_command
 from pointsman import Document, Workspace
 from pointsman.errors import InputError
 from pointsman.evaluation import evaluate_questions, file_labels, read_questions, tune
@@ -137,9 +136,6 @@ def test_tuning_counts_a_file_by_its_best_passage(workspace: Workspace, tmp_path
     assert tune(home, labels.queries, only_second, answers=last).ndcg["bm25"] < 1
 
 
-COMMAND = [sys.executable, "-m", "pointsman"]
-
-
 def test_the_three_commands_take_questions_with_file_names(workspace: Workspace, tmp_path: Path) -> None:
     pytest.importorskip("ir_measures")
     names = {"lamp": "rails.md", "fuse main": "fuse.md", "green tea": "tea.md"}
@@ -150,10 +146,8 @@ def test_the_three_commands_take_questions_with_file_names(workspace: Workspace,
     environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing"}
 
     def run(*arguments: str) -> dict[str, object]:
-        command = [*COMMAND, *arguments, str(path), "--workspace", location, "--json"]
-        process = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
-        )
+        options = ("--workspace", location, "--json")
+        process = run_command(*arguments, str(path), *options, folder=tmp_path, environment=environment)
         assert process.returncode == 0, process.stderr
         return dict(json.loads(process.stdout))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import subprocess
 import sys
 import unicodedata
 from pathlib import Path
@@ -15,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pointsman
+from command_kit import run_command
 from pointsman import Document
 from pointsman._printable import printable
 from pointsman.cli import output
@@ -107,9 +107,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=lambda arguments: " ".join(arguments).replace(HOSTILE, "HOSTILE"),
 )
 def test_no_command_lets_stored_text_or_an_argument_control_the_terminal(folder: Path, arguments: list[str]) -> None:
-    command = [sys.executable, "-m", "pointsman", *arguments, "--workspace", str(folder)]
-    process = subprocess.run(command, capture_output=True, timeout=120, check=False)
-    text = (process.stdout + process.stderr).decode()
+    process = run_command(*arguments, "--workspace", str(folder))
+    text = process.stdout + process.stderr
     assert "Traceback" not in text
     assert text.strip()
     assert not FORBIDDEN & set(text)

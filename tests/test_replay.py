@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
-import sys
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pointsman
+from command_kit import run_command
 from pointsman.errors import InputError, NotHeldError
 from pointsman.receipts import Receipt, SourceState, digest_of_answer
 from pointsman.retrieval import vocabulary
@@ -129,8 +129,7 @@ def test_replay_on_the_command_line_gives_the_same_answer(workspace: Workspace, 
     workspace.close()
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pointsman", *arguments, "--workspace", address]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return run_command(*arguments, "--workspace", address)
 
     shown = run("replay", str(answer.receipt), "--json")
     assert shown.returncode == 0, shown.stderr
