@@ -28,7 +28,7 @@ from pointsman.server import KeyStore, create_app
 from pointsman.store.local.backend import LocalBackend
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
     from pointsman.dataset import Dataset
     from pointsman.store.base import Lists, StoreQuery
@@ -898,6 +898,40 @@ def test_a_key_is_asked_for_kept_and_forgotten(browser: Browser, site: Site, tmp
         page.click("dialog >> text=Forget this key")
         page.locator("#who >> text=no key").wait_for()
         assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_late_refusals_of_no_key_leave_the_dialog_and_the_name_of_the_key_alone(
+    browser: Browser, site: Site, tmp_path: Path
+) -> None:
+    keys = KeyStore(tmp_path / "keys.json")
+    grant = keys.create("reader of rails", datasets=["rails"], scopes=["read"])
+    app = create_app(Workspace(site.workspace.path), keys=keys)
+    held: dict[str, Route] = {}
+
+    def hold(route: Route) -> None:
+        if "authorization" in route.request.headers:
+            route.continue_()
+        else:
+            held[route.request.url.rpartition("/")[2]] = route
+
+    def refuse(page: Page, name: str) -> None:
+        with page.expect_response(f"**/api/{name}"):
+            held[name].continue_()
+        page.wait_for_timeout(100)  # for what must not happen
+
+    with serving(app) as base, watching(browser, base, expected=(401,)) as page:
+        for name in ("me", "datasets"):
+            page.route(f"**/api/{name}", hold)
+        page.goto(f"{base}#ask?q=red+signal")
+        page.locator("dialog[open]").wait_for()
+        page.fill("#key", grant.text)
+        refuse(page, "datasets")
+        assert page.input_value("#key") == grant.text
+        page.keyboard.press("Enter")
+        page.locator("#who >> text=reader of rails").wait_for()
+        refuse(page, "me")
+        assert page.locator("#who").inner_text() == "reader of rails"
+        assert page.locator("dialog[open]").count() == 0
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,10 @@ import { kept } from "./keep.mjs";
 const ROOT = new URL("../api/", import.meta.url);
 const stored = kept("sessionStorage", "key");
 
-/** Dispatches `changed` when the key changes, and `needed` when it is missing or invalid. */
+/**
+ * Dispatches `changed` when the key changes, and `needed` when it is missing or invalid; the `detail` of the latter is
+ * the time at which the refused request began, as `performance.now()` tells it.
+ */
 export const keys = new EventTarget();
 
 /** @returns {string | null} the key sent with requests */
@@ -134,6 +137,7 @@ async function request(path, options) {
   const headers = new Headers(options.headers);
   const text = key();
   if (text) headers.set("Authorization", `Bearer ${text}`);
+  const begun = performance.now();
   let response;
   try {
     response = await fetch(new URL(path, ROOT), { ...options, headers, cache: "no-store", credentials: "same-origin" });
@@ -146,7 +150,7 @@ async function request(path, options) {
   const problem = known
     ? Problem.of(found, response.headers)
     : Problem.of({ type: "strange", status: response.status, detail: response.statusText }, response.headers);
-  if (problem.status === 401) keys.dispatchEvent(new Event("needed"));
+  if (problem.status === 401) keys.dispatchEvent(new CustomEvent("needed", { detail: begun }));
   throw problem;
 }
 

@@ -9,7 +9,7 @@ function once(path) {
   if (!asked.has(path)) {
     const found = get(path);
     asked.set(path, found);
-    found.catch(() => asked.delete(path));
+    found.catch(() => asked.get(path) === found && asked.delete(path)); // by now it may have been asked for again
   }
   return asked.get(path);
 }

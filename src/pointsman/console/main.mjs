@@ -52,8 +52,11 @@ function frame() {
   }
   showTheme();
   const who = h("button.quiet", { type: "button", id: "who", on: { click: () => openKeyDialog() } });
+  let latest = null;
   const showKey = async () => {
-    const told = await me().catch(() => null); // errors are shown where the value is needed
+    const asked = (latest = me());
+    const told = await asked.catch(() => null); // errors are shown where the value is needed
+    if (asked !== latest) return; // the key has changed meanwhile
     const name = told?.key?.name;
     who.replaceChildren(sign("key"), name ? h("span", { "data-content": true }, name)
       : h("span", {}, () => t(key() ? "key.given" : "key.none")));

@@ -62,6 +62,7 @@ function countDown(button, wait, seconds) {
 }
 
 let dialog = null;
+let lastClosed = 0; // when it was closed last
 
 /**
  * Opens the dialog for a key.
@@ -70,7 +71,7 @@ let dialog = null;
 export function openKeyDialog(refused = false) {
   dialog ??= keyDialog();
   if (!dialog.isConnected) document.body.append(dialog);
-  if (!dialog.open) dialog.showModal();
+  dialog.showModal();
   dialog.querySelector("input").value = key() ?? "";
   dialog.querySelector("[role=alert]").textContent = refused && key() ? t("key.wrong") : "";
 }
@@ -79,6 +80,10 @@ function keyDialog() {
   const input = h("input", { type: "password", autocomplete: "off", spellcheck: "false", id: "key", name: "key" });
   const wrong = h("p.bad", { role: "alert" });
   const close = () => made.close();
+  const replace = (text) => {
+    made.addEventListener("close", () => useKey(text), { once: true }); // after the time has been noted
+    close();
+  };
   const use = (event) => {
     event.preventDefault();
     const text = input.value.trim();
@@ -87,12 +92,7 @@ function keyDialog() {
       input.focus();
       return;
     }
-    close();
-    useKey(text || null);
-  };
-  const forget = () => {
-    close();
-    useKey(null);
+    replace(text || null);
   };
   const made = h("dialog", { "aria-labelledby": "key-title" },
     h("form", { on: { submit: use } },
@@ -101,12 +101,16 @@ function keyDialog() {
       h("label", { for: "key" }, () => t("key.label")), input, wrong,
       h("p.actions", {},
         h("button.primary", { type: "submit" }, () => t("key.use")), " ",
-        h("button", { type: "button", on: { click: forget } }, () => t("key.forget")), " ",
+        h("button", { type: "button", on: { click: () => replace(null) } }, () => t("key.forget")), " ",
         h("button", { type: "button", on: { click: close } }, () => t("close")))));
+  made.addEventListener("close", () => (lastClosed = performance.now()));
   return made;
 }
 
-keys.addEventListener("needed", () => openKeyDialog(true));
+// A key can be refused many times at once: nothing reopens a dialog that was closed since, or empties one that is open.
+keys.addEventListener("needed", ({ detail: begun }) => {
+  if (begun >= lastClosed && !dialog?.open) openKeyDialog(true);
+});
 
 /**
  * Shows an error in one line, where space is short and the details are elsewhere.
