@@ -306,9 +306,9 @@ class World:
 
     def by_process(self, asked: Asked) -> Outcome:
         """The command line in a process of its own."""
-        done = run_command(*command(asked), environment={**os.environ, **self.environ})
-        assert done.returncode in {0, 2}, done.stderr
-        return of_dict(json.loads(done.stdout)) if not done.returncode else Outcome(error="?")
+        process = run_command(*command(asked), environment={**os.environ, **self.environ})
+        assert process.returncode in {0, 2}, process.stderr
+        return of_dict(json.loads(process.stdout)) if not process.returncode else Outcome(error="?")
 
 
 def command(asked: Asked) -> list[str]:

@@ -906,17 +906,17 @@ def test_late_refusals_of_no_key_leave_the_dialog_and_the_name_of_the_key_alone(
     keys = KeyStore(tmp_path / "keys.json")
     grant = keys.create("reader of rails", datasets=["rails"], scopes=["read"])
     app = create_app(Workspace(site.workspace.path), keys=keys)
-    held: dict[str, Route] = {}
+    routes: dict[str, Route] = {}
 
     def hold(route: Route) -> None:
         if "authorization" in route.request.headers:
             route.continue_()
         else:
-            held[route.request.url.rpartition("/")[2]] = route
+            routes[route.request.url.rpartition("/")[2]] = route
 
     def refuse(page: Page, name: str) -> None:
         with page.expect_response(f"**/api/{name}"):
-            held[name].continue_()
+            routes[name].continue_()
         page.wait_for_timeout(100)  # for what must not happen
 
     with serving(app) as base, watching(browser, base, expected=(401,)) as page:
