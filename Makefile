@@ -6,7 +6,10 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 CHROMA := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pointsman-tests/chroma-1.5
 
-.PHONY: demo cluster-demo frameworks mcp1 test check format docs site clean
+# Installing waits for the network, and mypy uses one core: they run beside each other and beside the tests.
+MAKEFLAGS += --jobs=3
+
+.PHONY: demo cluster-demo frameworks mcp1 test style types tests format docs site clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pointsman demo
@@ -15,11 +18,17 @@ cluster-demo: $(VENV)/.dev  ## the demo's data on three real OpenSearch nodes, o
 	test -d demo-workspace || $(BIN)/pointsman demo
 	$(BIN)/python benchmarks/cluster_demo.py
 
-test: $(VENV)/.dev $(VENV)/.browser $(CHROMA)/complete
+test: style types tests
+
+style: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: style
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+tests: style $(VENV)/.browser $(CHROMA)/complete
 	$(BIN)/pytest --numprocesses 3 --dist loadgroup
 
 mcp1: $(VENV)/.dev  ## version 2 of the protocol's SDK against the oldest and newest of version 1
@@ -54,7 +63,7 @@ $(VENV)/.browser: $(VENV)/bin/python
 # Chroma takes 500 MB and pins packages of its own, so it lives in a virtual environment of its own.
 $(CHROMA)/complete:
 	@{ $(PYTHON) -m venv $(CHROMA) && $(CHROMA)/bin/python -m pip install --quiet --disable-pip-version-check \
-		'chromadb>=1.5,<1.6' && touch $@; } || echo "no Chroma here: its tests will be skipped"
+		--no-compile 'chromadb>=1.5,<1.6' && touch $@; } || echo "no Chroma here: its tests will be skipped"
 
 clean:
 	rm -rf $(VENV) .venv-mcp1 demo-workspace site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
