@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import pointsman
+from command_kit import run_command
 from doors_kit import World, world
 from pointsman import Dataset, Document
 from pointsman.client import Client
@@ -251,12 +252,19 @@ main()
 """
 
 
+def arguments_to_index(folder: Path, location: str) -> list[str]:
+    return ["index", str(folder), "-d", "files", "-w", location, "--max-tokens", "32", "--overlap", "0"]
+
+
+def environment_to_index(folder: Path) -> dict[str, str]:
+    """Without vectors that another run has cached."""
+    return {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "POINTSMAN_CACHE": tempfile.mkdtemp(dir=folder.parent)}
+
+
 def start_indexing(folder: Path, location: str, *options: str) -> subprocess.Popen[str]:
-    """The command, without vectors that another run has cached."""
-    cache = tempfile.mkdtemp(dir=folder.parent)
-    environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "POINTSMAN_CACHE": cache}
-    command = [sys.executable, "-c", SLOW, "index", str(folder), "-d", "files", "-w", location, *options]
-    command += ["--max-tokens", "32", "--overlap", "0"]
+    """The command, as slow as a model is."""
+    command = [sys.executable, "-c", SLOW, *arguments_to_index(folder, location), *options]
+    environment = environment_to_index(folder)
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -293,8 +301,8 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_the_rest_is_made_
         answer = workspace.search("switch number 7", datasets="files")
         assert answer.degraded == (f"files: {NOTICE.format(due=due, all=len(dataset))}",)
         assert answer.hits
-        process = start_indexing(folder, location, "--json")
-        report = json.loads(process.communicate(timeout=120)[0])
+        arguments = [*arguments_to_index(folder, location), "--json"]
+        report = json.loads(run_command(*arguments, environment=environment_to_index(folder)).stdout)
         assert report["vectors_due"] == 0
         assert report["unchanged"] >= len(acknowledged_ids)
         assert report["documents"] == len(dataset) == report["unchanged"] + report["added"]
