@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
+import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -25,6 +27,36 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 # A shell that runs the tests in the background has them ignore Ctrl-C, and the processes that they start do, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+MEMORY = Path("/dev/shm")
+
+
+def folder_in_memory() -> Path | None:
+    """A new folder in memory for temporary files, where 4 GB are free and `TMPDIR` names no other place.
+
+    Whatever writes a dataset waits for the disk several times, most of the time of many a test. No test needs the disk:
+    a killed process loses no page of either kind, and those of power failures read the system calls.
+    """
+    if "TMPDIR" in os.environ or not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < 4 << 30:
+        return None
+    if os.statvfs(MEMORY).f_flag & os.ST_NOEXEC or not os.access(MEMORY, os.W_OK):
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="pointsman-", dir=MEMORY))
+    folder.chmod(0o711)  # PostgreSQL runs as another user
+    os.environ["TMPDIR"] = str(folder)
+    tempfile.tempdir = None  # so that it is chosen anew
+    return folder
+
+
+OWN_FOLDER = folder_in_memory()  # of the first process of the run: the others are told by TMPDIR
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Give the memory back, unless failed tests have left their files there."""
+    if OWN_FOLDER is not None and exitstatus == 0:
+        shutil.rmtree(OWN_FOLDER, ignore_errors=True)
+
 
 # the machine may be busy: time decides no test
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
