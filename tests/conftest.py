@@ -34,8 +34,8 @@ MEMORY = Path("/dev/shm")
 def folder_in_memory() -> Path | None:
     """A new folder in memory for temporary files, where 4 GB are free and `TMPDIR` names no other place.
 
-    Whatever writes a dataset waits for the disk several times, most of the time of many a test. No test needs the disk:
-    a killed process loses no page of either kind, and those of power failures read the system calls.
+    Whatever writes a dataset waits for the disk several times, most of the time of many a test. Their promises need no
+    disk: a killed process loses no page of either kind, and the tests of power failures read the system calls.
     """
     if "TMPDIR" in os.environ or not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < 4 << 30:
         return None

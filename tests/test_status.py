@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,17 @@ ROOM = 64 << 20
 
 
 @pytest.mark.skipif(not _memory._STATUS.exists(), reason="only Linux tells")
-def test_pages_of_files_are_told_apart_from_other_memory(tmp_path: Path) -> None:
-    path = tmp_path / "large"
-    path.write_bytes(b"x" * ROOM)
-    first_use = memory_use()
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+def test_pages_of_files_are_told_apart_from_other_memory() -> None:
+    with tempfile.TemporaryFile(dir="/var/tmp") as file:  # on a disk, as the other temporary files may not be
+        file.write(b"x" * ROOM)
+        file.flush()
+        first_use = memory_use()
+        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         assert pages[:: mmap.PAGESIZE].count(b"x") == ROOM // mmap.PAGESIZE
         second_use = memory_use()
         block = bytearray(b"y" * ROOM)
         third_use = memory_use()
+        pages.close()
     assert block
     rise = {name: (second_use[name] or 0) - (first_use[name] or 0) for name in first_use}
     assert min(rise.values()) > 0.9 * ROOM
