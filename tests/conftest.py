@@ -54,7 +54,7 @@ OWN_FOLDER = folder_in_memory()  # of the first process of the run: the others a
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(exitstatus: int) -> None:
     """Give the memory back, unless failed tests have left their files there."""
-    if OWN_FOLDER is not None and exitstatus == 0:
+    if OWN_FOLDER is not None and exitstatus != pytest.ExitCode.TESTS_FAILED:
         shutil.rmtree(OWN_FOLDER, ignore_errors=True)
 
 
