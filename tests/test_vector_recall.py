@@ -60,6 +60,18 @@ def test_without_widening_near_copies_are_missed(tmp_path: Path, monkeypatch: py
     assert least_recall(tmp_path, *vectors_by_kind["near copies"]) < 0.9
 
 
+def test_thousands_of_the_same_vector_are_ranked_by_key(tmp_path: Path) -> None:
+    """Their codes are the same, and leave out the same, so that nothing tells the first candidates from the others."""
+    rows = np.repeat(unit(np.random.default_rng(5).normal(size=(2, DIMENSIONS))), COUNT // 2, axis=0)
+    columns = Columns(lambda: iter(()))
+    index = VectorIndex(tmp_path / "vectors.bin", Drawn(rows), identity="x", dimensions=DIMENSIONS, columns=columns)
+    index.catch_up(save=True)
+    for number in (0, 1):
+        first = 1 + number * COUNT // 2
+        assert [key for key, _ in index.search(rows[first], 10)] == list(range(first, first + 10))
+    index.close()
+
+
 def test_file_is_searched_through_the_map_that_was_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another map would be of a file replaced meanwhile, and its pages would be fetched one by one by searches."""
     vectors = unit(np.random.default_rng(5).normal(size=(COUNT, DIMENSIONS)))

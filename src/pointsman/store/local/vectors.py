@@ -64,13 +64,14 @@ _ROUNDED_ROWS = 200_000  # above this many the base has them rounded: of fewer, 
 _FEW_ROWS = 2_000  # as many allowed rows are scanned exactly, which takes no longer than a scan of all codes
 _REBASE_ROWS = 2048  # a tail shorter than this is never worth a new base file
 _SETTLED_SHARE = 50  # beside a quantised base, a long write leaves no tail of over one row in this many
-_OVERFETCH = 8  # candidates of the quantised scan per wanted result, and some more, rescored exactly
-_WIDER = 4  # factor for another attempt with more candidates
-_CANDIDATE_SHARE = 4  # at most one allowed row in this many becomes a candidate
-_UNORDERED = 2  # so many times as many if they need not be found in their order
-_DEVIATIONS = 3.0  # assumed maximum error of a quantised score, in standard deviations
+_OVERFETCH = 8  # first candidates of the quantised scan for each wanted result
+_FIRST = 400  # and in any case
+_CANDIDATE_SHARE = 2  # at most one allowed row in this many becomes a candidate: else all are compared
+_SPARE = 0.25  # deviations by which more candidates are taken than are known to be needed,
+_LEAST_SPARE = 1e-6  # and by this much where all are alike
+_DEVIATIONS = 3.5  # assumed maximum error of a quantised score, in standard deviations
+_SURER_DEVIATIONS = 6.0  # the same where documents that do not exist must change nothing
 ROUNDING = 1e-4  # by less than this do two ways to multiply unit vectors differ
-_SURER = 2.0  # where documents that do not exist must change nothing: six deviations instead of three
 _CENTRE_ROWS = 4096  # rows whose mean is the centre that vectors are rounded from
 _APPLY_ROWS = 65_536  # rows of the log applied at a time, to limit memory
 
@@ -647,17 +648,15 @@ def _quantised_top(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
     """Return the rows that may be among the best ``k`` valid ones, with their scores by the vectors of the base.
 
-    Candidates are taken until the quantised score of the last one is too low for any further row to be among the best.
-    How far quantised scores lie below exact ones is measured on the latter half of the candidates, and on rows drawn
-    from all: candidates are those whose codes flatter them, so among near copies their errors vary far less. Returns
-    None if there would be more than ``most``, where an exact scan is faster, or while there are no codes.
-
-    With a ``margin``, as many candidates are needed that they are taken by their quantised score, unordered: to find
-    the first thousands in their order takes several times as long.
+    The first candidates say how good the k-th best is at least, and how far quantised scores lie below exact ones:
+    that is measured on the lower half of the candidates, and on rows drawn from all, since candidates are those whose
+    codes flatter them, so that among near copies their errors vary far less. Then every row is a candidate whose
+    quantised score is not too low for it to be among the best; those say the same again, more surely. Returns None if
+    there would be more than ``most``, where an exact scan is faster, or while there are no codes.
     """
     import faiss
 
-    limit = _OVERFETCH * k + 200
+    limit = _OVERFETCH * k + _FIRST
     if limit > most or (index := base.quantised) is None:
         return None
     parameters = None
@@ -666,26 +665,29 @@ def _quantised_top(
         selector = faiss.IDSelectorBitmap(bitmap)  # type: ignore[call-arg, arg-type]  # Python's wrapper takes arrays
         of_list = faiss.SearchParametersIVF(sel=selector, nprobe=1)  # type: ignore[call-arg]  # and keywords
         parameters = faiss.SearchParametersPreTransform(index_params=of_list)  # type: ignore[call-arg]
-    while limit <= most:
-        with one_thread():
-            rough, indices = index.search(vector[None], limit, params=parameters)
-        rows: NDArray[np.int64] = indices[0][indices[0] >= 0]
-        scores = base.rows.dots(rows, vector)
-        if len(rows) < limit:
-            return rows, scores
-        errors = (scores - rough[0])[limit // 2 :]
-        deviation = max(errors.std(), (base.residuals(index) @ vector).std())
-        deviations = _DEVIATIONS * (_SURER if margin else 1)
-        highest_error = errors.mean() + deviations * deviation + margin
+    with one_thread():
+        (rough,), (rows,) = index.search(vector[None], limit, params=parameters)
+    rows = rows[rows >= 0]
+    scores = base.rows.dots(rows, vector)
+    if len(rows) < limit:
+        return rows, scores
+    lowest = rough[-1]
+    deviations = _SURER_DEVIATIONS if margin else _DEVIATIONS
+    drawn_deviation = (base.residuals(index) @ vector).std()
+    while True:
+        lower_half = np.argpartition(rough, len(rough) // 2)[: len(rough) // 2]
+        errors = scores[lower_half] - rough[lower_half]
+        deviation = max(errors.std(), drawn_deviation)
         kth_score = np.partition(scores - base.rows.errors(rows), -k)[-k]
-        if rough[0][-1] + highest_error < kth_score:
+        needed = kth_score - margin - errors.mean() - deviations * deviation
+        if lowest < needed:
             return rows, scores
-        if margin:
-            with one_thread():
-                _, _, rows = index.range_search(vector[None], float(kth_score - highest_error), params=parameters)
-            return (rows, base.rows.dots(rows, vector)) if len(rows) <= _UNORDERED * most else None
-        limit *= _WIDER
-    return None
+        lowest = needed - _SPARE * deviation - _LEAST_SPARE
+        with one_thread():
+            _, rough, rows = index.range_search(vector[None], float(lowest), params=parameters)
+        if len(rows) > most:
+            return None
+        scores = base.rows.dots(rows, vector)
 
 
 def _best(scores: NDArray[np.float32], k: int, margin: float = 0.0) -> NDArray[np.intp]:
