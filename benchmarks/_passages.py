@@ -30,25 +30,33 @@ VERSION = 1
 DIMENSIONS = 384
 CHUNK = 10_000
 """Passages and vectors are drawn in chunks of this size, each from its own seed."""
+DATA = Path(os.environ.get("POINTSMAN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+"""The public collections."""
 _SENTENCE_END = {"en": r"(?<=[.!?])\s+", "ru": r"(?<=[.!?])\s+", "zh": r"(?<=[。！？])"}
 _SHARES = {"en": 0.6, "ru": 0.2, "zh": 0.2}
 _CENTRES = 1000
 _NOISE = 0.7  # standard deviation per dimension, where that of a centre is 1
 
 
+def some_sentences(count: int) -> list[str]:
+    """Return up to so many sentences of 20 to 600 characters, of all three languages."""
+    every = [text for texts in _sentences().values() for text in texts if 20 < len(text) < 600]
+    random.Random(3).shuffle(every)
+    return every[:count]
+
+
 @cache
 def _sentences() -> dict[str, list[str]]:
-    root = Path(os.environ.get("POINTSMAN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
     sentences: dict[str, list[str]] = {}
     for language, end in _SENTENCE_END.items():
         distinct: dict[str, None] = {}
-        for path in sorted(root.glob(f"{language}_*/corpus.jsonl")):
+        for path in sorted(DATA.glob(f"{language}_*/corpus.jsonl")):
             with path.open(encoding="utf-8") as file:
                 for line in file:
                     split = re.split(end, json.loads(line)["text"])
                     distinct.update(dict.fromkeys(sentence.strip() for sentence in split if sentence.strip()))
         if not distinct:
-            sys.exit(f"no collections in {language!r} at {root}; set POINTSMAN_TEST_DATA")
+            sys.exit(f"no collections in {language!r} at {DATA}; set POINTSMAN_TEST_DATA")
         sentences[language] = list(distinct)
     return sentences
 
