@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pointsman.filters import And, Filter, Not, Or
-from pointsman.store.local import collection, vectors
+from pointsman.store.local import collection, term_codes, vectors
 from pointsman.store.local.collection import Collection
 from pointsman.store.prepared import prepare
 from pointsman.types import AddResult, Document
@@ -44,12 +44,13 @@ WORDS = [
 
 
 def write_files_early(rows: int, set_limit: Callable[[object, str, int], None] = setattr) -> None:
-    """Let datasets of so many rows have new base files all the time, of quantised and rounded vectors, and columns."""
+    """Let datasets of so many rows have new files of vectors, quantised and rounded, of columns, and codes of terms."""
     for module, limit in (
         (vectors, "_REBASE_ROWS"),
         (vectors, "_EXACT_ROWS"),
         (vectors, "_ROUNDED_ROWS"),
         (collection, "_COLUMNS_AGAIN"),
+        (term_codes, "_LEARNT_FROM"),
     ):
         set_limit(module, limit, rows)
 

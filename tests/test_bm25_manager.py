@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,6 +20,9 @@ from pointsman.text.tokens import Analyzer
 from pointsman.types import Document, Hit
 from store_kit import add, corpus, opened
 from test_store_search import lucene_bm25
+
+if TYPE_CHECKING:
+    from pointsman.store.local.term_codes import TermCodes
 
 
 @pytest.fixture
@@ -35,9 +39,9 @@ def analysis_log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
     postings = keyword._postings
 
-    def counting(key: int, document: Document) -> object:
+    def counting(key: int, document: Document, codes: TermCodes) -> object:
         texts.append(document.id)
-        return postings(key, document)
+        return postings(key, document, codes)
 
     monkeypatch.setattr(keyword, "_postings", counting)
     return texts

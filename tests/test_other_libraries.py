@@ -31,6 +31,7 @@ from pointsman.store.local import bm25_index_manager
 
 if TYPE_CHECKING:
     from chroma_kit import ChromaServer
+    from pointsman.store.local.term_codes import TermCodes
 
 EMBEDDER = HashingEmbedder(256)
 TEXTS = {
@@ -372,9 +373,9 @@ def test_incremental_sync_analyses_only_changed_documents(tmp_path: Path, monkey
 
     postings = keyword._postings
 
-    def noting(key: int, document: Document) -> object:
+    def noting(key: int, document: Document, codes: TermCodes) -> object:
         ids.append(document.id)
-        return postings(key, document)
+        return postings(key, document, codes)
 
     monkeypatch.setattr(keyword, "_postings", noting)
     documents[7] = Document("7", "a zebra")

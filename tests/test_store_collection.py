@@ -29,6 +29,8 @@ from store_kit import DIMENSIONS, EMBEDDER, add, corpus, opened, sound, unit, un
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pointsman.store.local.term_codes import TermCodes
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Collection]:
@@ -106,10 +108,10 @@ class TestWriting:
     def test_interrupted_derivation_is_not_doubled(self, store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
         postings = keyword._postings
 
-        def interrupt(key: int, document: Document) -> object:
+        def interrupt(key: int, document: Document, codes: TermCodes) -> object:
             if document.id == "d7":
                 raise KeyboardInterrupt
-            return postings(key, document)
+            return postings(key, document, codes)
 
         monkeypatch.setattr(keyword, "_postings", interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -479,7 +481,7 @@ class TestDamage:
     def test_an_unknown_format_is_refused_with_the_remedy(self, two_datasets: Path) -> None:
         path = two_datasets / "one" / "manifest.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
-        with pytest.raises(FormatVersionError, match=r"99.*format 2.*open it with the version that wrote it"):
+        with pytest.raises(FormatVersionError, match=r"99.*format 3.*open it with the version that wrote it"):
             Collection(two_datasets / "one")
 
     def test_a_truth_that_is_missing(self, two_datasets: Path) -> None:
@@ -547,11 +549,11 @@ class TestRebuild:
             assert store.vectors is not None
             counts.append((len(store.keyword.search("rail lamp", 99)), len(store.vectors.search(unit("q"), 99))))
 
-        def searching(key: int, document: Document) -> object:
+        def searching(key: int, document: Document, codes: TermCodes) -> object:
             thread = threading.Thread(target=search)
             thread.start()
             thread.join()
-            return postings(key, document)
+            return postings(key, document, codes)
 
         expected = len(store.keyword.search("rail lamp", 99)), 50
         monkeypatch.setattr(keyword, "_postings", searching)

@@ -190,7 +190,7 @@ def test_a_dataset_of_the_first_format_opens_and_is_brought_up_to_date(workspace
         assert notes.verify().problems == ()
         assert notes.add([Document("d5", "signal number 5", {"page": 5}), Document("new", "a new one")]).unchanged == 1
     manifest = json.loads((workspace / "datasets" / "notes" / "manifest.json").read_text())
-    assert manifest["format"] == 2
+    assert manifest["format"] == 3
     with open_at(workspace) as new:
         assert new.dataset("notes", create=False).verify().problems == ()
     change(workspace, CHANGES["dimensions"])

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +18,9 @@ from pointsman.store.local import collection, keyword
 from pointsman.store.local.collection import Collection
 from pointsman.types import Document
 from store_kit import add, corpus, opened, sound
+
+if TYPE_CHECKING:
+    from pointsman.store.local.term_codes import TermCodes
 
 WORKER = Path(__file__).with_name("lag_worker.py")
 
@@ -48,10 +52,10 @@ def test_while_another_builds_the_index(
 ) -> None:
     postings, build_started, go_on = keyword._postings, threading.Event(), threading.Event()
 
-    def slowly(key: int, document: Document) -> object:
+    def slowly(key: int, document: Document, codes: TermCodes) -> object:
         build_started.set()
         assert go_on.wait(60)
-        return postings(key, document)
+        return postings(key, document, codes)
 
     damage(dataset_folder, damage_kind)
     monkeypatch.setattr(keyword, "_postings", slowly)

@@ -8,7 +8,8 @@ tantivy fixes k1 = 1.2 and b = 0.75, rounds document lengths to one byte, takes 
 mean length, and counts deleted documents until a merge happens to remove them. Here documents are scored by the formula
 with the documents that there are: each term's weight is corrected by the count of living documents, and the hits that
 can be among the best are scored again, from the counts of their terms. These counts are stored beside each document's
-postings, so they are committed, checked, merged and deleted with them, and no text is analysed in a search. If other
+postings (`pointsman.store.local.term_codes` says how), so they are committed, checked, merged and deleted with them,
+and no text is analysed in a search. If other
 constants are requested, a deeper candidate list is scored again in the same way. When deleted documents outnumber
 living ones, the index is rebuilt; the deletions amortise it.
 
@@ -27,7 +28,6 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import compress
@@ -52,6 +52,7 @@ from pointsman.store.local.files_and_locks import (
     store_error,
 )
 from pointsman.store.local.keyword_files import damaged_files, note_checksums, segments
+from pointsman.store.local.term_codes import TermCodes
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
@@ -65,8 +66,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FORMAT = 3
-_MARKER = -1  # key of the marker document
+_FORMAT = 4
+_READABLE = (3, _FORMAT)  # the earlier one has no codes of terms
+_MARKER, _CODES = -1, -2  # keys of documents of the index itself: the marker, and the codes of terms if there are any
 _HEAP_BYTES = 96_000_000
 _ID_SET = 500  # up to this many allowed keys go into the query itself; above it, hits are masked as they arrive …
 _ID_COST = 4  # … unless that means reading this many times as many hits as there are allowed keys
@@ -106,9 +108,9 @@ class DocumentSource(Protocol):
 class _IndexSnapshot:
     """One searcher and the values computed for it; a reload replaces it as a whole, so threads never see a mix."""
 
-    def __init__(self, searcher: tantivy.Searcher, seq: int) -> None:
-        self.searcher, self.seq = searcher, seq
-        self.size = self.documents = max(searcher.num_docs - 1, 0)  # all but the marker
+    def __init__(self, searcher: tantivy.Searcher, seq: int, codes: TermCodes) -> None:
+        self.searcher, self.seq, self.codes = searcher, seq, codes
+        self.size = self.documents = max(searcher.num_docs - 1 - bool(codes), 0)  # all but those of the index itself
         self.tolerance = _WEIGHTS_APART
         self.frequencies: dict[str, int] = {}
         self.weights: dict[str, float] = {}
@@ -148,8 +150,8 @@ class _IndexSnapshot:
             numbers = {detail["description"]: detail["value"] for detail in _explanation_parts(explanation)}
             self.counted_length = float(numbers["avgdl, average length of field"])
             self.counted = int(numbers["N, total number of docs"])
-            markers = self.searcher.doc_freq("key", _MARKER)
-            self._some_dead = self.counted > self.documents + markers
+            own_count = self.searcher.doc_freq("key", _MARKER) + self.searcher.doc_freq("key", _CODES)
+            self._some_dead = self.counted > self.documents + own_count
         return True
 
     def count(self, term: str) -> int:
@@ -211,11 +213,11 @@ class _IndexSnapshot:
         """The length of each document by its key, in tokens; 0 for a key without a document."""
         import numpy as np
 
-        hits = self.searcher.search(tantivy.Query.all_query(), self.size + 1, count=False).hits
+        hits = self.searcher.search(tantivy.Query.all_query(), self.searcher.num_docs, count=False).hits
         addresses = [address for _, address in hits]
         keys = np.array(self.searcher.fast_field_values("key", addresses), np.int64)
         lengths = np.zeros(int(keys.max(initial=0)) + 1, np.int32)
-        living = keys != _MARKER
+        living = keys >= 0
         lengths[keys[living]] = np.array(self.searcher.fast_field_values("length", addresses), object)[living]
         return lengths
 
@@ -231,7 +233,7 @@ class IndexSubset(_IndexSnapshot):
     def __init__(self, snapshot: _IndexSnapshot, keys: NDArray[np.int64]) -> None:
         import numpy as np
 
-        super().__init__(snapshot.searcher, snapshot.seq)
+        super().__init__(snapshot.searcher, snapshot.seq, snapshot.codes)
         self._snapshot, self.keys, self.documents, self.tolerance = snapshot, keys, len(keys), 0.0
         self._exists = np.zeros(max(len(snapshot.lengths), int(keys.max(initial=0)) + 1), np.bool_)
         self._exists[keys] = True
@@ -370,17 +372,9 @@ class WordQuery:
 
     def _counts(self, hits: Sequence[_Hit]) -> list[list[int]]:
         """Return how often each word occurs in each document, from the counts stored with its postings."""
-        entries, doc = [_entry(term) for term in self.terms], self._snapshot.searcher.doc
-        counts: list[list[int]] = []
-        for hit in hits:
-            stored_counts: Any = doc(hit.address).get_first("counts")
-            own_counts = []
-            for entry in entries:
-                offset = stored_counts.find(entry)
-                start = offset + len(entry)
-                own_counts.append(0 if offset < 0 else int(stored_counts[start : stored_counts.index(b"\n", start)]))
-            counts.append(own_counts)
-        return counts
+        doc = self._snapshot.searcher.doc
+        contents: list[Any] = [doc(hit.address).get_first("counts") for hit in hits]
+        return self._snapshot.codes.counts(self.terms, contents)
 
     def _top(self, query: tantivy.Query, k: int, allowed: MatchingRows | _AllowedKeys | None) -> list[_Hit]:
         """Return the best ``k`` hits by tantivy's scores, ties by key."""
@@ -450,7 +444,8 @@ class KeywordIndex:
         if not 0 <= b <= 1:
             raise InputError(f"bm25_b is a number from 0 to 1, not {b!r}")
         self._directory, self._source, self._columns = directory, source, columns
-        self._marker = f"{_FORMAT} {DEFAULT_ANALYZER.fingerprint} {source.identity}"
+        self._origin = f"{DEFAULT_ANALYZER.fingerprint} {source.identity}"
+        self._writer_codes = TermCodes()  # those of the last write of this object, and what it has learnt since
         self._k1, self._b = k1, b
         self._refresh = refresh or (lambda: None)
         self._index: tantivy.Index | None = None
@@ -553,6 +548,7 @@ class KeywordIndex:
         Raises:
             StoreError: the index cannot be written; the documents are safe, and the next attempt continues from there.
         """
+        self.reload()  # whoever wrote to it last: what is written now has to be in the codes that the index has
         start = self.applied
         target = self._source.sequence()  # read first: what is written meanwhile is applied again next time
         if start == target and not self._anew:
@@ -624,9 +620,9 @@ class KeywordIndex:
     def keys(self) -> Iterator[int]:
         """Return every key in the index, to compare it with the truth."""
         snapshot = self._current()
-        hits = snapshot.searcher.search(tantivy.Query.all_query(), snapshot.documents + 1, count=False).hits
+        hits = snapshot.searcher.search(tantivy.Query.all_query(), snapshot.searcher.num_docs, count=False).hits
         keys: Any = snapshot.searcher.fast_field_values("key", [address for _, address in hits])
-        return (key for key in keys if key != _MARKER)
+        return (key for key in keys if key >= 0)
 
     def _current(self) -> _IndexSnapshot:
         if self._snapshot is None:
@@ -686,7 +682,7 @@ class KeywordIndex:
         with directory_aside(folder) as directory:
             writer = _new_index(directory).writer(_HEAP_BYTES, 1)
             try:
-                self._fill(writer, 0, target)
+                self._fill(writer, TermCodes(), 0, target)
             finally:
                 writer.wait_merging_threads()
             note_checksums(directory)
@@ -722,27 +718,45 @@ class KeywordIndex:
         if not hits:
             raise ValueError("its first build was not completed")
         marker, _, seq = str(searcher.doc(hits[0][1])["marker"][0]).partition("\n")
-        if marker != self._marker:
-            raise ValueError(f"it belongs to {marker!r}, not to {self._marker!r}")
-        self._snapshot, self._applied_sequence = _IndexSnapshot(searcher, int(seq)), int(seq)
+        if marker not in [f"{number} {self._origin}" for number in _READABLE]:
+            raise ValueError(f"it belongs to {marker!r}, not to '{_FORMAT} {self._origin}'")
+        codes, content = self._snapshot.codes if self._snapshot else TermCodes(), _codes_in(searcher)
+        if codes.content != content:
+            codes = TermCodes(content)
+        self._snapshot, self._applied_sequence = _IndexSnapshot(searcher, int(seq), codes), int(seq)
 
     def _write(self, sequence: int, target: int) -> None:
         writer = self._open_writer()
         writer.delete_documents_by_term("key", _MARKER)
-        self._fill(writer, sequence, target)
+        codes, content = self._writer_codes, self._current().codes.content
+        self._fill(writer, codes if codes.content == content else TermCodes(content), sequence, target)
 
-    def _fill(self, writer: tantivy.IndexWriter, sequence: int, target: int) -> None:
-        """Add what was logged after ``sequence``, and commit."""
+    def _fill(self, writer: tantivy.IndexWriter, codes: TermCodes, sequence: int, target: int) -> None:
+        """Add what was logged after ``sequence``, and commit.
+
+        Args:
+            writer: of the index.
+            codes: those that the index has; what is learnt is committed, too.
+            sequence: the last number that the index has applied.
+            target: the number to note.
+        """
+        self._writer_codes, content = codes, codes.content
         for batch in self._source.changes(sequence):
             for change in batch:
                 if sequence:  # before the first change there is nothing to delete
                     writer.delete_documents_by_term("key", change.key)
                 if change.document is not None:
-                    writer.add_document(_postings(change.key, change.document))
+                    writer.add_document(_postings(change.key, change.document, codes))
         marker = tantivy.Document()
         marker.add_integer("key", _MARKER)
-        marker.add_text("marker", f"{self._marker}\n{target}")
+        marker.add_text("marker", f"{_FORMAT} {self._origin}\n{target}")
         writer.add_document(marker)
+        if codes.content != content:
+            writer.delete_documents_by_term("key", _CODES)
+            document = tantivy.Document()
+            document.add_integer("key", _CODES)
+            document.add_bytes("counts", codes.content)
+            writer.add_document(document)
         writer.commit()
 
     def _open_writer(self) -> tantivy.IndexWriter:
@@ -772,7 +786,14 @@ class KeywordIndex:
 
 @cache
 def _empty_snapshot() -> _IndexSnapshot:
-    return _IndexSnapshot(tantivy.Index(_SCHEMA).searcher(), -1)
+    return _IndexSnapshot(tantivy.Index(_SCHEMA).searcher(), -1, TermCodes())
+
+
+def _codes_in(searcher: tantivy.Searcher) -> bytes:
+    """Return the terms that have codes in an index."""
+    hits = searcher.search(_key(_CODES), 1, count=False).hits
+    content: Any = searcher.doc(hits[0][1]).get_first("counts") if hits else b""
+    return bytes(content)
 
 
 _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -796,14 +817,13 @@ def _as_os_error(error: BaseException) -> OSError:
     return OSError(code := int(number[1] or number[2]), os.strerror(code))
 
 
-def _postings(key: int, document: Document) -> tantivy.Document:
+def _postings(key: int, document: Document, codes: TermCodes) -> tantivy.Document:
     tokens = DEFAULT_ANALYZER.tokens(document.searchable)
     posting = tantivy.Document()
     posting.add_integer("key", key)
     posting.add_integer("length", len(tokens))
     posting.add_text("body", " ".join(tokens))
-    counts = "".join([f"{term} {count}\n" for term, count in Counter(tokens).items()])
-    posting.add_bytes("counts", f"\n{counts}".encode())
+    posting.add_bytes("counts", codes.encode(tokens))
     posting.add_text(FACETS, facets(document.metadata))
     return posting
 
@@ -909,11 +929,6 @@ def _read(
     lengths: Any = snapshot.searcher.fast_field_values("length", addresses)
     scores = [hit[0] / (K1 + 1) for hit in hits]
     return list(map(_Hit, keys, scores, lengths, addresses)), count
-
-
-def _entry(term: str) -> bytes:
-    """Return how a term begins among the counts of a document; terms contain no white space."""
-    return f"\n{term} ".encode()
 
 
 def _sort_hits(hits: list[_Hit]) -> list[_Hit]:

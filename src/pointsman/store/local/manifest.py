@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FORMAT = 2
-_READABLE = {1, FORMAT}  # the first has no checksums in the manifest and in ``meta``
+FORMAT = 3
+_READABLE = {1, 2, FORMAT}  # the first has no checksums in the manifest and in ``meta``, and both pack nothing
 MANIFEST = "manifest.json"
 TRUTH = "documents.sqlite"
 
@@ -69,7 +69,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
             "open it with the version that wrote it, or index the documents again into a new dataset"
         )
     check = manifest.pop("checksum", None)
-    if check != (_checksum(manifest) if version == FORMAT else None):
+    if check != (None if version == 1 else _checksum(manifest)):
         raise CorruptStoreError(
             f"{path} does not match its checksum; 'pointsman verify --repair' accepts it unchanged, "
             "or restore it from a backup"

@@ -26,7 +26,7 @@ from pointsman.store.local.files_and_locks import (
 )
 from pointsman.store.local.history import KEPT_DAYS, UNNOTED
 from pointsman.store.local.manifest import FORMAT, MANIFEST, TRUTH, read_manifest, write_manifest
-from pointsman.store.local.truth import ROW, document_in, vector_of
+from pointsman.store.local.truth import ROW, document_in, vectors_in
 from pointsman.store.local.truth_file import schema_rows, value_of
 from pointsman.store.local.writable_truth import WritableTruth
 from pointsman.store.prepared import Prepared
@@ -258,7 +258,7 @@ def _sound_rows(
             vector = None
             if size:
                 with suppress(ValueError):
-                    vector = vector_of(row[-1], vectors.get(row[-1]))
+                    [vector] = vectors_in([(row[-1], vectors.get(row[-1]))])
                 if vector is None or len(vector) != size:
                     salvage.without_vector += 1
                     vector = None

@@ -30,6 +30,7 @@ from pointsman.errors import CorruptStoreError, StoreError
 from pointsman.store.history import KeptVersions
 from pointsman.store.local import history
 from pointsman.store.local.files_and_locks import make_private
+from pointsman.store.local.packing import pack_vectors, unpack_text, unpack_vectors
 from pointsman.store.local.tally import Tally, TallyName, sum_over
 from pointsman.store.local.truth_file import (
     SOURCE,
@@ -56,7 +57,9 @@ if TYPE_CHECKING:
 NO_VECTOR: Final = b""
 """In place of a vector: the document has none, and loses the one that it had."""
 
-DIGEST, _ROW_CHECK, _VECTOR_CHECK = 16, 6, 7  # bytes; lengths that one flipped bit cannot turn into one another
+DIGEST, _ROW_CHECK = 16, 6  # bytes; lengths that one flipped bit cannot turn into one another
+# With its checksum a vector, packed or not, has three bytes more than a multiple of four: no one bit makes that none.
+_PACKED_CHECK, _VECTOR_CHECK = 5, 7
 _NUMBER = 4  # bytes per number in a vector
 VARIABLES = 500  # bound parameters per statement; every SQLite allows 999
 _PAGE = 2000  # rows read at a time from a whole table or the log
@@ -85,9 +88,15 @@ def row_check(key: int, seq: int, id_: str, metadata: str, content: bytes) -> by
     return xxhash.xxh3_64_digest(f"{key}\n{seq}\n{len(id_)}\n{id_}{metadata}".encode() + content)[:_ROW_CHECK]
 
 
-def vector_check(key: int, vector: bytes) -> bytes:
-    """Return the checksum of a vector and its key."""
-    return xxhash.xxh3_64_digest(b"%d\n" % key + vector)[:_VECTOR_CHECK]
+def seal_vectors(vectors: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """Return keys and vectors as they are stored: packed, each with a checksum of that and its key."""
+    contents = pack_vectors([vector for _, vector in vectors])
+    return [(key, content + _vector_check(key, content)) for (key, _), content in zip(vectors, contents, strict=True)]
+
+
+def _vector_check(key: int, content: bytes) -> bytes:
+    length = _PACKED_CHECK if len(content) % _NUMBER else _VECTOR_CHECK
+    return xxhash.xxh3_64_digest(b"%d\n" % key + content)[:length]
 
 
 def document_in(row: Sequence[Any]) -> Document:
@@ -98,6 +107,8 @@ def document_in(row: Sequence[Any]) -> Document:
     """
     id_, text, metadata, digests, seq, key = row
     try:
+        if isinstance(text, bytes):
+            text = unpack_text(text)
         content, check = digests[:DIGEST], digests[DIGEST:]
         if check and check != row_check(key, seq, id_, metadata, content):
             raise ValueError("the row does not match its checksum")
@@ -106,18 +117,24 @@ def document_in(row: Sequence[Any]) -> Document:
         raise ValueError(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
 
 
-def vector_of(key: int, raw: object) -> bytes:
-    """Return the vector in a row after verifying its checksum.
+def vectors_in(rows: Sequence[tuple[int, object]]) -> list[bytes]:
+    """Return the vectors in rows, each a key and what is stored of it, after verifying their checksums.
 
     Raises:
-        ValueError: the vector differs from what was written.
+        ValueError: a vector differs from what was written.
     """
+    return unpack_vectors([_content(key, raw) for key, raw in rows])
+
+
+def _content(key: int, raw: object) -> bytes:
+    """Return a vector, which may be packed, after verifying its checksum."""
     if isinstance(raw, bytes):
         if len(raw) % _NUMBER == 0:  # written by a version without checksums
             return raw
-        vector = raw[:-_VECTOR_CHECK]
-        if raw[-_VECTOR_CHECK:] == vector_check(key, vector):
-            return vector
+        for length in (_PACKED_CHECK, _VECTOR_CHECK):
+            content = raw[:-length]
+            if raw[-length:] == _vector_check(key, content):
+                return content
     raise ValueError(f"the vector of key {key!r:.20} does not match its checksum")
 
 
@@ -295,7 +312,7 @@ class Truth:
         for deleted, rows in self._log(since, "v.vector, d.seq, d.key", _VECTORS_OF):
             live = [row for row in rows if row[0] is not None]
             removals = deleted or [row[-1] for row in rows if row[0] is None]
-            vectors = b"".join([self._vector(row[-1], row[0]) for row in live])
+            vectors = b"".join(self._vectors([(row[-1], row[0]) for row in live]))
             yield VectorChanges(removals, [row[-1] for row in live], vectors)
 
     def vectors_of(self, keys: Sequence[int], seq: int) -> tuple[list[int], bytes]:
@@ -308,11 +325,12 @@ class Truth:
         Raises:
             CorruptStoreError: a vector is damaged, or is not there although no transaction since has removed it.
         """
-        read_keys, vectors = [], []
+        read_keys: list[int] = []
+        vectors: list[bytes] = []
         for batch in batched(sorted(keys), _PAGE):
-            for key, raw in self._vector_rows(batch):
-                read_keys.append(key)
-                vectors.append(self._vector(key, raw))
+            rows = self._vector_rows(batch)
+            read_keys += [key for key, _ in rows]
+            vectors += self._vectors(rows)
         if len(read_keys) < len(keys):
             self._check_without_vector(set(keys).difference(read_keys), seq)
         return read_keys, b"".join(vectors)
@@ -321,19 +339,19 @@ class Truth:
         """Return the rows of some vectors, by key.
 
         Python lets go of its lock for every row of an answer, and where other threads are busy waits to get it back. So
-        all rows are read as one, which can be divided if they have one length.
+        all rows are read as one, and divided by their lengths.
         """
         json_keys = json.dumps(list(keys))
         condition = "WHERE key IN (SELECT value FROM json_each(?))"
-        columns = "group_concat(key), CAST(group_concat(vector, '') AS BLOB), min(length(vector)), max(length(vector))"
-        key_list, content, length, longest = self._row(f"SELECT {columns} FROM vectors {condition}", json_keys)
+        columns = "group_concat(key), group_concat(length(vector)), CAST(group_concat(vector, '') AS BLOB)"
+        key_list, lengths, content = self._row(f"SELECT {columns} FROM vectors {condition}", json_keys)
         if not key_list:
             return []
-        if length == longest:
-            read_keys = map(int, key_list.split(","))
-            starts = itertools.count(0, length)
-            return [(key, content[start : start + length]) for key, start in zip(read_keys, starts)]  # noqa: B905
-        return self._rows(f"SELECT key, vector FROM vectors {condition} ORDER BY key", json_keys)
+        ends = list(itertools.accumulate(map(int, lengths.split(","))))
+        return [
+            (int(key), content[start:end])
+            for key, start, end in zip(key_list.split(","), [0, *ends], ends, strict=False)
+        ]
 
     def _check_without_vector(self, keys: set[int], seq: int) -> None:
         """Check that documents which had a vector after a transaction have been changed or deleted since.
@@ -378,8 +396,10 @@ class Truth:
             complaints += _complaint(self._value, name, value)
         for row in self._pages(f"SELECT {ROW} FROM documents"):
             complaints += _complaint(self._document, row)
-        for vector, key in self._pages("SELECT vector, key FROM vectors"):
-            complaints += _complaint(self._vector, key, vector)
+        for batch in batched(self._pages("SELECT vector, key FROM vectors"), VARIABLES):
+            rows = [(key, raw) for raw, key in batch]
+            if _complaint(self._vectors, rows):
+                complaints += itertools.chain.from_iterable(_complaint(self._vectors, [row]) for row in rows)
         for index_name in ("ids", "writes", "deletions"):
             self._sound_indexes.discard(index_name)
             complaints += _complaint(self._trust, index_name)
@@ -419,10 +439,11 @@ class Truth:
                 rows = {row.key: row for row in history.state_at(connection, keys, second)}
             finally:
                 connection.execute("ROLLBACK")
-        for row in rows.values():
-            self._document((row.id, row.text, row.metadata, row.digest, row.seq, row.key))
-        vectors = {key: row.vector and self._vector(key, row.vector) for key, row in rows.items()}
-        return [(key, rows[key]._replace(vector=vectors[key]) if key in rows else None) for key in keys]
+        for key, row in rows.items():
+            document = self._document((row.id, row.text, row.metadata, row.digest, row.seq, row.key))
+            vector = row.vector and self._vectors([(key, row.vector)])[0]
+            rows[key] = row._replace(text=document.text, vector=vector)
+        return [(key, rows.get(key)) for key in keys]
 
     def former_notes(self) -> list[dict[str, str]]:
         """Return the notes as they are, then as they were before each change of one, latest first."""
@@ -440,7 +461,7 @@ class Truth:
         while rows := self._rows(sql, rowid):
             for *row, vector, key, _ in rows:
                 complaints += _complaint(self._document, (*row, key))
-                complaints += _complaint(self._vector, key, vector) if vector else []
+                complaints += _complaint(self._vectors, [(key, vector)]) if vector else []
             rowid = rows[-1][-1]
         with self._connection() as connection:
             complaints += history.complaints(connection, retention.first_sequence, last)
@@ -615,10 +636,10 @@ class Truth:
             raise self._damaged(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
         raise self._damaged(f"document {id_!r:.80}, key {key!r:.20}: the row does not match its checksum")
 
-    def _vector(self, key: int, raw: object) -> bytes:
-        """Return the vector in a row after verifying its checksum."""
+    def _vectors(self, rows: Sequence[tuple[int, object]]) -> list[bytes]:
+        """Return the vectors in rows after verifying their checksums."""
         try:
-            return vector_of(key, raw)
+            return vectors_in(rows)
         except ValueError as error:
             raise self._damaged(str(error)) from error
 

@@ -16,8 +16,9 @@ from pointsman._batched import batched
 from pointsman._sqlite import SQLITE_ERRORS, error_code
 from pointsman.store.history import DAY_SECONDS
 from pointsman.store.local import history
+from pointsman.store.local.packing import pack_text
 from pointsman.store.local.tally import Tally, ids_hash, mix_sum
-from pointsman.store.local.truth import DIGEST, LAST_KEY, NO_VECTOR, VARIABLES, Truth, marks, row_check, vector_check
+from pointsman.store.local.truth import DIGEST, LAST_KEY, NO_VECTOR, VARIABLES, Truth, marks, row_check, seal_vectors
 from pointsman.store.local.truth_file import CHECKED, SOURCE_INDEX, VALUE, close, close_all, with_check
 from pointsman.types import AddResult
 
@@ -77,7 +78,7 @@ class WritableTruth(Truth):
                 existing[item.document.id][0] if item.document.id in existing else next(new_keys) for item in prepared
             ]
             rows = [
-                (item.document.text, item.metadata, _seal(item, key, seq), seq, item.document.id, key)
+                (pack_text(item.document.text), item.metadata, _seal(item, key, seq), seq, item.document.id, key)
                 for item, key in zip(prepared, keys, strict=True)
             ]
             old = [row for row in rows if row[4] in existing]
@@ -97,7 +98,7 @@ class WritableTruth(Truth):
             removal_count = (
                 connection.executemany("DELETE FROM vectors WHERE key=?", vector_keys).rowcount if vector_keys else 0
             )
-            sealed_blobs = [(key, vector + vector_check(key, vector)) for key, vector in blobs if vector]
+            sealed_blobs = seal_vectors([(key, vector) for key, vector in blobs if vector])
             connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", sealed_blobs)
             self._add_up(
                 connection,
@@ -197,9 +198,9 @@ class WritableTruth(Truth):
                     connection.execute(f"DELETE FROM {table} {condition}", batch)
             connection.executemany(
                 "INSERT INTO documents (text, metadata, digest, seq, id, key) VALUES (?,?,?,?,?,?)",
-                [(row.text, row.metadata, _reseal(row, seq), seq, row.id, row.key) for row in rows],
+                [(pack_text(row.text), row.metadata, _reseal(row, seq), seq, row.id, row.key) for row in rows],
             )
-            blobs = [(row.key, row.vector + vector_check(row.key, row.vector)) for row in rows if row.vector]
+            blobs = seal_vectors([(row.key, row.vector) for row in rows if row.vector])
             connection.executemany("INSERT INTO vectors VALUES (?,?)", blobs)
             connection.executemany("INSERT INTO tombstones VALUES (?,?)", [(key, seq) for key in absent_keys])
             self._add_up(
@@ -294,7 +295,7 @@ class WritableTruth(Truth):
         old_vectors: dict[int, bytes] = {}
         for batch in batched((key for key, _, _ in existing.values()), VARIABLES):
             rows = self._rows(f"SELECT key, vector FROM vectors WHERE key IN ({marks(batch)})", *batch)
-            old_vectors.update((key, self._vector(key, vector)) for key, vector in rows)
+            old_vectors.update(zip((key for key, _ in rows), self._vectors(rows), strict=True))
         return [
             equal and (not vector or old_vectors.get(existing[item.document.id][0]) == vector)
             for equal, item, vector in zip(is_same, prepared, vectors, strict=True)

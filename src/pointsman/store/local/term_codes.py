@@ -1,0 +1,92 @@
+"""The terms of a document with their counts, as they are kept beside its postings.
+
+The terms that many documents contain have codes of two bytes, and a document's are listed as often as they occur. Its
+other terms follow, spelled, those that occur more often than once with their counts. An index keeps the codes as a
+document of its own, so they are committed with what is written in them. They are learnt from the terms that documents
+had to spell; a code is never given to another term, so what was written before stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import filterfalse
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# A first byte is never a second one, so codes can be looked for like text; and neither is what ends them.
+_FIRST, _SECONDS, _END = 0x80, 0x80, b"\xff"
+MOST_CODES: Final = (0xFF - _FIRST) * _SECONDS
+"""As many terms can have codes: some 130 kB on disk."""
+_LEARNT_FROM: Final = 2000
+"""Documents after which terms get codes; small datasets have none."""
+_LEARNT_TERMS: Final = 200_000  # … or so many terms, of long documents
+_LEAST: Final = 3  # documents that had to spell a term
+
+
+class TermCodes:
+    """Codes of the terms of one index.
+
+    Args:
+        content: of codes that an index has.
+
+    Attributes:
+        content: all terms that have codes, in the order of these.
+    """
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.content = content
+        terms = content.decode().split("\n") if content else []
+        self._codes = {term: _code(number) for number, term in enumerate(terms)}
+        self._spellings: Counter[str] = Counter()  # in how many documents each term was
+        self._spellers = 0
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def encode(self, tokens: Sequence[str]) -> bytes:
+        """Return the counts of a document's terms, none of which contains white space, and learn from them."""
+        codes = sorted(filter(None, map(self._codes.get, tokens)))  # in order they are compressed better
+        counts = Counter(filterfalse(self._codes.__contains__, tokens))
+        lines = [term if count == 1 else f"{term} {count}" for term, count in counts.items()]
+        self._learn(counts)
+        return b"".join(codes) + _END + "\n".join(["", *lines, ""]).encode()
+
+    def _learn(self, terms: Iterable[str]) -> None:
+        if len(self) == MOST_CODES:
+            return
+        self._spellings.update(dict.fromkeys(terms, 1))
+        self._spellers += 1
+        if self._spellers < _LEARNT_FROM and len(self._spellings) < _LEARNT_TERMS:
+            return
+        for term, count in self._spellings.most_common(MOST_CODES - len(self)):
+            if count >= _LEAST:
+                self._codes[term] = _code(len(self))
+        self.content = "\n".join(self._codes).encode()
+        self._spellings.clear()
+        self._spellers = 0
+
+    def counts(self, terms: Iterable[str], documents: Iterable[bytes]) -> list[list[int]]:
+        """Return how often each term occurs in each document, from what `encode` returned for these."""
+        forms = [(self._codes.get(term), f"\n{term}\n".encode(), f"\n{term} ".encode()) for term in terms]
+        all_counts = []
+        for content in documents:
+            code_list, end, lines = content.partition(_END)
+            if not end:  # of an earlier version, which had no codes
+                code_list, lines = b"", content
+            counts = []
+            for code, line, beginning in forms:
+                count = code_list.count(code) if code else 0
+                if not count and line in lines:
+                    count = 1
+                elif not count and (offset := lines.find(beginning)) >= 0:
+                    start = offset + len(beginning)
+                    count = int(lines[start : lines.index(b"\n", start)])
+                counts.append(count)
+            all_counts.append(counts)
+        return all_counts
+
+
+def _code(number: int) -> bytes:
+    return bytes((_FIRST + number // _SECONDS, number % _SECONDS))
