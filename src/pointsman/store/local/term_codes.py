@@ -56,7 +56,7 @@ class TermCodes:
     def _learn(self, terms: Iterable[str]) -> None:
         if len(self) == MOST_CODES:
             return
-        self._spellings.update(dict.fromkeys(terms, 1))
+        self._spellings.update(iter(terms))  # not as a mapping, which is added in a loop
         self._spellers += 1
         if self._spellers < _LEARNT_FROM and len(self._spellings) < _LEARNT_TERMS:
             return
