@@ -22,7 +22,7 @@ from pointsman.store.opening import open_backend
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from stores import clustered, corpus
+from stores import clustered, passages
 
 COPY = "import sys; from pointsman.copying import copy; from pointsman.store.opening import open_backend as at; \
 print(copy(at(sys.argv[1]), at(sys.argv[2]), on_progress=lambda n, a, b: print('.', end='', flush=True)))"
@@ -68,7 +68,7 @@ def main() -> None:
             stack.callback(cluster.stop)
             places.append(f"{cluster.url}/copies?shards=3")
         places.append(str(folder / "last"))
-        documents, _ = corpus(options.passages)
+        documents = list(passages(options.passages))
         matrix = clustered(len(documents), 1)
         with closing(open_backend(places[0])) as backend, closing(backend.create("passages", {})) as store:
             for start in range(0, len(documents), 1000):

@@ -16,9 +16,10 @@ import math
 import os
 import random
 import sys
+from array import array
 from collections import Counter, defaultdict
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -34,10 +35,11 @@ from pointsman.store.opening import open_backend
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from pointsman.evaluation import TestCollection
     from pointsman.filters import Filter
     from pointsman.store.base import Store
 
@@ -54,44 +56,57 @@ FILTERS: dict[str, Filter | None] = {
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
-def corpus(count: int) -> tuple[list[Document], list[str]]:
-    """Passages, and questions of all collections in turns."""
+@cache
+def collections() -> list[TestCollection]:
+    """The collections of which passages are made."""
+    return [read_collection(DATA / name) for name in COLLECTIONS]
+
+
+def passages(count: int) -> Iterator[Document]:
+    """Passages of the collections, then of halves of two of them; the same in each call."""
     chance = random.Random(5)
-    read = [read_collection(DATA / name) for name in COLLECTIONS]
-    texts = [document.text for one in read for document in one.documents]
-    passages = []
+    texts = [document.text for one in collections() for document in one.documents]
     for number in range(count):
         one, other = chance.choice(texts), chance.choice(texts)
         text = texts[number] if number < len(texts) else f"{one[: len(one) // 2]} {other[len(other) // 2 :]}"
-        passages.append(Document(str(number), text[:1000], {"bucket": chance.randrange(100), "number": number}))
-    questions = [
-        query for row in zip(*(list(one.queries.values())[:40] for one in read), strict=False) for query in row
-    ]
-    return passages, questions[:QUERIES]
+        yield Document(str(number), text[:1000], {"bucket": chance.randrange(100), "number": number})
+
+
+def sample_questions() -> list[str]:
+    """Questions of all collections in turns."""
+    rows = zip(*(list(one.queries.values())[:40] for one in collections()), strict=False)
+    return [query for row in rows for query in row][:QUERIES]
 
 
 def clustered(count: int, seed: int) -> NDArray[np.float32]:
     """Vectors around 200 centres, of length 1."""
     centres = np.random.default_rng(0).standard_normal((200, DIMENSIONS))
     chance = np.random.default_rng(seed)
-    rows = centres[chance.integers(200, size=count)] + 0.9 * chance.standard_normal((count, DIMENSIONS))
-    unit: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    centre_of_row = chance.integers(200, size=count)
+    unit: NDArray[np.float32] = np.empty((count, DIMENSIONS), np.float32)
+    for start in range(0, count, 10_000):  # a million at once would fill the memory
+        rows = centres[centre_of_row[start : start + 10_000]]
+        rows += 0.9 * chance.standard_normal(rows.shape)
+        unit[start : start + 10_000] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return unit
 
 
 class Formula:
     """Exact BM25 over all documents, for these questions."""
 
-    def __init__(self, documents: Sequence[Document], questions: Sequence[str]) -> None:
-        self.lengths = np.zeros(len(documents))
-        asked = {token for question in questions for token in DEFAULT_ANALYZER.query_tokens(question)}
-        postings: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    def __init__(self, documents: Iterable[Document], questions: Sequence[str]) -> None:
+        lengths = array("i")
+        known = {token for question in questions for token in DEFAULT_ANALYZER.query_tokens(question)}
+        postings: dict[str, tuple[array[int], array[int]]] = defaultdict(lambda: (array("i"), array("i")))
         for place, document in enumerate(documents):
             tokens = DEFAULT_ANALYZER.tokens(document.searchable)
-            self.lengths[place] = len(tokens)
-            for token, tf in Counter(token for token in tokens if token in asked).items():
-                postings[token].append((place, tf))
-        self.postings = {token: np.array(pairs).T for token, pairs in postings.items()}
+            lengths.append(len(tokens))
+            for token, tf in Counter(token for token in tokens if token in known).items():
+                places, counts = postings[token]
+                places.append(place)
+                counts.append(tf)
+        self.lengths = np.array(lengths)
+        self.postings = {token: np.array(pair) for token, pair in postings.items()}
 
     def scores(self, query: str, alive: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Of every document, those that are alive counted."""
@@ -108,11 +123,11 @@ class Formula:
 
 def overlap(found: Sequence[int], right: NDArray[np.float64], depth: int) -> float:
     """Which share of the list belongs there; what scores as the last one may stand in its place."""
-    order = np.sort(right[right > 0])[::-1]
-    if not len(order):
+    depth = min(depth, int(np.count_nonzero(right > 0)))
+    if not depth:
         return 1.0
-    last = order[min(depth, len(order)) - 1] * (1 - 1e-6)
-    return sum(bool(right[place] >= last) for place in found[:depth]) / min(depth, len(order))
+    last = np.partition(right, -depth)[-depth] * (1 - 1e-6)
+    return sum(bool(right[place] >= last) for place in found[:depth]) / depth
 
 
 def bare(store: Any) -> Callable[[StoreQuery], Callable[[], object]]:
@@ -128,8 +143,8 @@ def bare(store: Any) -> Callable[[StoreQuery], Callable[[], object]]:
     cursor = connection.cursor(binary=True)
 
     def request(store_query: StoreQuery) -> Callable[[], object]:
-        asked = store._prepared([store_query])[0]
-        return lambda: cursor.execute(asked.statement.encode(), asked.parameters).fetchall()
+        sample_questions = store._prepared([store_query])[0]
+        return lambda: cursor.execute(sample_questions.statement.encode(), sample_questions.parameters).fetchall()
 
     return request
 
@@ -237,7 +252,7 @@ def main() -> None:
         server = Cluster(options.nodes, heap=options.heap)
         options.at = f"{server.url}/benchmark?shards={options.nodes}"
     try:
-        documents, questions = corpus(options.passages)
+        documents, questions = list(passages(options.passages)), sample_questions()
         matrix = clustered(len(documents), 1)
         backend = open_backend(options.at)
         store = backend.create("passages", {"indexing_technique": "hybrid"})

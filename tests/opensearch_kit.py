@@ -90,11 +90,13 @@ class Cluster:
     Args:
         nodes: how many.
         heap: megabytes for each.
+        fast_start: whether the JVM is to start soon rather than compute fast; measurements of speed need the latter.
     """
 
-    def __init__(self, nodes: int = 3, heap: int = 384) -> None:
+    def __init__(self, nodes: int = 3, heap: int = 384, *, fast_start: bool = True) -> None:
         self._path = ":".join(map(str, jars()))
         self._heap = heap
+        self._jvm_options = ["-XX:+UseSerialGC", *(["-XX:TieredStopAtLevel=1"] if fast_start else [])]
         self.folder = Path(tempfile.mkdtemp(prefix="pointsman-opensearch-"))
         self.ports = free_ports(nodes, random.sample(range(9201, 9299), 98))  # the runner takes no others
         self._transport = free_ports(nodes, [0] * nodes)
@@ -144,8 +146,7 @@ class Cluster:
                         "java",
                         f"-Xms{self._heap}m",
                         f"-Xmx{self._heap}m",
-                        "-XX:+UseSerialGC",
-                        "-XX:TieredStopAtLevel=1",
+                        *self._jvm_options,
                     ),
                     *("-cp", self._path, "org.codelibs.opensearch.runner.OpenSearchRunner"),
                     *(str(part) for name, value in options.items() for part in (f"-{name}", value)),
