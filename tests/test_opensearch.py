@@ -6,6 +6,7 @@ import base64
 import http.server
 import json
 import logging
+import math
 import re
 import ssl
 import threading
@@ -14,6 +15,7 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pytest
 
 from certificates import certificates
@@ -142,6 +144,76 @@ class TestOpenSearchStore(StoreConformance):
         second_store = self.backend.open(name)
         assert second_store is not None
         return second_store
+
+
+class TestByteVectors:
+    """Vectors that are indexed as bytes: the best are compared again by those stored beside them."""
+
+    @pytest.fixture
+    def byte_backend(self, opensearch: Cluster) -> Iterator[OpenSearchBackend]:
+        from pointsman.store.opensearch import OpenSearchBackend
+
+        with OpenSearchBackend(f"{opensearch.url}/bytes?shards=3&replicas=1&vectors=byte") as backend:
+            yield backend
+
+    def test_lists_and_scores_are_those_of_exact_cosines(self, byte_backend: OpenSearchBackend) -> None:
+        store = byte_backend.create(uuid.uuid4().hex, DESCRIPTION)
+        rng = np.random.default_rng(3)
+        documents = [Document(str(number), "lamp", {"even": number % 2 == 0}) for number in range(1000)]
+        vectors = rng.standard_normal((1000, 64)).astype(np.float32) + 2  # so alike that bytes mistake their order
+        store.write(documents, vectors, EMBEDDER)
+        store.write([Document("bare", "lamp")])
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        mistaken = 0
+        for sample in rng.standard_normal((20, 64)).astype(np.float32) + 2:
+            query = sample / np.linalg.norm(sample)
+            cosines = unit @ query
+            for filters, step in ((None, 1), (Equals("even", True), 2)):
+                [answer] = store.search([StoreQuery(None, query, 10, filters)])
+                best = np.argsort(-cosines[::step])[:10] * step
+                assert [key for key, _ in answer.rankings[NEAR]] == [str(place) for place in best]
+                assert [score for _, score in answer.rankings[NEAR]] == pytest.approx(cosines[best], abs=1e-6)
+                assert set(answer.documents) == {str(place) for place in best}
+            mistaken += self.ids_by_bytes(store, query) != [str(place) for place in np.argsort(-cosines)[:10]]
+            [scores] = store.score([StoreQuery(None, query)], [["7", "bare", "300"]])
+            assert scores[NEAR] == pytest.approx({"7": cosines[7], "bare": math.nan, "300": cosines[300]}, nan_ok=True)
+        assert mistaken  # otherwise the vectors would be too far apart for this test to tell
+
+    def ids_by_bytes(self, store: Any, query: Any) -> list[str]:
+        """The ten that the index alone takes for the best."""
+        search = store._queries(StoreQuery(None, query, 10))[NEAR]
+        return [hit["_id"] for hit in store._search_each([search])[0]["hits"]["hits"][:10]]
+
+    def test_a_dataset_keeps_its_kind(self, opensearch: Cluster, byte_backend: OpenSearchBackend) -> None:
+        """Whoever opens it, by whatever URL; also when documents are edited, or their words are made anew."""
+        from pointsman.store.opensearch import OpenSearchBackend
+
+        documents = odd_documents(40)
+        store = byte_backend.create("kept", DESCRIPTION)
+        with OpenSearchBackend(f"{opensearch.url}/bytes") as other_backend:
+            other_store = other_backend.open("kept")
+            assert other_store is not None
+            other_store.write(documents, vectors_of(documents), EMBEDDER)
+            other_store._update({"doc": {"analyzer": "old"}})
+            other_store = other_backend.open("kept")  # which rebuilds it
+            assert other_store is not None
+            other_store.set_metadata({documents[0].id: {"edited": True}})
+            store_query = StoreQuery("lamp", vector_of("lamp"), 10)
+            expected = np.sort(vectors_of(documents) @ vector_of("lamp"))[::-1][:10]
+            for reader in (store, other_store):
+                [answer] = reader.search([store_query])
+                assert [score for _, score in answer.rankings[NEAR]] == pytest.approx(expected, abs=1e-6)
+        index = store._cluster.ask("GET", f"/{store._alias}/_mapping")
+        (mapping,) = index.values()
+        assert mapping["mappings"]["properties"]["vector"]["data_type"].lower() == "byte"
+        byte_backend.drop("kept")
+
+    def test_another_kind_is_refused(self) -> None:
+        pytest.importorskip("opensearchpy")
+        from pointsman.store.opensearch import OpenSearchBackend
+
+        with pytest.raises(errors.InputError, match="vectors is float or byte, not 'int4'"):
+            OpenSearchBackend("opensearch://127.0.0.1:9200/rails?vectors=int4")
 
 
 @pytest.fixture
@@ -278,6 +350,38 @@ class TestKeeping:
         assert reopened_store is not None
         answer = reopened_store.search([StoreQuery("lamp", depth=100)])[0]
         assert [key for key, _ in answer.rankings[WORDS]] == [document.id for document in documents]
+
+    def test_a_long_write_is_refreshed_once(self, store: OpenSearchStore) -> None:
+        """Not each second, since every refresh leaves a segment with a graph of its own to be merged."""
+
+        def refreshes() -> int:
+            stats = store._cluster.ask("GET", f"/{store._alias}/_stats/refresh")["_all"]["primaries"]
+            return int(stats["refresh"]["external_total"])
+
+        documents = odd_documents(60)
+        count, start = refreshes(), time.monotonic()
+        with store.writer():
+            for number in range(0, 60, 10):
+                store.write(documents[number : number + 10], vectors_of(documents[number : number + 10]), EMBEDDER)
+                time.sleep(0.6)
+            periods = int((time.monotonic() - start) / 30) + 1
+            assert refreshes() - count <= 3 * periods  # shards
+        assert store.count() == 60
+
+    def test_what_was_computed_during_a_write_is_older_than_it(
+        self, backend: OpenSearchBackend, store: OpenSearchStore
+    ) -> None:
+        """As the write may not have been visible."""
+        other_store = backend.open(name_of(backend, store))
+        assert other_store is not None
+        with store.writer():
+            store.write(odd_documents(20))
+            number = other_store._record_fields()["seq"]
+        assert other_store._record_fields()["seq"] > number
+        number = other_store._record_fields()["seq"]
+        with store.writer():
+            store.write(odd_documents(20))  # which changes nothing
+        assert other_store._record_fields()["seq"] == number
 
     def test_what_a_newer_version_has_written_is_refused(self, backend: OpenSearchBackend, store: Any) -> None:
         store._update({"doc": {"format": 2}})

@@ -17,9 +17,11 @@ from pointsman.store.opensearch.cluster import Cluster, ClusterAddress
 from pointsman.store.opensearch.queries import (
     ANALYSIS,
     DERIVED,
+    FLOAT,
     FORMAT,
     MOST,
     TOKENS,
+    VECTOR_KINDS,
     constants,
     index,
     near,
@@ -32,7 +34,6 @@ from pointsman.store.opensearch.store import OpenSearchStore
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
     from opensearchpy import OpenSearch
 
 log = logging.getLogger(__name__)
@@ -49,20 +50,27 @@ class OpenSearchBackend(BaseBackend):
     """Datasets and records in indexes of one prefix; any number of processes may use it at once.
 
     Args:
-        url: ``opensearch+https://user:password@host1:9200,host2:9200/prefix?shards=3&replicas=1``; also ``ca_certs``,
-            ``client_cert`` and ``client_key``. ``opensearch://`` does not use TLS: for this machine, or with
-            ``insecure=true`` for others.
+        url: ``opensearch+https://user:password@host1:9200,host2:9200/prefix?shards=3&replicas=1``; also ``vectors``,
+            ``ca_certs``, ``client_cert`` and ``client_key``. ``opensearch://`` does not use TLS: for this machine, or
+            with ``insecure=true`` for others.
         client: your own `opensearchpy.OpenSearch`, for what a URL cannot express, such as signed requests or an API
             key; the URL then gives the prefix and the cluster's name in messages.
         shards: primary shards of new datasets.
         replicas: further copies of each shard; with one, a node may fail.
+        vectors: what new datasets index: ``float``, or ``byte`` for a quarter of the memory.
 
     Raises:
         InputError: the URL is invalid.
     """
 
     def __init__(
-        self, url: str, *, client: OpenSearch | None = None, shards: int | None = None, replicas: int | None = None
+        self,
+        url: str,
+        *,
+        client: OpenSearch | None = None,
+        shards: int | None = None,
+        replicas: int | None = None,
+        vectors: str | None = None,
     ) -> None:
         address = ClusterAddress(url)
         if not _PREFIX.fullmatch(address.prefix):
@@ -72,6 +80,9 @@ class OpenSearchBackend(BaseBackend):
         self._cluster = Cluster(client if client is not None else address.client(), address.label, secret)
         self._shards = _number(address, "shards", 1, shards)
         self._replicas = _number(address, "replicas", 1, replicas)
+        self._vectors = address.options.get("vectors", FLOAT) if vectors is None else vectors
+        if self._vectors not in VECTOR_KINDS:
+            raise InputError(f"vectors is {' or '.join(VECTOR_KINDS)}, not {self._vectors!r:.80}")
 
     def __repr__(self) -> str:
         return f"OpenSearchBackend({self.url!r})"
@@ -106,6 +117,7 @@ class OpenSearchBackend(BaseBackend):
             "technique": about.get("indexing_technique", "hybrid"),
             "identity": identity,
             "settings": json.dumps(settings),
+            "vectors": self._vectors,
             "format": FORMAT,
             "analyzer": DERIVED,
             "seq": 0,
@@ -242,12 +254,9 @@ class OpenSearchBackend(BaseBackend):
     @cached_property
     def _factors(self) -> Factors:
         """Measure this cluster's score factors on two known documents, as they differ between releases."""
-        import numpy as np
-
         filters = [{"term": {"kind": _PROBE}}]
-        vector: np.ndarray[Any, np.dtype[np.float32]] = np.array([1.0, 0.0], np.float32)
         bm25 = self._probe_scores(words({"probe": 1}, filters))[f"{_PROBE}-0"] / _RIGHT
-        cosines = self._probe_scores(near(vector, 2, filters))
+        cosines = self._probe_scores(near([1.0, 0.0], 2, filters))
         return Factors(bm25, cosines[f"{_PROBE}-1"], cosines[f"{_PROBE}-0"])
 
     def _probe_scores(self, query: Mapping[str, Any]) -> dict[str, float]:

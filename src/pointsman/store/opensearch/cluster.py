@@ -38,7 +38,7 @@ _PAUSES: Final = (0.2, 0.5, 1.0)  # seconds before searches lost with a node are
 _SERVERLESS: Final = (".aoss.amazonaws.com", ".aoss.amazonaws.com.cn")
 _UNKNOWN_INDEX: Final = "index_not_found_exception"
 _NO_INDEX: Final = frozenset({_UNKNOWN_INDEX, "alias_missing_exception"})
-_OPTIONS: Final = frozenset({"insecure", "ca_certs", "client_cert", "client_key", "shards", "replicas"})
+_OPTIONS: Final = frozenset({"insecure", "ca_certs", "client_cert", "client_key", "shards", "replicas", "vectors"})
 
 
 class ClusterAddress:

@@ -159,7 +159,7 @@ class IndexStore(AttachedStore):
             match = {"match": {self._attachment.text: {"query": store_query.text}}}
             queries[TEXT] = {"bool": {"must": [match], "filter": filters}}
         if store_query.vector is not None and self._attachment.vector is not None:
-            queries[NEAR] = near(store_query.vector, store_query.depth, filters, self._attachment.vector)
+            queries[NEAR] = near(store_query.vector.tolist(), store_query.depth, filters, self._attachment.vector)
         return queries
 
     def _lists(self, store_query: StoreQuery, answers: Mapping[str, Any]) -> Lists:

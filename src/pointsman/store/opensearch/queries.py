@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from pointsman.types import Document
 
 FORMAT: Final = 1
+FLOAT: Final = "float"
+BYTE: Final = "byte"
+VECTOR_KINDS: Final = (FLOAT, BYTE)
+"""Numbers of which the indexed vectors are made; with bytes, the best are compared again by the stored vectors."""
 DERIVED: Final = f"{DEFAULT_ANALYZER.fingerprint} facts 3 lengths"
 """Version of the rules for words and facts; those of other versions are rebuilt."""
 MOST: Final = 10_000
@@ -69,7 +73,7 @@ ANALYSIS: Final = {
 }
 TOKENS: Final = {"type": "text", "analyzer": "pm", "index_options": "freqs", "similarity": "pm"}
 LENGTH: Final = {"type": "integer", "index": False}
-_MARGIN: Final = 2  # candidates scored with exact lengths, as a multiple of those returned
+_MARGIN: Final = 2  # candidates scored again exactly, as a multiple of those returned
 _FEWEST: Final = 50  # but at least so many
 _EXACT: Final = """
     if (doc['length'].size() == 0) { return _score; }
@@ -90,12 +94,33 @@ def constants(settings: Mapping[str, Any]) -> tuple[float, float]:
     return float(settings.get("bm25_k1", K1)), float(settings.get("bm25_b", B))
 
 
-def vector_field(dimensions: int) -> dict[str, Any]:
-    """Return the mapping of vectors, compared by cosine in Lucene's HNSW."""
+def vector_field(dimensions: int, kind: str = FLOAT) -> dict[str, Any]:
+    """Return the mapping of vectors of a kind, compared by cosine in Lucene's HNSW."""
     parameters = {"m": 16, "ef_construction": 128}
     method = {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil", "parameters": parameters}
     # Doc values would be a second copy, which only scripts read.
-    return {"type": "knn_vector", "dimension": dimensions, "method": method, "doc_values": False}
+    return {"type": "knn_vector", "dimension": dimensions, "data_type": kind, "method": method, "doc_values": False}
+
+
+def coordinates(vector: NDArray[np.float32], kind: str = FLOAT) -> list[float]:
+    """Return a vector, normalised to length 1, as its index receives it.
+
+    Bytes use their whole range in each vector, as only its direction counts. Numbers are rounded to nine decimals,
+    finer than those of a 32-bit vector, since its 64-bit form would be twice as long in JSON.
+
+    >>> coordinates(np.array([0.6, -0.8], np.float32)), coordinates(np.array([0.6, -0.8], np.float32), BYTE)
+    ([0.600000024, -0.800000012], [95, -127])
+    """
+    if kind == BYTE:
+        scaled: list[float] = np.rint(vector * (127 / np.abs(vector).max())).astype(int).tolist()
+        return scaled
+    rounded: list[float] = vector.astype(float).round(9).tolist()
+    return rounded
+
+
+def candidate_count(size: int) -> int:
+    """Return how many of the best to score again exactly, to find so many."""
+    return min(max(_MARGIN * size, _FEWEST), MOST)
 
 
 def index(shards: int, replicas: int, k1: float, b: float) -> dict[str, Any]:
@@ -107,6 +132,8 @@ def index(shards: int, replicas: int, k1: float, b: float) -> dict[str, Any]:
                 "knn": True,
                 "number_of_shards": shards,
                 "number_of_replicas": replicas,
+                # Writes make themselves visible. Each second would be the default, and a graph of vectors for each.
+                "refresh_interval": "30s",
                 "similarity": {"pm": {"type": "BM25", "k1": k1, "b": b}},
             },
             "analysis": ANALYSIS,
@@ -361,7 +388,7 @@ def exactly(terms: Mapping[str, int], size: int, bm25: BM25) -> dict[str, Any]:
         for term, count in terms.items()
     ]
     rescoring = {"rescore_query": {"bool": {"should": should}}, "query_weight": 0.0}
-    return {"window_size": min(max(_MARGIN * size, _FEWEST), MOST), "query": rescoring}
+    return {"window_size": candidate_count(size), "query": rescoring}
 
 
 def holding(terms: Iterable[str], *, lengths: bool = False) -> dict[str, Any]:
@@ -379,10 +406,10 @@ def holding(terms: Iterable[str], *, lengths: bool = False) -> dict[str, Any]:
 
 
 def near(
-    vector: NDArray[np.float32], k: int, filters: Sequence[dict[str, Any]], field: str = "vector"
+    coordinates: Sequence[float], k: int, filters: Sequence[dict[str, Any]], field: str = "vector"
 ) -> dict[str, Any]:
     """Return a query for the nearest vectors of a field; the filter is applied during the search."""
-    body: dict[str, Any] = {"vector": vector.tolist(), "k": k, "method_parameters": {"ef_search": max(_EF, k)}}
+    body: dict[str, Any] = {"vector": coordinates, "k": k, "method_parameters": {"ef_search": max(_EF, k)}}
     if filters:
         body["filter"] = {"bool": {"filter": list(filters)}}
     return {"knn": {field: body}}

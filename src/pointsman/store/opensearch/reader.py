@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,10 +30,13 @@ from pointsman.store.base import (
 )
 from pointsman.store.bm25 import BM25, idf, query_terms
 from pointsman.store.opensearch.queries import (
+    FLOAT,
     FORMAT,
     MOST,
+    candidate_count,
     clause,
     constants,
+    coordinates,
     exactly,
     holding,
     key_of,
@@ -65,6 +69,7 @@ _FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 _SAME_LENGTH: Final = 0.001  # relative change of the mean length up to which a search is not repeated
 BATCH_DOCUMENTS: Final = 500  # documents in one request
 SHOWN_FIELDS: Final = {"includes": ["id", "text", "metadata"]}
+RESCORED_FIELDS: Final = {"includes": ["id", "text", "metadata", "stored_vector"]}
 _HOLDING: Final = "holding"  # the search that counts documents with words, beside those of the lists
 BARE: Final[Mapping[str, Any]] = {"term": {"embedded": False}}
 """The query for documents without a vector."""
@@ -100,6 +105,7 @@ class OpenSearchReader(BaseStore):
         self._dimensions: int | None = about.get("dimensions")
         self._statistics: tuple[float, Statistics] | None = None
         self._constants = constants(settings_of(about["name"], about["settings"]))
+        self._kind: str = about.get("vectors", FLOAT)
         self._mean_length: tuple[float, float] | None = None  # when it was measured
 
     def __repr__(self) -> str:
@@ -145,10 +151,11 @@ class OpenSearchReader(BaseStore):
             }
             queries[_HOLDING] = holding(terms, lengths=not fresh)
         if size > 0 and vector is not None:
+            count, fields = (size, SHOWN_FIELDS) if self._kind == FLOAT else (candidate_count(size), RESCORED_FIELDS)
             queries[NEAR] = {
-                "size": size,
-                "_source": SHOWN_FIELDS,
-                "query": near(vector, size, filters),
+                "size": count,
+                "_source": fields,
+                "query": near(coordinates(vector, self._kind), count, filters),
                 "track_total_hits": False,
             }
         return queries
@@ -198,9 +205,10 @@ class OpenSearchReader(BaseStore):
             if name == _HOLDING:
                 continue
             hits = answer["hits"]["hits"]
-            pairs = [(-self._score(name, hit["_score"]), hit["_id"]) for hit in hits]
-            rankings[name] = [(key, -score) for score, key in sorted(pairs)]
-            documents |= {hit["_id"]: document_from(hit["_source"]) for hit in hits}
+            scored = ((-self._score(name, hit, store_query), hit["_id"], hit["_source"]) for hit in hits)
+            best = sorted(scored, key=itemgetter(0, 1))[: store_query.depth]
+            rankings[name] = [(key, -score) for score, key, _ in best]
+            documents |= {key: document_from(source) for _, key, source in best}
             shards = answer["_shards"]
             # A shard without any live copy counts in `total`, but neither in `successful` nor in `failed`.
             silent = shards["total"] - shards["successful"]
@@ -213,8 +221,14 @@ class OpenSearchReader(BaseStore):
             scores[MATCHED] = _matched(answers[WORDS], weights) if WORDS in answers else {}
         return Lists(rankings, scores, documents, tuple(degraded), None if weights is None else sum(weights))
 
-    def _score(self, name: str, score: float) -> float:
-        return score / self._factors.bm25 if name == WORDS else self._factors.cosine(score)
+    def _score(self, name: str, hit: Mapping[str, Any], store_query: StoreQuery) -> float:
+        """Return the score of a hit: that of the cluster on our scale, or the cosine of the vector stored beside it."""
+        if name == WORDS:
+            return float(hit["_score"] / self._factors.bm25)
+        if self._kind == FLOAT or store_query.vector is None:
+            return self._factors.cosine(hit["_score"])
+        vector = unpacked(hit["_source"]["stored_vector"])
+        return float(vector @ direction(store_query.vector, len(vector)))
 
     def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
@@ -242,7 +256,9 @@ class OpenSearchReader(BaseStore):
                     searches.append({"size": size, "_source": False, "query": by_words, "rescore": rescoring})
                     requests.append((number, WORDS))
                 if vector is not None:
-                    searches.append({"size": size, "_source": False, "query": near(vector, size, candidate_filter)})
+                    by_vectors = near(coordinates(vector, self._kind), size, candidate_filter)
+                    fields = False if self._kind == FLOAT else ["stored_vector"]
+                    searches.append({"size": size, "_source": fields, "query": by_vectors})
                     requests.append((number, NEAR))
         self._add_scores(results, zip(requests, self._search_each(searches), strict=True), store_queries)
         return list(results)
@@ -259,7 +275,8 @@ class OpenSearchReader(BaseStore):
             if name == _HOLDING:
                 weights = _weights(store_queries[number], answer)  # those of the searches that follow
                 continue
-            results[number][name] |= {hit["_id"]: self._score(name, hit["_score"]) for hit in answer["hits"]["hits"]}
+            hits = answer["hits"]["hits"]
+            results[number][name] |= {hit["_id"]: self._score(name, hit, store_queries[number]) for hit in hits}
             if name == WORDS:
                 results[number][MATCHED] |= _matched(answer, weights)
 

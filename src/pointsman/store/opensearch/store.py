@@ -19,6 +19,7 @@ from pointsman.store.opensearch.queries import (
     LENGTH,
     MOST,
     clause,
+    coordinates,
     facts_of,
     key_of,
     packed,
@@ -117,14 +118,16 @@ class OpenSearchStore(OpenSearchReader):
 
     @contextmanager
     def writer(self) -> Iterator[None]:
-        """Group several writes; they become visible to searches at their end."""
+        """Group several writes; they become visible to searches at their end, or every half a minute."""
         self._bulk.depth = getattr(self._bulk, "depth", 0) + 1
         try:
             yield
         finally:
             self._bulk.depth -= 1
-            if not self._bulk.depth:
+            if not self._bulk.depth and getattr(self._bulk, "has_written", False):
+                self._bulk.has_written = False
                 self._refresh()
+                self._note_change()
 
     def _refresh(self) -> None:
         self._cluster.ask("POST", f"/{self._alias}/_refresh")
@@ -159,7 +162,7 @@ class OpenSearchStore(OpenSearchReader):
             for number, (item, vector, digest) in enumerate(fresh):
                 record = records.get(key_of(item.document.id))
                 order = begin + number if record is None else record["_source"]["order"]
-                lines += [_action(key_of(item.document.id), record), _body(item, vector, digest, order)]
+                lines += [_action(key_of(item.document.id), record), _body(item, vector, digest, order, self._kind)]
             conflicts, count_added, count_updated = self._bulk_write(lines, records)
             total += AddResult(count_added, count_updated)
             pending = [entry for entry in fresh if key_of(entry[0].document.id) in conflicts]
@@ -218,7 +221,7 @@ class OpenSearchStore(OpenSearchReader):
                 if record["_source"]["digest"] == digest[0]:
                     counts += AddResult(unchanged=1)
                 else:
-                    body = _body(edit.prepared, vector, digest, record["_source"]["order"])
+                    body = _body(edit.prepared, vector, digest, record["_source"]["order"], self._kind)
                     lines += [_action(key_of(edit.id), record), body]
             conflicts: set[str] = set()
             if lines:
@@ -257,9 +260,14 @@ class OpenSearchStore(OpenSearchReader):
                     count_updated + (outcome["_id"] in records),
                 )
         if count_added or count_updated:
-            self._advance()  # again, once visible to searches: anything computed meanwhile then has an older number
-            self._forget()
+            self._bulk.has_written = True
+            self._note_change()
         return conflicts, count_added, count_updated
+
+    def _note_change(self) -> None:
+        """Increment the sequence number once a write is visible: what was computed meanwhile then has an older one."""
+        self._advance()
+        self._forget()
 
     def _advance(self) -> dict[str, Any]:
         """Increment the sequence number; return the dataset's record."""
@@ -301,7 +309,7 @@ class OpenSearchStore(OpenSearchReader):
                 "open it with the embedder that made them, or index the documents into a new dataset"
             )
         if self._dimensions is None:
-            self._cluster.add_field(self._alias, "vector", vector_field(dimensions))
+            self._cluster.add_field(self._alias, "vector", vector_field(dimensions, self._kind))
             self._embedder, self._dimensions = name, dimensions
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
@@ -335,8 +343,7 @@ class OpenSearchStore(OpenSearchReader):
                 else:
                     number += self._delete_keys(batch)
         if number:
-            self._advance()
-            self._forget()
+            self._note_change()
         return number
 
     def _delete_keys(self, keys: Sequence[str]) -> int:
@@ -365,14 +372,16 @@ class OpenSearchStore(OpenSearchReader):
     def rebuild(self) -> None:
         """Recompute words and facts from the documents; nothing is embedded again."""
         self._cluster.add_field(self._alias, "length", LENGTH)
-        for batch in batched(self._all_hits(None, True), BATCH_DOCUMENTS):
-            items = [prepare(document_from(hit["_source"])) for hit in batch]
-            lines: list[Mapping[str, Any]] = []
-            for hit, item in zip(batch, items, strict=True):
-                blob = hit["_source"].get("stored_vector")
-                vector = None if blob is None else unpacked(blob)
-                lines += [{"index": {"_id": hit["_id"]}}, _body(item, vector, _digest(item, vector), hit["sort"][0])]
-            self._bulk_write(lines, {hit["_id"]: hit for hit in batch})
+        with self.writer():
+            for batch in batched(self._all_hits(None, True), BATCH_DOCUMENTS):
+                items = [prepare(document_from(hit["_source"])) for hit in batch]
+                lines: list[Mapping[str, Any]] = []
+                for hit, item in zip(batch, items, strict=True):
+                    blob = hit["_source"].get("stored_vector")
+                    vector = None if blob is None else unpacked(blob)
+                    body = _body(item, vector, _digest(item, vector), hit["sort"][0], self._kind)
+                    lines += [{"index": {"_id": hit["_id"]}}, body]
+                self._bulk_write(lines, {hit["_id"]: hit for hit in batch})
         self._update({"doc": {"analyzer": DERIVED}})
         self._forget()
 
@@ -418,7 +427,7 @@ def _action(key: str, record: Any) -> dict[str, Any]:
 
 
 def _body(
-    item: Prepared, vector: NDArray[np.float32] | None, digest: tuple[str, str | None], order: int
+    item: Prepared, vector: NDArray[np.float32] | None, digest: tuple[str, str | None], order: int, kind: str
 ) -> dict[str, Any]:
     """Return the whole document: partial updates are impossible, as derived fields are not stored."""
     document = item.document
@@ -435,7 +444,7 @@ def _body(
         "embedded": vector is not None,
     }
     if vector is not None:
-        body |= {"vector": vector.tolist(), "stored_vector": packed(vector), "vector_digest": digest[1]}
+        body |= {"vector": coordinates(vector, kind), "stored_vector": packed(vector), "vector_digest": digest[1]}
     return body
 
 
