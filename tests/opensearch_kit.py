@@ -44,25 +44,25 @@ def jars() -> list[Path]:
             if shutil.which(program) is None:
                 raise NoClusterError(f"no {program}; install openjdk-17-jre-headless and maven")
         cache.mkdir(parents=True, exist_ok=True)
-        wanted = "".join(
+        dependencies = "".join(
             f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
             f"<version>{version}</version><type>{kind}</type></dependency>"
             for group, artifact, version, kind in _PACKAGES
         )
         (cache / "pom.xml").write_text(
             "<project><modelVersion>4.0.0</modelVersion><groupId>tests</groupId><artifactId>tests</artifactId>"
-            f"<version>1</version><dependencies>{wanted}</dependencies></project>",
+            f"<version>1</version><dependencies>{dependencies}</dependencies></project>",
             "utf-8",
         )
-        done = subprocess.run(
+        maven = subprocess.run(
             ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"],
             cwd=cache,
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode:
-            raise NoClusterError(f"Maven failed: {done.stdout[-500:]}")
+        if maven.returncode:
+            raise NoClusterError(f"Maven failed: {maven.stdout[-500:]}")
         for archive in (cache / "lib").glob("*.zip"):
             zipfile.ZipFile(archive).extractall(cache / "knn")
         (cache / "complete").touch()

@@ -171,10 +171,10 @@ class TestByteVectors:
             for filters, step in ((None, 1), (Equals("even", True), 2)):
                 [answer] = store.search([StoreQuery(None, query, 10, filters)])
                 best = np.argsort(-cosines[::step])[:10] * step
-                assert [key for key, _ in answer.rankings[NEAR]] == [str(place) for place in best]
+                assert [key for key, _ in answer.rankings[NEAR]] == [str(row) for row in best]
                 assert [score for _, score in answer.rankings[NEAR]] == pytest.approx(cosines[best], abs=1e-6)
-                assert set(answer.documents) == {str(place) for place in best}
-            mistaken += self.ids_by_bytes(store, query) != [str(place) for place in np.argsort(-cosines)[:10]]
+                assert set(answer.documents) == {str(row) for row in best}
+            mistaken += self.ids_by_bytes(store, query) != [str(row) for row in np.argsort(-cosines)[:10]]
             [scores] = store.score([StoreQuery(None, query)], [["7", "bare", "300"]])
             assert scores[NEAR] == pytest.approx({"7": cosines[7], "bare": math.nan, "300": cosines[300]}, nan_ok=True)
         assert mistaken  # otherwise the vectors would be too far apart for this test to tell
