@@ -108,8 +108,20 @@ def serve(folder: Path, count: int) -> dict[str, Any]:
         [partial(dataset.add, [document], vectors=fresh[n : n + 1]) for n, document in enumerate(documents)]
     )
     figures["delete one"] = percentiles([partial(dataset.delete, [document.id]) for document in documents])
+    if codes := list(folder.rglob("*.codes")):
+        figures["FAISS alone, the same codes"] = bare_scan(codes[0])
     figures["recall@10 of the vector list"] = recall(dataset, count)
     return figures
+
+
+def bare_scan(codes: Path) -> str:
+    """Return what FAISS alone takes for the scan that every search waits for: how fast this machine is just now."""
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    index = faiss.read_index(str(codes))
+    rows = VectorOfText().embed_queries(questions(100, "bare"))
+    return percentiles([partial(index.search, rows[number : number + 1], 1000) for number in range(len(rows))])
 
 
 def memory() -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -55,11 +56,13 @@ def outside_calls(search: Callable[[], Awaitable[T]]) -> tuple[T, list[str]]:
 
     async def run() -> T:
         await in_thread(lambda: None)  # the first thread of a process imports anyio's backend
+        gc.disable()  # finalizers of what other tests left behind would be noted, too
         sys.setprofile(profile)
         try:
             return await search()
         finally:
             sys.setprofile(None)
+            gc.enable()
 
     return asyncio.run(run()), calls
 

@@ -186,3 +186,9 @@ class TestFormula:
         documents = {key: document for key, document in zip(keys, store.truth.fetch(keys), strict=True) if document}
         expected = lucene_bm25(documents, "rail lamp guard", 1.2, 0.75)
         assert dict(store.keyword.search("rail lamp guard", 10 * COUNT)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_an_index_that_is_not_there_has_no_keys(store: Collection, tmp_path: Path) -> None:
+    index = KeywordIndex(tmp_path / "no index", store.truth)
+    assert list(index.keys()) == []
+    index.close()

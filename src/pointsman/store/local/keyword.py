@@ -213,8 +213,7 @@ class _IndexSnapshot:
         """The length of each document by its key, in tokens; 0 for a key without a document."""
         import numpy as np
 
-        hits = self.searcher.search(tantivy.Query.all_query(), self.searcher.num_docs, count=False).hits
-        addresses = [address for _, address in hits]
+        addresses = _all_addresses(self.searcher)
         keys = np.array(self.searcher.fast_field_values("key", addresses), np.int64)
         lengths = np.zeros(int(keys.max(initial=0)) + 1, np.int32)
         living = keys >= 0
@@ -619,9 +618,8 @@ class KeywordIndex:
 
     def keys(self) -> Iterator[int]:
         """Return every key in the index, to compare it with the truth."""
-        snapshot = self._current()
-        hits = snapshot.searcher.search(tantivy.Query.all_query(), snapshot.searcher.num_docs, count=False).hits
-        keys: Any = snapshot.searcher.fast_field_values("key", [address for _, address in hits])
+        searcher = self._current().searcher
+        keys: Any = searcher.fast_field_values("key", _all_addresses(searcher))
         return (key for key in keys if key >= 0)
 
     def _current(self) -> _IndexSnapshot:
@@ -787,6 +785,12 @@ class KeywordIndex:
 @cache
 def _empty_snapshot() -> _IndexSnapshot:
     return _IndexSnapshot(tantivy.Index(_SCHEMA).searcher(), -1, TermCodes())
+
+
+def _all_addresses(searcher: tantivy.Searcher) -> list[tantivy.DocAddress]:
+    """Return where all documents of an index are, those of the index itself included."""
+    hits = searcher.search(tantivy.Query.all_query(), max(searcher.num_docs, 1), count=False).hits
+    return [address for _, address in hits]
 
 
 def _codes_in(searcher: tantivy.Searcher) -> bytes:
