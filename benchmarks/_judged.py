@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from _data import DATA
 from pointsman.evaluation import read_collection
 from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.models._cache import cache_directory
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 KEPT = Path(os.environ.get("POINTSMAN_STUDY") or cache_directory() / "study")
 HERE = Path(__file__).resolve().parent
 

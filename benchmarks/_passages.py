@@ -8,18 +8,17 @@ that no cache helps: six words of a passage, or ten characters if it is Chinese.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from _data import DATA
 from pointsman import Document
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ VERSION = 1
 DIMENSIONS = 384
 CHUNK = 10_000
 """Passages and vectors are drawn in chunks of this size, each from its own seed."""
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
-"""The public collections."""
 _SENTENCE_END = {"en": r"(?<=[.!?])\s+", "ru": r"(?<=[.!?])\s+", "zh": r"(?<=[。！？])"}
 _SHARES = {"en": 0.6, "ru": 0.2, "zh": 0.2}
 _CENTRES = 1000

@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -27,6 +25,7 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
+from _data import DATA
 from _peers import seconds
 from pointsman import CachedEmbedder, RetrievalContext, Workspace, default_embedder
 from pointsman.client import Client
@@ -34,7 +33,6 @@ from pointsman.evaluation import read_collection
 from pointsman.server.responses import plain
 from pointsman.types import TRACE_DETAILS
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 SETS = ("en_scifact", "en_wikiqa", "zh_domainrag", "ru_faq_java")
 TURNS = 300
 

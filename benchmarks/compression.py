@@ -35,7 +35,6 @@ import argparse
 import csv
 import hashlib
 import json
-import os
 import random
 import re
 import sys
@@ -46,6 +45,7 @@ from statistics import mean, median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from _data import DATA
 from pointsman.evaluation import TestCollection, compare, indexed, read_collection
 from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.retrieval.compress import ExtractiveCompressor, TextBudget
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from pointsman.dataset import Dataset
     from pointsman.protocols import Embedder
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 ANSWERS = Path(__file__).with_name("compression_answers.tsv")
 SETS = ("en_xquad", "zh_xquad", "ru_xquad", "zh_cmrc2018", "mh_hotpotqa", "en_wikiqa")
 DRAWS = 5

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 from collections import Counter
@@ -25,10 +24,10 @@ from pathlib import Path
 from statistics import fmean
 from time import perf_counter
 
+from _data import DATA
 from pointsman.retrieval.transform.decompose_by_rules import chain, subquestions
 from pointsman.text import DEFAULT_ANALYZER
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 SIMPLE = ("en_scifact", "zh_cmrc2018", "ru_faq_java", "xl_debian_ru")
 COMPLEX = ("mh_hotpotqa", "mh_musique_train100", "aux_strategyqa")
 

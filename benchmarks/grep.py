@@ -12,7 +12,6 @@ Exit status 1: the bound is missed.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import resource
@@ -20,15 +19,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from time import monotonic, perf_counter
 
 import numpy as np
 
+from _data import DATA
 from pointsman import Document, Workspace
 from pointsman.integrations.mcp.grep import SECONDS, Pattern, grep, index_of
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 BOUND_MS = 50.0
 EACH = 100
 K = 10

@@ -15,7 +15,6 @@ significantly (p < .05).
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from statistics import fmean, median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from _data import DATA
 from pointsman import Workspace
 from pointsman.evaluation import TestCollection, compare, indexed, measure, read_collection
 from pointsman.models import default_embedder
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pointsman import Dataset
     from pointsman.protocols import Embedder
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 MULTI_HOP = ("mh_musique_train100", "mh_hotpotqa")
 OTHERS = ("zh_cmrc2018", "ru_faq_java", "en_scifact")
 K, TIMED, WARM_UP = 10, 40, 3

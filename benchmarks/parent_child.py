@@ -36,23 +36,21 @@ of flat passages (p < .05).
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter
 from typing import Any
 
+from _data import DATA
 from pointsman import Document, Hit, ParentChildStrategy, RegisteredStrategy, Workspace, register_strategy
 from pointsman.evaluation import TestCollection, compare, measure, read_collection
 from pointsman.ingest import chunk
 from pointsman.ingest.source import ParsedDocument, Section
 from pointsman.models import CachedEmbedder, default_embedder
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 TOKENS = 128
 ABSTRACTS = 600
 LEAST_OVERLAP = 20  # characters that two passages of a page must share to be taken for overlapping

@@ -14,17 +14,16 @@ the repository; vectors come from the cache after the first run. Exit status 1: 
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from _data import DATA
 from pointsman.evaluation import TestCollection, compare, indexed, measure, rankings, read_collection, tune
 from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.request import RegisteredStrategy
@@ -32,7 +31,6 @@ from pointsman.request import RegisteredStrategy
 if TYPE_CHECKING:
     from pointsman.workspace import Workspace
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 SETS = (
     *("en_scifact", "en_cranfield", "en_cacm", "en_wikiqa", "zh_domainrag", "zh_cmrc2018", "ru_faq_java"),
     *("xl_debian_ru", "xl_xquad_en_zh_ru", "mh_hotpotqa", "mh_musique_train100"),

@@ -8,18 +8,16 @@ embeds every document, which takes a while; later ones take the vectors from the
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import perf_counter
 
+from _data import DATA
 from pointsman.evaluation import TestCollection, compare, indexed, measure, rankings, read_collection
 from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.retrieval.fusion import CosineSpread
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 SETS = (  # the quick ones first
     *("ru_faq_java", "en_xquad", "zh_xquad", "ru_xquad", "xl_xquad_en_zh_ru", "tool_ultratool_en_dev"),
     *("tool_ultratool_zh_dev", "tool_metatool_train", "mh_musique_train100", "en_cranfield", "en_cacm"),

@@ -41,6 +41,7 @@ import numpy as np
 
 import _judged
 import pointsman
+from _data import DATA
 from _judged import DEMO, MATTERS, PASSAGES, SETS, Judged, across, background, everyday, family, foreign, own
 from pointsman.calibration.dataset import BINS, ece
 from pointsman.calibration.fitting import MINIMUM, Labelled, PreparedQuestion, fit_prepared, prepare
@@ -163,7 +164,7 @@ def by_reading() -> Mapping[str, Mapping[str, bool]]:
 
 @cache
 def _sources() -> Mapping[str, NDArray[np.int64]]:
-    collection, corpus = read_collection(_judged.DATA / "en_cranfield"), _judged.corpus("en_cranfield")
+    collection, corpus = read_collection(DATA / "en_cranfield"), _judged.corpus("en_cranfield")
     return {
         text: np.array(
             [corpus.place[id_] for id_, grade in collection.qrels[query].items() if not grade and id_ in corpus.place],
@@ -548,7 +549,7 @@ def _lost(made: pointsman.Workspace, name: str) -> None:
     rows = [row for row in _judged.tsv("cross_lingual.tsv") if row[0] == name]
     if not rows:
         return
-    texts, qrels = [row[3] for row in rows], read_collection(_judged.DATA / name).qrels
+    texts, qrels = [row[3] for row in rows], read_collection(DATA / name).qrels
     refused = [answer.refused is not None for answer in made.search_many(texts, 5, datasets=[name])]
     answers = made.search_many(texts, 5, datasets=[name], refuse=False)
     good = [any(qrels[row[1]].get(hit.id, 0) > 0 for hit in answer) for row, answer in zip(rows, answers, strict=True)]
@@ -656,7 +657,7 @@ def _mixture(major: str, minors: Sequence[str]) -> tuple[list[Document], dict[st
     asked["own"] = [(queries[query], _answers(major, qrels[query])) for query in [*queries][:150]]
     for minor in minors:
         by_id = {one.id: one for one in _judged.documents(minor)}
-        collection, added = read_collection(_judged.DATA / minor), dict[str, Document]()
+        collection, added = read_collection(DATA / minor), dict[str, Document]()
         for _, query, _, text in [row for row in _judged.tsv("cross_lingual.tsv") if row[0] == minor]:
             good = [id_ for id_, grade in collection.qrels[query].items() if grade > 0 and id_ in by_id]
             if good:

@@ -12,16 +12,15 @@ beside the repository. Exit status 1: a loss at p < .05.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from _data import DATA
 from pointsman.evaluation import TestCollection, compare, indexed, measure, read_collection
 from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.retrieval.rerank import CalibratedReranker
@@ -30,7 +29,6 @@ from pointsman.types import Query, Ranked
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 SETS = ("en_scifact", "en_cranfield", "en_cacm", "zh_domainrag", "ru_faq_java", "mh_hotpotqa")
 DEPTH = 100
 

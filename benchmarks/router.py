@@ -10,7 +10,6 @@ Exit status 1: a bound was missed.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from _data import DATA
 from _peers import ask_peer, microseconds, seconds
 from pointsman.dataset import Dataset
 from pointsman.evaluation import read_collection
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from pointsman.models import BaseEmbedder
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 TIMED = 300
 BOUNDS = {
     "accuracy@1 by content": (0.93, "at least"),

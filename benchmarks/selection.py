@@ -11,17 +11,16 @@ No selector is tuned on what it is asked: *fitted* learns from other queries, on
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from _data import DATA
 from pointsman.evaluation.selectors import SelectionTask, SelectorReport, evaluate_task, read_selection
 from pointsman.models import CachedEmbedder, HashingEmbedder, default_embedder
 from pointsman.selector._bm25 import ChoiceIndex
@@ -34,7 +33,6 @@ from pointsman.types import Query
 if TYPE_CHECKING:
     from pointsman.protocols import Embedder
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 TOOLS = ("tool_metatool_train", "tool_ultratool_en_dev", "tool_ultratool_zh_dev", "tool_sealtools_dev")
 INTENTS = {"intent_banking77": 20, "intent_snips": 100}  # examples of each label
 ASKED = 1000

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import random
 import re
 import string
@@ -33,6 +32,7 @@ from time import perf_counter
 
 import _judged
 import pointsman
+from _data import DATA
 from _judged import SETS
 from pointsman.evaluation import TestCollection, read_collection
 from pointsman.retrieval.transform.spelling import Corrector
@@ -41,7 +41,6 @@ from pointsman.text import DEFAULT_ANALYZER
 from pointsman.text._stopwords import ENGLISH, RUSSIAN
 from pointsman.text.spelling import Speller
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 REPORTED = ("en_scifact", "ru_faq_java")
 TUNED_ON = ("en_cranfield", "en_cacm", "xl_debian_ru")
 MORE_WORDS = ("en_wikiqa", "mh_hotpotqa", "ru_xquad")

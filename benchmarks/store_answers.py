@@ -9,7 +9,6 @@ compared with the folder's: nDCG@10 (wanted within .003), the share of the first
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from contextlib import ExitStack, closing
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import pointsman
+from _data import DATA
 from pointsman.copying import copy
 from pointsman.evaluation import measure, read_collection
 from pointsman.models import CachedEmbedder, default_embedder
@@ -26,7 +26,6 @@ from pointsman.store.opening import open_backend
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 COLLECTIONS = ("en_scifact", "ru_faq_java", "zh_cmrc2018")
 PLACES = ("postgresql", "opensearch", "http")
 Answers = dict[str, tuple[bool, list[tuple[str, float]]]]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import random
 import sys
 from array import array
@@ -28,6 +27,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from _data import DATA
 from pointsman import Document, parse_filter
 from pointsman.evaluation import read_collection
 from pointsman.store.base import NEAR, WORDS, StoreQuery
@@ -53,7 +53,6 @@ FILTERS: dict[str, Filter | None] = {
     "10 %": parse_filter("bucket < 10"),
     "50 %": parse_filter("bucket < 50"),
 }
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
 @cache
@@ -143,8 +142,8 @@ def bare(store: Any) -> Callable[[StoreQuery], Callable[[], object]]:
     cursor = connection.cursor(binary=True)
 
     def request(store_query: StoreQuery) -> Callable[[], object]:
-        sample_questions = store._prepared([store_query])[0]
-        return lambda: cursor.execute(sample_questions.statement.encode(), sample_questions.parameters).fetchall()
+        prepared = store._prepared([store_query])[0]
+        return lambda: cursor.execute(prepared.statement.encode(), prepared.parameters).fetchall()
 
     return request
 

@@ -10,24 +10,22 @@ import argparse
 import importlib.util
 import json
 import math
-import os
 import re
 import statistics
 import time
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ir_measures
 import numpy as np
 from ir_measures import nDCG
 
+from _data import DATA
 from pointsman.text import DEFAULT_ANALYZER, Analyzer, detect, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 FLOORS = {
     "en_scifact": 0.679,
     "en_cranfield": 0.360,

@@ -14,14 +14,13 @@ status 1: a bound is missed.
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
+from _data import DATA
 from pointsman.citations import about_tokens
 from pointsman.evaluation.selectors import read_selection
 from pointsman.integrations.mcp.toolbox import CALL, FIND, MAX_FOUND, FindAnswer, FoundTool, choices_of
@@ -31,7 +30,6 @@ from pointsman.selector import DescriptionSelector
 from pointsman.selector.multi_step import step_scores, steps
 from pointsman.server.logs import line_of
 
-DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 DEPTHS = (1, 3, 5, 10)
 HITS, SAVED = 0.99, 0.85
 

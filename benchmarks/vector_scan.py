@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 import faiss
 import numpy as np
 
-from _passages import CHUNK, DATA, DIMENSIONS, VectorOfText, questions, some_sentences, vectors
+from _data import DATA
+from _passages import CHUNK, DIMENSIONS, VectorOfText, questions, some_sentences, vectors
 from pointsman.filters import Filter, Range
 from pointsman.models import default_embedder
 from pointsman.store.local.columns import Columns
