@@ -205,7 +205,10 @@ class OpenSearchReader(BaseStore):
             if name == _HOLDING:
                 continue
             hits = answer["hits"]["hits"]
-            scored = ((-self._score(name, hit, store_query), hit["_id"], hit["_source"]) for hit in hits)
+            scored = [
+                (-score, hit["_id"], hit["_source"])
+                for score, hit in zip(self._scores(name, hits, store_query), hits, strict=True)
+            ]
             best = sorted(scored, key=itemgetter(0, 1))[: store_query.depth]
             rankings[name] = [(key, -score) for score, key, _ in best]
             documents |= {key: document_from(source) for _, key, source in best}
@@ -221,14 +224,14 @@ class OpenSearchReader(BaseStore):
             scores[MATCHED] = _matched(answers[WORDS], weights) if WORDS in answers else {}
         return Lists(rankings, scores, documents, tuple(degraded), None if weights is None else sum(weights))
 
-    def _score(self, name: str, hit: Mapping[str, Any], store_query: StoreQuery) -> float:
-        """Return the score of a hit: that of the cluster on our scale, or the cosine of the vector stored beside it."""
+    def _scores(self, name: str, hits: Sequence[Mapping[str, Any]], store_query: StoreQuery) -> list[float]:
+        """Return the scores of hits: the cluster's on our scale, or the cosines of the vectors stored beside them."""
         if name == WORDS:
-            return float(hit["_score"] / self._factors.bm25)
-        if self._kind == FLOAT or store_query.vector is None:
-            return self._factors.cosine(hit["_score"])
-        vector = unpacked(hit["_source"]["stored_vector"])
-        return float(vector @ direction(store_query.vector, len(vector)))
+            return [hit["_score"] / self._factors.bm25 for hit in hits]
+        if self._kind == FLOAT or store_query.vector is None or self._dimensions is None:
+            return [self._factors.cosine(hit["_score"]) for hit in hits]
+        vector = direction(store_query.vector, self._dimensions)
+        return [float(unpacked(hit["_source"]["stored_vector"]) @ vector) for hit in hits]
 
     def score(self, store_queries: Sequence[StoreQuery], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
@@ -276,7 +279,8 @@ class OpenSearchReader(BaseStore):
                 weights = _weights(store_queries[number], answer)  # those of the searches that follow
                 continue
             hits = answer["hits"]["hits"]
-            results[number][name] |= {hit["_id"]: self._score(name, hit, store_queries[number]) for hit in hits}
+            scores = self._scores(name, hits, store_queries[number])
+            results[number][name] |= zip((hit["_id"] for hit in hits), scores, strict=True)
             if name == WORDS:
                 results[number][MATCHED] |= _matched(answer, weights)
 

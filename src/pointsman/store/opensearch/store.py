@@ -60,6 +60,13 @@ _TRIES: Final = 20  # attempts of a write when others change the same documents
 _ORDER_BITS: Final = 20  # bits for the number of a document within a write
 
 
+class _Bulk(threading.local):
+    """The group of writes of a thread: how many `writer` blocks are open, and whether any of them has written."""
+
+    depth = 0
+    has_written = False
+
+
 class OpenSearchStore(OpenSearchReader):
     """A dataset in OpenSearch; keys are its ``_id``. `OpenSearchBackend` opens it.
 
@@ -84,7 +91,7 @@ class OpenSearchStore(OpenSearchReader):
         self, cluster: Cluster, alias: str, catalogue: str, record: str, about: Mapping[str, Any], factors: Factors
     ) -> None:
         super().__init__(cluster, alias, catalogue, record, about, factors)
-        self._bulk = threading.local()
+        self._bulk = _Bulk()
         if about["analyzer"] != DERIVED:
             self.rebuild()
 
@@ -119,12 +126,12 @@ class OpenSearchStore(OpenSearchReader):
     @contextmanager
     def writer(self) -> Iterator[None]:
         """Group several writes; they become visible to searches at their end, or every half a minute."""
-        self._bulk.depth = getattr(self._bulk, "depth", 0) + 1
+        self._bulk.depth += 1
         try:
             yield
         finally:
             self._bulk.depth -= 1
-            if not self._bulk.depth and getattr(self._bulk, "has_written", False):
+            if not self._bulk.depth and self._bulk.has_written:
                 self._bulk.has_written = False
                 self._refresh()
                 self._note_change()
@@ -244,7 +251,7 @@ class OpenSearchStore(OpenSearchReader):
 
     def _bulk_write(self, lines: Sequence[Mapping[str, Any]], records: Mapping[str, Any]) -> tuple[set[str], int, int]:
         """Send the actions; return the keys that others have changed meanwhile, and the numbers added and updated."""
-        refresh = not getattr(self._bulk, "depth", 0)
+        refresh = not self._bulk.depth
         answer = self._cluster.ask_many(f"/{self._alias}/_bulk", lines, refresh=refresh, require_alias=True)
         conflicts: set[str] = set()
         count_added = count_updated = 0
