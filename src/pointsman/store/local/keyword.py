@@ -9,9 +9,8 @@ mean length, and counts deleted documents until a merge happens to remove them. 
 with the documents that there are: each term's weight is corrected by the count of living documents, and the hits that
 can be among the best are scored again, from the counts of their terms. These counts are stored beside each document's
 postings (`pointsman.store.local.term_codes` says how), so they are committed, checked, merged and deleted with them,
-and no text is analysed in a search. If other
-constants are requested, a deeper candidate list is scored again in the same way. When deleted documents outnumber
-living ones, the index is rebuilt; the deletions amortise it.
+and no text is analysed in a search. If other constants are requested, a deeper candidate list is scored again in the
+same way. When deleted documents outnumber living ones, the index is rebuilt; the deletions amortise it.
 
 An index is built in a temporary directory that then replaces the old one, so readers never see a partial index.
 """
