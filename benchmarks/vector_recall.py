@@ -77,6 +77,10 @@ def kinds(count: int, rng: np.random.Generator) -> Iterator[tuple[str, NDArray[n
         yield name, np.concatenate([unit(even[5000:]), copies]), copies
     dominated = unit(even + 40 * np.eye(DIMENSIONS)[7] * rng.normal(1, 0.05, size=(count, 1)))
     yield "one dimension", dominated, dominated
+    half = count // 2
+    yield "half in clusters", np.concatenate([clusters[:half], unit(even[half:])]), unit(even[half:])
+    aside = clusters + 0.5 * np.eye(DIMENSIONS)[7] * (rng.random((count, 1)) < 0.01)  # what is rare in every cluster
+    yield "few set aside", unit(aside), unit(aside[aside[:, 7] > 0.3])
     yield "one outlier", np.concatenate([unit(even[1:]), np.eye(DIMENSIONS, dtype=np.float32)[:1]]), unit(even[1:])
 
 

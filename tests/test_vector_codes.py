@@ -56,7 +56,7 @@ def test_nothing_is_quantised_again_when_opened(
     store.close()
     second = opened(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(vector_base, "_quantise", None)
+        patch.setattr(vector_base, "quantise", None)
         assert_nearest_are_exact(second)
     sound(second)
     second.close()

@@ -55,9 +55,16 @@ def test_near_copies_clusters_and_dominating_dimensions(tmp_path: Path) -> None:
 
 def test_without_widening_near_copies_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the test above would show nothing."""
-    monkeypatch.setattr(vectors, "_DEVIATIONS", -1e9)
+    monkeypatch.setattr(vectors, "_DEVIATIONS", (-1e9, vectors._DEVIATIONS[1]))
     vectors_by_kind = {name: (rows, crowd) for name, rows, crowd in kinds(COUNT, np.random.default_rng(13))}
     assert least_recall(tmp_path, *vectors_by_kind["near copies"]) < 0.9
+
+
+def test_without_lists_further_away_neighbours_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor would it of the lists: where vectors lie evenly, the nearest are in many of them."""
+    monkeypatch.setattr(vectors, "_DEVIATIONS", (vectors._DEVIATIONS[0], -1e9))
+    vectors_by_kind = {name: (rows, crowd) for name, rows, crowd in kinds(COUNT, np.random.default_rng(13))}
+    assert least_recall(tmp_path, *vectors_by_kind["even"]) < 0.9
 
 
 def test_thousands_of_the_same_vector_are_ranked_by_key(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 On disk it is one *base* file: header, keys, vectors, written to a temporary file and renamed, with a checksum. The
 codes of a large base, four bits for two numbers, have a file of their own, written in the same way, which names the
-base by its checksum: one scan reads all of them, filters included. Its candidates are scored by the vectors of the
-base, which are rounded where there are many, and the few of them that may be among the best by those of the truth.
+base by its checksum. A search reads those of the nearest rows first, and then of all that may be as good. Its
+candidates are scored by the vectors of the base, which are rounded where there are many, and the few of them that may
+be among the best by those of the truth.
 Later changes are kept in memory as a *tail*, which is read from the documents' log when the file is opened again. When
 the tail and the rows it replaces exceed a fifth of the base, the writer writes a new base. It does so earlier at the
 end of a long write that left most of the tail, since the tail is scanned exactly.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import struct
 import threading
 from dataclasses import dataclass, replace
@@ -25,16 +27,14 @@ import numpy as np
 from pointsman.store.local.arrays_file import write_parts
 from pointsman.store.local.files_and_locks import file_stamp, translated
 from pointsman.store.local.vector_base import (
-    BLOCK,
-    CODES,
     EXACT_FORMAT,
     MAGIC,
     ROUNDED_FORMAT,
     VectorBase,
     base_in,
-    one_thread,
     read_base,
 )
+from pointsman.store.local.vector_codes import BLOCK, CODES, CodesQuery
 from pointsman.store.local.vector_rows import (
     GATHERED,
     ExactRows,
@@ -69,8 +69,9 @@ _FIRST = 400  # and in any case
 _CANDIDATE_SHARE = 2  # at most one allowed row in this many becomes a candidate: else all are compared
 _SPARE = 0.25  # deviations by which more candidates are taken than are known to be needed,
 _LEAST_SPARE = 1e-6  # and by this much where all are alike
-_DEVIATIONS = 3.5  # assumed maximum error of a quantised score, in standard deviations
-_SURER_DEVIATIONS = 6.0  # the same where documents that do not exist must change nothing
+_FIRST_LISTS = 1 / 32  # share of the lists that are read first; more if few rows are allowed
+_DEVIATIONS = 3.5, 6.0  # assumed maximum of a quantised score's error, and of a row above the mean of its list
+_SURER_DEVIATIONS = 6.0, 9.0  # the same where documents that do not exist must change nothing
 ROUNDING = 1e-4  # by less than this do two ways to multiply unit vectors differ
 _CENTRE_ROWS = 4096  # rows whose mean is the centre that vectors are rounded from
 _APPLY_ROWS = 65_536  # rows of the log applied at a time, to limit memory
@@ -629,7 +630,7 @@ def _base_top(
         valid = None
     likely = None
     if total > _EXACT_ROWS and count > _FEW_ROWS:
-        likely = _quantised_top(base, vector, k, valid, count // _CANDIDATE_SHARE, margin)
+        likely = _quantised_top(base, vector, k, valid, count, margin)
     if likely is not None:
         rows, scores = likely
     elif valid is None:
@@ -644,47 +645,48 @@ def _base_top(
 
 
 def _quantised_top(
-    base: VectorBase, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None, most: int, margin: float
+    base: VectorBase, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None, count: int, margin: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
     """Return the rows that may be among the best ``k`` valid ones, with their scores by the vectors of the base.
 
-    The first candidates say how good the k-th best is at least, and how far quantised scores lie below exact ones:
-    that is measured on the lower half of the candidates, and on rows drawn from all, since candidates are those whose
-    codes flatter them, so that among near copies their errors vary far less. Then every row is a candidate whose
-    quantised score is not too low for it to be among the best; those say the same again, more surely. Returns None if
-    there would be more than ``most``, where an exact scan is faster, or while there are no codes.
-    """
-    import faiss
+    The first candidates, out of the nearest lists, say how good the k-th best is at least, and how far quantised scores
+    lie below exact ones: that is measured on the lower half of the candidates, and on rows drawn from all, since
+    candidates are those whose codes flatter them, so that among near copies their errors vary far less. Then every row
+    is a candidate whose list may hold one of the best, and whose quantised score is not too low to be one of them;
+    those say the same again, more surely. Returns None where an exact scan is faster, as there would be too many, or
+    while there are no codes.
 
-    limit = _OVERFETCH * k + _FIRST
-    if limit > most or (index := base.quantised) is None:
+    Args:
+        base: whose rows they are.
+        vector: of the query.
+        k: how many are best.
+        valid: which rows may be among them; None: all.
+        count: of these rows.
+        margin: how far below the k-th best a row may be.
+    """
+    limit, most = _OVERFETCH * k + _FIRST, count // _CANDIDATE_SHARE
+    if limit > most or (codes := base.codes) is None:
         return None
-    parameters = None
-    if valid is not None:
-        bitmap = np.packbits(valid, bitorder="little")
-        selector = faiss.IDSelectorBitmap(bitmap)  # type: ignore[call-arg, arg-type]  # Python's wrapper takes arrays
-        of_list = faiss.SearchParametersIVF(sel=selector, nprobe=1)  # type: ignore[call-arg]  # and keywords
-        parameters = faiss.SearchParametersPreTransform(index_params=of_list)  # type: ignore[call-arg]
-    with one_thread():
-        (rough,), (rows,) = index.search(vector[None], limit, params=parameters)
-    rows = rows[rows >= 0]
+    deviations, list_deviations = _SURER_DEVIATIONS if margin else _DEVIATIONS
+    query = CodesQuery(codes, vector, valid, list_deviations)
+    lists = math.ceil(codes.list_count * max(_FIRST_LISTS, limit / count))
+    rough, rows = query.best(limit, lists)
+    if len(rows) < limit // _OVERFETCH and lists < codes.list_count:
+        lists = codes.list_count
+        rough, rows = query.best(limit, lists)
     scores = base.rows.dots(rows, vector)
-    if len(rows) < limit:
-        return rows, scores
-    lowest = rough[-1]
-    deviations = _SURER_DEVIATIONS if margin else _DEVIATIONS
-    drawn_deviation = (base.residuals(index) @ vector).std()
+    lowest = rough[-1] if len(rows) == limit else -math.inf
+    drawn_deviation = codes.error_deviation(vector)
     while True:
         lower_half = np.argpartition(rough, len(rough) // 2)[: len(rough) // 2]
         errors = scores[lower_half] - rough[lower_half]
         deviation = max(errors.std(), drawn_deviation)
-        kth_score = np.partition(scores - base.rows.errors(rows), -k)[-k]
-        needed = kth_score - margin - errors.mean() - deviations * deviation
-        if lowest < needed:
+        kth_score = np.partition(scores - base.rows.errors(rows), -k)[-k] - margin
+        needed, needed_lists = kth_score - errors.mean() - deviations * deviation, query.lists_with(kth_score)
+        if lowest < needed and needed_lists <= lists:
             return rows, scores
-        lowest = needed - _SPARE * deviation - _LEAST_SPARE
-        with one_thread():
-            _, rough, rows = index.range_search(vector[None], float(lowest), params=parameters)
+        lowest, lists = needed - _SPARE * deviation - _LEAST_SPARE, max(lists, needed_lists)
+        rough, rows = query.above(lowest, lists)
         if len(rows) > most:
             return None
         scores = base.rows.dots(rows, vector)
