@@ -116,6 +116,7 @@ class _IndexSnapshot:
         self.counted = 0  # documents in tantivy's statistics, including markers and deleted ones; 0: not read yet
         self.counted_length = 1.0  # their mean length
         self._some_dead = True
+        self._ratios: dict[int, float] = {}
         self._postings: dict[str, NDArray[np.int64]] = {}
         self._postings_size = 0
 
@@ -130,8 +131,11 @@ class _IndexSnapshot:
 
         If a word occurs more often, the ratio is nearer to 1; so, between 1 and this, is that of a whole query.
         """
-        norm_of_tantivy = BM25(self.counted_length).norm(_in_a_byte(length))
-        return (1 + norm_of_tantivy) / (1 + BM25(self.average_length).norm(length))
+        ratio = self._ratios.get(length)
+        if ratio is None:
+            norm_of_tantivy = BM25(self.counted_length).norm(_in_a_byte(length))
+            ratio = self._ratios[length] = (1 + norm_of_tantivy) / (1 + BM25(self.average_length).norm(length))
+        return ratio
 
     @property
     def greatest_ratio(self) -> float:
@@ -313,7 +317,7 @@ class WordQuery:
         if self._keys is not None or self._repeatable:
             return self._search_exactly(self._query, k, allowed)
         # Read deeper, within limits, until no further document can be among the best.
-        depth = k + max(_TIES, k // 4) if self._constants == (K1, B) else max(_DEEPEST, 10 * k)
+        depth = _first_depth(k) if self._constants == (K1, B) else max(_DEEPEST, 10 * k)
         while True:
             hits = self._top(self._query, depth, allowed)
             best = self._best(hits, k)
@@ -332,7 +336,7 @@ class WordQuery:
             keys = matching_keys if keys is None else np.intersect1d(keys, matching_keys, assume_unique=True)
         size = self._snapshot.documents if keys is None else len(keys)
         allowed = None if keys is None else _AllowedKeys(keys, filters)
-        depth = k + max(_TIES, k // 4) if self._constants == (K1, B) else max(size, 1)
+        depth = _first_depth(k) if self._constants == (K1, B) else max(size, 1)
         while True:
             hits = self._top(query, depth, allowed)
             best = self._best(hits, k)
@@ -375,7 +379,7 @@ class WordQuery:
         return self._snapshot.codes.counts(self.terms, contents)
 
     def _top(self, query: tantivy.Query, k: int, allowed: MatchingRows | _AllowedKeys | None) -> list[_Hit]:
-        """Return the best ``k`` hits by tantivy's scores, ties by key."""
+        """Return at least the best ``k`` hits by tantivy's scores, ties by key."""
         # Read a few extra hits, so that documents tied with the last one are ordered by key. If still more tie, tantivy
         # picks those stored first: short queries over even chunks tie by the hundred, and reading to the end of the tie
         # would cost ten times the search.
@@ -386,7 +390,7 @@ class WordQuery:
             return []
         # The best k allowed documents are the first k allowed ones of the whole ranking. Read until they are found,
         # unless that is so deep that listing the allowed keys in the query is cheaper, despite its higher cost per key.
-        depth = int(1.5 * limit * snapshot.size / allowed.count)
+        depth = int((limit + 4 * math.sqrt(limit)) * snapshot.size / allowed.count)
         if allowed.count <= max(_ID_SET, depth // _ID_COST):
             keys = allowed.keys.tolist()
             return _sort_hits(_read(snapshot, _query_among(keys, query), max(1, len(keys)))[0])[:k]
@@ -395,7 +399,7 @@ class WordQuery:
             depth = min(depth, snapshot.size) + 1
             hits, count = _read(snapshot, query, depth, allowed)
             if len(hits) >= limit or count < depth:
-                return _sort_hits(hits)[:k]
+                return _sort_hits(hits)
             # What is allowed has the words less often than others have, as documents of another language do.
             narrower, untried = None if untried is None else narrowing(_SCHEMA, untried), None
             if narrower is None:
@@ -891,6 +895,11 @@ def _explanation_parts(explanation: Mapping[str, Any]) -> Iterator[Mapping[str, 
     yield explanation
     for detail in explanation.get("details", ()):
         yield from _explanation_parts(detail)
+
+
+def _first_depth(k: int) -> int:
+    """Return how many hits are read at first: of 100 cold questions, a sixth fewer would not do for 30 of them."""
+    return k + max(_TIES, 2 * k // 3)
 
 
 class _AllowedKeys:
