@@ -84,10 +84,10 @@ def kinds(count: int, rng: np.random.Generator) -> Iterator[tuple[str, NDArray[n
     yield "one outlier", np.concatenate([unit(even[1:]), np.eye(DIMENSIONS, dtype=np.float32)[:1]]), unit(even[1:])
 
 
-def recall(exact: NDArray[np.float32], answer: list[tuple[int, float]]) -> float:
+def recall(exact: NDArray[np.float32], answer: list[tuple[int, float]], k: int = K) -> float:
     """The share of the answer that is as good as the k-th best; ties are interchangeable."""
-    least = np.partition(exact, -K)[-K] - 1e-6
-    return float(np.sum([exact[key - 1] >= least for key, _ in answer])) / K
+    least = np.partition(exact, -k)[-k] - 1e-6
+    return float(np.sum([exact[key - 1] >= least for key, _ in answer])) / k
 
 
 def main() -> int:

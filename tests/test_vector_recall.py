@@ -55,16 +55,32 @@ def test_near_copies_clusters_and_dominating_dimensions(tmp_path: Path) -> None:
 
 def test_without_widening_near_copies_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the test above would show nothing."""
-    monkeypatch.setattr(vectors, "_DEVIATIONS", (-1e9, vectors._DEVIATIONS[1]))
+    monkeypatch.setattr(vectors, "_DEVIATIONS", vectors._Deviations(-1e9, -1e9, 4.0))
     vectors_by_kind = {name: (rows, crowd) for name, rows, crowd in kinds(COUNT, np.random.default_rng(13))}
     assert least_recall(tmp_path, *vectors_by_kind["near copies"]) < 0.9
 
 
 def test_without_lists_further_away_neighbours_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor would it of the lists: where vectors lie evenly, the nearest are in many of them."""
-    monkeypatch.setattr(vectors, "_DEVIATIONS", (vectors._DEVIATIONS[0], -1e9))
+    monkeypatch.setattr(vectors, "_DEVIATIONS", vectors._Deviations(3.5, 3.0, 0.0))
     vectors_by_kind = {name: (rows, crowd) for name, rows, crowd in kinds(COUNT, np.random.default_rng(13))}
     assert least_recall(tmp_path, *vectors_by_kind["even"]) < 0.9
+
+
+def test_clusters_whose_codes_leave_out_more_of_those_near_the_query(tmp_path: Path) -> None:
+    """A list has several clusters; what its codes cannot say of one of them, they leave out of all its rows."""
+    random = np.random.default_rng(19)
+    centres = unit(random.normal(size=(100, DIMENSIONS)))
+    cluster_of_row = random.integers(100, size=COUNT)
+    rows = unit(centres[cluster_of_row] + 0.65 / DIMENSIONS**0.5 * random.normal(size=(COUNT, DIMENSIONS)))
+    columns = Columns(lambda: ((key, {"share": key / COUNT}) for key in range(1, COUNT + 1)))
+    index = VectorIndex(tmp_path / "vectors.bin", Drawn(rows), identity="x", dimensions=DIMENSIONS, columns=columns)
+    index.catch_up(save=True)
+    for query in unit(centres[:20] + 0.65 / DIMENSIONS**0.5 * random.normal(size=(20, DIMENSIONS))):
+        for share in (0.0, 0.5, 0.7):
+            scores = np.where(np.arange(1, COUNT + 1) / COUNT > share, rows @ query, -2)
+            assert recall(scores, index.search(query, 100, Range("share", gt=share)), 100) >= 0.99
+    index.close()
 
 
 def test_thousands_of_the_same_vector_are_ranked_by_key(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """The codes of many vectors: four bits for two numbers, in lists of rows that point in similar directions.
 
 They are an inverted file of FAISS. A search reads the nearest lists first, and then those others that may hold as good
-a row: where vectors lie in clusters, few, and where they do not, nearly all. How far the rows of a list may be off its
-centroid in the direction of a query is judged by a sample of them.
+a row: where vectors lie in clusters, few, and where they do not, nearly all.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ CODES = ".codes"
 """The suffix of their file."""
 BLOCK = 16_384
 """Rows processed at a time while a file or an index is written."""
-_SAMPLE = 512  # rows whose codes are compared with them
-_SAMPLE_OF_LIST = 16  # rows of each list that are compared with its centroid
+_SAMPLE = 512  # rows that are compared with their codes and centroids
 _TRAINING_ROWS = 64  # for each list; of 64 lists, as many as FAISS uses for the 16 values of two numbers
 _ROUNDING = 1e-4  # by less than this do FAISS's products of query and centroid differ from ours
 
@@ -60,58 +58,41 @@ class VectorCodes:
         deviation: float = all_dots(self._residuals, vector).std()
         return deviation
 
-    def reach(self, vector: NDArray[np.float32], deviations: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the score of each centroid, and the highest that a row of its list is assumed to have.
-
-        Args:
-            vector: of the query.
-            deviations: how many standard deviations above the mean of its list a row may be. Lists are assumed to
-                spread as much as the average list at least, since a sample may miss what is rare in one.
-        """
-        list_of_row, differences = self._samples
-        count = np.bincount(list_of_row, minlength=self.list_count)
-        projections = all_dots(differences, vector)
-        mean = np.bincount(list_of_row, projections, self.list_count) / np.maximum(count, 1)
-        squares = np.bincount(list_of_row, (projections - mean[list_of_row]) ** 2, self.list_count)
-        pooled = squares.sum() / max(len(list_of_row) - np.count_nonzero(count), 1)
-        deviation = np.sqrt(np.maximum(squares / np.maximum(count - 1, 1), pooled))
-        centroid_scores = all_dots(self._centroids, vector)
-        highest = np.where(count > 0, centroid_scores + mean + deviations * deviation, -np.inf)
-        return centroid_scores, highest.astype(np.float32)
+    def centroid_scores(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the cosine of the vector and the centroid of each list."""
+        return all_dots(self._centroids, vector)
 
     @cached_property
     def _residuals(self) -> NDArray[np.float32]:
-        """What its codes leave out of some rows, evenly spaced, shape ``(at most 512, dimensions)``."""
-        sample = self._rows.approximations(_evenly(len(self._rows), _SAMPLE))
-        rotation, lists = self.index.chain.at(0), self._lists
-        rotated_rows = rotation.apply(sample)
-        _, nearest = lists.quantizer.search(rotated_rows, 1)
-        centroids = lists.quantizer.reconstruct_n(0, lists.nlist)[nearest[:, 0]] if lists.by_residual else 0
-        approximations = lists.pq.decode(lists.pq.compute_codes(rotated_rows - centroids)) + centroids
+        """What its codes leave out of the sample."""
+        sample, lists, rotation = self._sample, self._lists, self.index.chain.at(0)
+        approximations = lists.pq.decode(lists.pq.compute_codes(rotation.apply(sample)))
         return np.asarray(sample - rotation.reverse_transform(approximations))
 
     @cached_property
     def _centroids(self) -> NDArray[np.float32]:
-        """Those of the lists, not rotated, shape ``(lists, dimensions)``."""
+        """Those of the lists, not rotated, each of length 1, shape ``(lists, dimensions)``."""
         centroids = self._lists.quantizer.reconstruct_n(0, self._lists.nlist)
         return np.asarray(self.index.chain.at(0).reverse_transform(centroids))
 
     @cached_property
-    def _samples(self) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """Some rows of each list: the number of the list and the difference from its centroid."""
-        import faiss
+    def spread(self) -> NDArray[np.float32]:
+        """How far a row is off its own centroid in the direction of each one, as a share of how far it is off.
 
-        lists = self._lists.invlists
-        sizes = [lists.list_size(number) for number in range(self.list_count)]
-        rows = np.concatenate(
-            [
-                faiss.rev_swig_ptr(lists.get_ids(number), size)[_evenly(size, _SAMPLE_OF_LIST)]
-                for number, size in enumerate(sizes)
-                if size
-            ]
-        )
-        list_of_row = np.repeat(np.arange(self.list_count), np.minimum(sizes, _SAMPLE_OF_LIST))
-        return list_of_row, self._rows.approximations(rows) - self._centroids[list_of_row]
+        These are standard deviations, shape ``(lists,)``, by the sample. What all centroids have in common is left
+        out, since it does not tell lists apart.
+        """
+        centroids, sample = self._centroids, self._sample
+        cosines = sample @ centroids.T
+        nearest = cosines.argmax(axis=1)
+        off = sample - cosines.max(axis=1)[:, None] * centroids[nearest]
+        off /= np.maximum(np.linalg.norm(off, axis=1, keepdims=True), _ROUNDING)
+        return np.asarray(np.sqrt(np.mean((off @ (centroids - centroids.mean(axis=0)).T) ** 2, axis=0)))
+
+    @cached_property
+    def _sample(self) -> NDArray[np.float32]:
+        """Some rows, evenly spaced, shape ``(at most 512, dimensions)``."""
+        return self._rows.approximations(_evenly(len(self._rows), _SAMPLE))
 
 
 class CodesQuery:
@@ -121,7 +102,7 @@ class CodesQuery:
         codes: of all rows.
         vector: of the query.
         valid: which rows are searched; None: all.
-        deviations: see `VectorCodes.reach`.
+        deviations: by how many of `VectorCodes.spread` a row is assumed to be off at most.
     """
 
     def __init__(
@@ -150,16 +131,23 @@ class CodesQuery:
         return scores, rows
 
     def lists_with(self, score: float) -> int:
-        """Return how many of the nearest lists have to be searched for all rows of at least this score."""
-        centroid_scores, highest = self._reach
-        may_hold_it = highest >= score
-        if not may_hold_it.any():
-            return 0
-        return int(np.count_nonzero(centroid_scores >= centroid_scores[may_hold_it].min() - _ROUNDING))
+        """Return how many of the nearest lists have to be searched for all rows of at least this score.
+
+        Such a row is the query, as far as its score says, and for the rest points anywhere. Its list is that of the
+        nearest centroid; which may be another one than that of the query, if what is not the query leads it there.
+        """
+        if score <= 0:
+            return self._codes.list_count
+        scores, spread = self._centroid_scores, self._codes.spread
+        nearest = scores.argmax()
+        rest = math.sqrt(max(1 - score * score, 0.0))
+        led = self._deviations * rest * np.hypot(spread, spread[nearest])
+        lowest = scores[score * (scores[nearest] - scores) <= led].min()
+        return int(np.count_nonzero(scores >= lowest - _ROUNDING))
 
     @cached_property
-    def _reach(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        return self._codes.reach(self._vector, self._deviations)
+    def _centroid_scores(self) -> NDArray[np.float32]:
+        return self._codes.centroid_scores(self._vector)
 
     def _parameters(self, lists: int) -> Any:
         import faiss
@@ -169,7 +157,7 @@ class CodesQuery:
 
 
 def quantise(rows: ExactRows | RoundedRows, earlier: VectorCodes | None = None) -> VectorCodes:
-    """Return FAISS's product quantiser over all rows, 4 bits for two numbers of what is left of them in their list.
+    """Return FAISS's product quantiser over all rows, 4 bits for two numbers.
 
     Vectors are rotated at random first: where few dimensions vary most, those of the best rows would lie far off the
     16 values that two numbers are rounded to. Takes some 20 s of processor time for a million rows of 384 dimensions.
@@ -188,6 +176,9 @@ def quantise(rows: ExactRows | RoundedRows, earlier: VectorCodes | None = None) 
         kind = f"RR{dimensions},IVF{lists},PQ{groups}x4fs"
         index: Any = faiss.index_factory(dimensions, kind, faiss.METRIC_INNER_PRODUCT)
         inverted_file = _inverted_file(index)
+        inverted_file.by_residual = (
+            False  # centroids have length 1: what is off them is longer where vectors lie evenly
+        )
         for training in (inverted_file.cp, inverted_file.pq.cp):
             training.min_points_per_centroid = 1  # else it warns on standard output
             training.niter = 10  # the default is 25

@@ -20,7 +20,7 @@ import math
 import struct
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -67,11 +67,10 @@ _SETTLED_SHARE = 50  # beside a quantised base, a long write leaves no tail of o
 _OVERFETCH = 8  # first candidates of the quantised scan for each wanted result
 _FIRST = 400  # and in any case
 _CANDIDATE_SHARE = 2  # at most one allowed row in this many becomes a candidate: else all are compared
+_JUDGED = 50  # best candidates by whose errors those of the best are judged, at least
 _SPARE = 0.25  # deviations by which more candidates are taken than are known to be needed,
 _LEAST_SPARE = 1e-6  # and by this much where all are alike
 _FIRST_LISTS = 1 / 32  # share of the lists that are read first; more if few rows are allowed
-_DEVIATIONS = 3.5, 6.0  # assumed maximum of a quantised score's error, and of a row above the mean of its list
-_SURER_DEVIATIONS = 6.0, 9.0  # the same where documents that do not exist must change nothing
 ROUNDING = 1e-4  # by less than this do two ways to multiply unit vectors differ
 _CENTRE_ROWS = 4096  # rows whose mean is the centre that vectors are rounded from
 _APPLY_ROWS = 65_536  # rows of the log applied at a time, to limit memory
@@ -91,6 +90,24 @@ class VectorSource(VectorReader, Protocol):
     def check_vectors(self, seq: int, count: int) -> None:
         """Raise an error if so many vectors are not all, as of this change; ignored if there has been another since."""
         ...
+
+
+class _Deviations(NamedTuple):
+    """How many standard deviations above its mean something is assumed to be at most.
+
+    Attributes:
+        error: by how much a quantised score is too low.
+        error_of_best: the same, among the best rows alone.
+        direction: in which a row is off the query; see `CodesQuery.lists_with`.
+    """
+
+    error: float
+    error_of_best: float
+    direction: float
+
+
+_DEVIATIONS = _Deviations(3.5, 3.0, 4.0)
+_SURER_DEVIATIONS = _Deviations(6.0, 5.0, 6.0)  # where documents that do not exist must change nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -650,11 +667,9 @@ def _quantised_top(
     """Return the rows that may be among the best ``k`` valid ones, with their scores by the vectors of the base.
 
     The first candidates, out of the nearest lists, say how good the k-th best is at least, and how far quantised scores
-    lie below exact ones: that is measured on the lower half of the candidates, and on rows drawn from all, since
-    candidates are those whose codes flatter them, so that among near copies their errors vary far less. Then every row
-    is a candidate whose list may hold one of the best, and whose quantised score is not too low to be one of them;
-    those say the same again, more surely. Returns None where an exact scan is faster, as there would be too many, or
-    while there are no codes.
+    lie below exact ones. Then every row is a candidate whose list may hold one of the best, and whose quantised score
+    is not too low to be one of them; those say the same again, more surely. Returns None where an exact scan is faster,
+    as there would be too many, or while there are no codes.
 
     Args:
         base: whose rows they are.
@@ -667,29 +682,63 @@ def _quantised_top(
     limit, most = _OVERFETCH * k + _FIRST, count // _CANDIDATE_SHARE
     if limit > most or (codes := base.codes) is None:
         return None
-    deviations, list_deviations = _SURER_DEVIATIONS if margin else _DEVIATIONS
-    query = CodesQuery(codes, vector, valid, list_deviations)
-    lists = math.ceil(codes.list_count * max(_FIRST_LISTS, limit / count))
-    rough, rows = query.best(limit, lists)
-    if len(rows) < limit // _OVERFETCH and lists < codes.list_count:
-        lists = codes.list_count
+    deviations = _SURER_DEVIATIONS if margin else _DEVIATIONS
+    query = CodesQuery(codes, vector, valid, deviations.direction)
+
+    def best_of(lists: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], float]:
+        """Return exact and quantised scores and the rows of the best in these lists, and the lowest score read."""
         rough, rows = query.best(limit, lists)
-    scores = base.rows.dots(rows, vector)
-    lowest = rough[-1] if len(rows) == limit else -math.inf
+        return base.rows.dots(rows, vector), rough, rows, float(rough[-1]) if len(rows) == limit else -math.inf
+
+    lists = math.ceil(codes.list_count * max(_FIRST_LISTS, limit / count))
+    scores, rough, rows, lowest = best_of(lists)
+    if len(rows) < limit // _OVERFETCH:
+        lists = codes.list_count
+        scores, rough, rows, lowest = best_of(lists)
     drawn_deviation = codes.error_deviation(vector)
     while True:
-        lower_half = np.argpartition(rough, len(rough) // 2)[: len(rough) // 2]
-        errors = scores[lower_half] - rough[lower_half]
-        deviation = max(errors.std(), drawn_deviation)
         kth_score = np.partition(scores - base.rows.errors(rows), -k)[-k] - margin
-        needed, needed_lists = kth_score - errors.mean() - deviations * deviation, query.lists_with(kth_score)
+        needed = kth_score - _greatest_error(scores, rough, k, deviations, drawn_deviation)
+        needed_lists = query.lists_with(kth_score)
         if lowest < needed and needed_lists <= lists:
             return rows, scores
-        lowest, lists = needed - _SPARE * deviation - _LEAST_SPARE, max(lists, needed_lists)
-        rough, rows = query.above(lowest, lists)
-        if len(rows) > most:
+        if needed_lists > lists and np.count_nonzero(rough >= needed) > limit // 2:
+            lists = needed_lists  # too many rows are as good as the k-th of the nearest lists: find a better one first
+            scores, rough, rows, lowest = best_of(lists)
+            continue
+        lowest, lists = needed - _SPARE * drawn_deviation - _LEAST_SPARE, max(lists, needed_lists)
+        rough_above, rows_above = query.above(lowest, lists)
+        if len(rows_above) > most:
             return None
-        scores = base.rows.dots(rows, vector)
+        best = np.argpartition(scores, -k)[-k:]
+        kept = best[~np.isin(rows[best], rows_above)]  # their errors are greater than assumed
+        scores = np.concatenate([base.rows.dots(rows_above, vector), scores[kept]])
+        rough, rows = np.concatenate([rough_above, rough[kept]]), np.concatenate([rows_above, rows[kept]])
+
+
+def _greatest_error(
+    scores: NDArray[np.float32], rough: NDArray[np.float32], k: int, deviations: _Deviations, drawn_deviation: float
+) -> float:
+    """Return how far the quantised score of one of the best ``k`` rows is assumed to lie below its exact one.
+
+    It is judged by the best candidates, since where vectors lie in clusters the codes leave out more of those near the
+    query; by the lower half, since candidates are those whose codes flatter them; and by rows drawn from all, since
+    among near copies the errors of those vary far less.
+
+    Args:
+        scores: of candidates.
+        rough: the same, quantised.
+        k: how many are best.
+        deviations: what is assumed.
+        drawn_deviation: of the errors of rows drawn from all.
+    """
+    errors, judged = scores - rough, min(max(k, _JUDGED), len(scores))
+    of_best = errors[np.argpartition(scores, -judged)[-judged:]]
+    of_lower_half = errors[np.argpartition(rough, len(rough) // 2)[: len(rough) // 2]]
+    return max(
+        float(part.mean() + most * max(part.std(), drawn_deviation))
+        for part, most in ((of_best, deviations.error_of_best), (of_lower_half, deviations.error))
+    )
 
 
 def _best(scores: NDArray[np.float32], k: int, margin: float = 0.0) -> NDArray[np.intp]:
