@@ -62,7 +62,7 @@ def test_without_widening_near_copies_are_missed(tmp_path: Path, monkeypatch: py
 
 def test_without_lists_further_away_neighbours_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor would it of the lists: where vectors lie evenly, the nearest are in many of them."""
-    monkeypatch.setattr(vectors, "_DEVIATIONS", vectors._Deviations(3.5, 3.0, 0.0))
+    monkeypatch.setattr(vectors, "_DEVIATIONS", vectors._Deviations(3.5, 2.0, 0.0))
     vectors_by_kind = {name: (rows, crowd) for name, rows, crowd in kinds(COUNT, np.random.default_rng(13))}
     assert least_recall(tmp_path, *vectors_by_kind["even"]) < 0.9
 

@@ -115,14 +115,14 @@ class CodesQuery:
             self._bitmap = np.packbits(valid, bitorder="little")  # FAISS points to it
             self._selector = faiss.IDSelectorBitmap(self._bitmap)  # type: ignore[call-arg, arg-type]  # takes arrays
 
-    def best(self, limit: int, lists: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def search(self, limit: int, lists: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the scores by their codes, descending, and the rows of the best in so many of the nearest lists."""
         with one_thread():
             (scores,), (rows,) = self._codes.index.search(self._vector[None], limit, params=self._parameters(lists))
         exists = rows >= 0
         return scores[exists], rows[exists]
 
-    def above(self, lowest: float, lists: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def range_search(self, lowest: float, lists: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the scores by their codes, and the rows, of all above a score in so many of the nearest lists."""
         with one_thread():
             _, scores, rows = self._codes.index.range_search(
@@ -130,7 +130,7 @@ class CodesQuery:
             )
         return scores, rows
 
-    def lists_with(self, score: float) -> int:
+    def count_lists(self, score: float) -> int:
         """Return how many of the nearest lists have to be searched for all rows of at least this score.
 
         Such a row is the query, as far as its score says, and for the rest points anywhere. Its list is that of the
@@ -140,10 +140,10 @@ class CodesQuery:
             return self._codes.list_count
         scores, spread = self._centroid_scores, self._codes.spread
         nearest = scores.argmax()
-        rest = math.sqrt(max(1 - score * score, 0.0))
-        led = self._deviations * rest * np.hypot(spread, spread[nearest])
-        lowest = scores[score * (scores[nearest] - scores) <= led].min()
-        return int(np.count_nonzero(scores >= lowest - _ROUNDING))
+        sine = math.sqrt(max(1 - score * score, 0.0))
+        differences = self._deviations * sine * np.hypot(spread, spread[nearest])
+        lowest_score = scores[score * (scores[nearest] - scores) <= differences].min()
+        return int(np.count_nonzero(scores >= lowest_score - _ROUNDING))
 
     @cached_property
     def _centroid_scores(self) -> NDArray[np.float32]:
@@ -176,9 +176,7 @@ def quantise(rows: ExactRows | RoundedRows, earlier: VectorCodes | None = None) 
         kind = f"RR{dimensions},IVF{lists},PQ{groups}x4fs"
         index: Any = faiss.index_factory(dimensions, kind, faiss.METRIC_INNER_PRODUCT)
         inverted_file = _inverted_file(index)
-        inverted_file.by_residual = (
-            False  # centroids have length 1: what is off them is longer where vectors lie evenly
-        )
+        inverted_file.by_residual = False  # what is off a centroid of length 1 can be longer than the vector
         for training in (inverted_file.cp, inverted_file.pq.cp):
             training.min_points_per_centroid = 1  # else it warns on standard output
             training.niter = 10  # the default is 25

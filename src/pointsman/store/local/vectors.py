@@ -67,7 +67,8 @@ _SETTLED_SHARE = 50  # beside a quantised base, a long write leaves no tail of o
 _OVERFETCH = 8  # first candidates of the quantised scan for each wanted result
 _FIRST = 400  # and in any case
 _CANDIDATE_SHARE = 2  # at most one allowed row in this many becomes a candidate: else all are compared
-_JUDGED = 50  # best candidates by whose errors those of the best are judged, at least
+_CROWD = 4  # times as many as the first candidates are too many to be compared
+_LOWEST = 4.0  # deviations of errors: the lowest of the best candidates are those so near the k-th
 _SPARE = 0.25  # deviations by which more candidates are taken than are known to be needed,
 _LEAST_SPARE = 1e-6  # and by this much where all are alike
 _FIRST_LISTS = 1 / 32  # share of the lists that are read first; more if few rows are allowed
@@ -97,8 +98,8 @@ class _Deviations(NamedTuple):
 
     Attributes:
         error: by how much a quantised score is too low.
-        error_of_best: the same, among the best rows alone.
-        direction: in which a row is off the query; see `CodesQuery.lists_with`.
+        error_of_best: the same, among the lowest of the best rows, whose quantised scores are too low on average.
+        direction: in which a row is off the query; see `CodesQuery.count_lists`.
     """
 
     error: float
@@ -106,8 +107,8 @@ class _Deviations(NamedTuple):
     direction: float
 
 
-_DEVIATIONS = _Deviations(3.5, 3.0, 4.0)
-_SURER_DEVIATIONS = _Deviations(6.0, 5.0, 6.0)  # where documents that do not exist must change nothing
+_DEVIATIONS = _Deviations(3.5, 2.0, 3.5)
+_SURER_DEVIATIONS = _Deviations(6.0, 4.5, 6.0)  # where documents that do not exist must change nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -685,33 +686,34 @@ def _quantised_top(
     deviations = _SURER_DEVIATIONS if margin else _DEVIATIONS
     query = CodesQuery(codes, vector, valid, deviations.direction)
 
-    def best_of(lists: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], float]:
+    def first_candidates(lists: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], float]:
         """Return exact and quantised scores and the rows of the best in these lists, and the lowest score read."""
-        rough, rows = query.best(limit, lists)
+        rough, rows = query.search(limit, lists)
         return base.rows.dots(rows, vector), rough, rows, float(rough[-1]) if len(rows) == limit else -math.inf
 
     lists = math.ceil(codes.list_count * max(_FIRST_LISTS, limit / count))
-    scores, rough, rows, lowest = best_of(lists)
+    scores, rough, rows, lowest = first_candidates(lists)
     if len(rows) < limit // _OVERFETCH:
         lists = codes.list_count
-        scores, rough, rows, lowest = best_of(lists)
+        scores, rough, rows, lowest = first_candidates(lists)
     drawn_deviation = codes.error_deviation(vector)
     while True:
         kth_score = np.partition(scores - base.rows.errors(rows), -k)[-k] - margin
         needed = kth_score - _greatest_error(scores, rough, k, deviations, drawn_deviation)
-        needed_lists = query.lists_with(kth_score)
+        needed_lists = query.count_lists(kth_score)
         if lowest < needed and needed_lists <= lists:
             return rows, scores
-        if needed_lists > lists and np.count_nonzero(rough >= needed) > limit // 2:
+        if needed_lists > lists and np.count_nonzero(rough >= needed) * needed_lists > _CROWD * limit * lists:
             lists = needed_lists  # too many rows are as good as the k-th of the nearest lists: find a better one first
-            scores, rough, rows, lowest = best_of(lists)
+            scores, rough, rows, lowest = first_candidates(lists)
             continue
         lowest, lists = needed - _SPARE * drawn_deviation - _LEAST_SPARE, max(lists, needed_lists)
-        rough_above, rows_above = query.above(lowest, lists)
+        rough_above, rows_above = query.range_search(lowest, lists)
         if len(rows_above) > most:
             return None
         best = np.argpartition(scores, -k)[-k:]
-        kept = best[~np.isin(rows[best], rows_above)]  # their errors are greater than assumed
+        kept = best[rough[best] <= lowest + _LEAST_SPARE]  # their errors are greater than assumed
+        kept = kept[~np.isin(rows[kept], rows_above)] if len(kept) else kept
         scores = np.concatenate([base.rows.dots(rows_above, vector), scores[kept]])
         rough, rows = np.concatenate([rough_above, rough[kept]]), np.concatenate([rows_above, rows[kept]])
 
@@ -721,9 +723,9 @@ def _greatest_error(
 ) -> float:
     """Return how far the quantised score of one of the best ``k`` rows is assumed to lie below its exact one.
 
-    It is judged by the best candidates, since where vectors lie in clusters the codes leave out more of those near the
-    query; by the lower half, since candidates are those whose codes flatter them; and by rows drawn from all, since
-    among near copies the errors of those vary far less.
+    It is judged by the lowest of the best candidates, since where vectors lie in clusters the codes leave out more of
+    those near the query; by the lower half, since candidates are those whose codes flatter them; and by rows drawn from
+    all, since among near copies the errors of those vary far less.
 
     Args:
         scores: of candidates.
@@ -732,13 +734,14 @@ def _greatest_error(
         deviations: what is assumed.
         drawn_deviation: of the errors of rows drawn from all.
     """
-    errors, judged = scores - rough, min(max(k, _JUDGED), len(scores))
-    of_best = errors[np.argpartition(scores, -judged)[-judged:]]
-    of_lower_half = errors[np.argpartition(rough, len(rough) // 2)[: len(rough) // 2]]
-    return max(
-        float(part.mean() + most * max(part.std(), drawn_deviation))
-        for part, most in ((of_best, deviations.error_of_best), (of_lower_half, deviations.error))
-    )
+    best = np.argpartition(scores, -k)[-k:]
+    lowest_of_best = best[scores[best] <= scores[best].min() + _LOWEST * drawn_deviation]
+    lower_half = np.argpartition(rough, len(rough) // 2)[: len(rough) // 2]
+    greatest_errors = []
+    for candidates, factor in ((lowest_of_best, deviations.error_of_best), (lower_half, deviations.error)):
+        errors = scores[candidates] - rough[candidates]
+        greatest_errors.append(float(errors.mean() + factor * max(errors.std(), drawn_deviation)))
+    return max(greatest_errors)
 
 
 def _best(scores: NDArray[np.float32], k: int, margin: float = 0.0) -> NDArray[np.intp]:
