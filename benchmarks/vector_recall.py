@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pointsman.filters import Range
+from pointsman.store.local import vector_codes
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.truth import VectorChanges
 from pointsman.store.local.vectors import VectorIndex
@@ -94,7 +95,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passages", type=int, default=56_000)
     parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--one-list", action="store_true", help="as so few rows have it; else lists, as of a million")
     arguments = parser.parse_args()
+    if not arguments.one_list:
+        vector_codes._LISTED_ROWS = 1
     rng = np.random.default_rng(13)
     shares = rng.random(arguments.passages)
     columns = Columns(lambda: ((key, {"share": float(share)}) for key, share in enumerate(shares, 1)))

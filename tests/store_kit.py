@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pointsman.filters import And, Filter, Not, Or
-from pointsman.store.local import collection, term_codes, vectors
+from pointsman.store.local import collection, term_codes, vector_codes, vectors
 from pointsman.store.local.collection import Collection
 from pointsman.store.prepared import prepare
 from pointsman.types import AddResult, Document
@@ -65,6 +65,7 @@ def scan_codes_early(monkeypatch: pytest.MonkeyPatch) -> None:
         ("_FEW_ROWS", 10),
     ):
         monkeypatch.setattr(vectors, limit, rows)
+    monkeypatch.setattr(vector_codes, "_LISTED_ROWS", 1)
 
 
 def unit(seed: int | str) -> NDArray[np.float32]:

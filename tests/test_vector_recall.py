@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pointsman.filters import Range
-from pointsman.store.local import vectors
+from pointsman.store.local import vector_codes, vectors
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.vectors import VectorIndex
 
@@ -45,6 +45,7 @@ def least_recall(folder: Path, vectors: NDArray[np.float32], crowd: NDArray[np.f
 def quantise_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_EXACT_ROWS", 1000)
     monkeypatch.setattr(vectors, "_ROUNDED_ROWS", 1000)
+    monkeypatch.setattr(vector_codes, "_LISTED_ROWS", 1)
 
 
 def test_near_copies_clusters_and_dominating_dimensions(tmp_path: Path) -> None:
@@ -81,6 +82,20 @@ def test_clusters_whose_codes_leave_out_more_of_those_near_the_query(tmp_path: P
             scores = np.where(np.arange(1, COUNT + 1) / COUNT > share, rows @ query, -2)
             assert recall(scores, index.search(query, 100, Range("share", gt=share)), 100) >= 0.99
     index.close()
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_very_best_of_a_crowd_and_of_one_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One candidate has no lower half, and small bases have no lists to choose from."""
+    for listed_rows in (1, COUNT):
+        monkeypatch.setattr(vector_codes, "_LISTED_ROWS", listed_rows)
+        for name, rows, crowd in kinds(COUNT, np.random.default_rng(13)):
+            path, columns = tmp_path / f"{name}-{listed_rows}", Columns(lambda: iter(()))
+            index = VectorIndex(path, Drawn(rows), identity="x", dimensions=DIMENSIONS, columns=columns)
+            index.catch_up(save=True)
+            for row in crowd[:10]:
+                assert recall(rows @ row, index.search(row, 1), 1) == 1, name
+            index.close()
 
 
 def test_thousands_of_the_same_vector_are_ranked_by_key(tmp_path: Path) -> None:

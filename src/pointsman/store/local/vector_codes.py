@@ -1,7 +1,7 @@
 """The codes of many vectors: four bits for two numbers, in lists of rows that point in similar directions.
 
 They are an inverted file of FAISS. A search reads the nearest lists first, and then those others that may hold as good
-a row: where vectors lie in clusters, few, and where they do not, nearly all.
+a row: where vectors lie in clusters, few, and where they do not, nearly all. Fewer than 262,144 rows are one list.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ CODES = ".codes"
 """The suffix of their file."""
 BLOCK = 16_384
 """Rows processed at a time while a file or an index is written."""
+_LISTED_ROWS = (
+    262_144  # fewer are in one list: all are scanned in some 2 ms, which choosing between lists does not save
+)
 _SAMPLE = 512  # rows that are compared with their codes and centroids
 _TRAINING_ROWS = 64  # for each list; of 64 lists, as many as FAISS uses for the 16 values of two numbers
 _ROUNDING = 1e-4  # by less than this do FAISS's products of query and centroid differ from ours
@@ -172,7 +175,7 @@ def quantise(rows: ExactRows | RoundedRows, earlier: VectorCodes | None = None) 
     if earlier is None:
         groups = dimensions // 2 if dimensions % 2 == 0 else dimensions
         first = trained_on(count)
-        lists = max(math.isqrt(first) // 2, 1)
+        lists = max(math.isqrt(first) // 2, 1) if first >= _LISTED_ROWS else 1
         kind = f"RR{dimensions},IVF{lists},PQ{groups}x4fs"
         index: Any = faiss.index_factory(dimensions, kind, faiss.METRIC_INNER_PRODUCT)
         inverted_file = _inverted_file(index)

@@ -736,7 +736,8 @@ def _greatest_error(
     """
     best = np.argpartition(scores, -k)[-k:]
     lowest_of_best = best[scores[best] <= scores[best].min() + _LOWEST * drawn_deviation]
-    lower_half = np.argpartition(rough, len(rough) // 2)[: len(rough) // 2]
+    half = max(len(rough) // 2, 1)
+    lower_half = np.argpartition(rough, half - 1)[:half]
     greatest_errors = []
     for candidates, factor in ((lowest_of_best, deviations.error_of_best), (lower_half, deviations.error)):
         errors = scores[candidates] - rough[candidates]
