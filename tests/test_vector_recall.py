@@ -84,6 +84,15 @@ def test_clusters_whose_codes_leave_out_more_of_those_near_the_query(tmp_path: P
     index.close()
 
 
+def test_errors_are_judged_by_the_best_candidates_too() -> None:
+    """Of 1,000 candidates, the 100 of the query's cluster are scored too low by .07, and the others by nothing."""
+    random = np.random.default_rng(23)
+    scores = np.concatenate([random.uniform(0.69, 0.7, 100), random.uniform(0.1, 0.2, 900)]).astype(np.float32)
+    rough = scores - np.where(np.arange(1000) < 100, np.float32(0.07), np.float32(0.0))
+    greatest = vectors._greatest_error(scores, rough, np.arange(100), vectors._DEVIATIONS, 0.016)
+    assert greatest == pytest.approx(0.07 + 2 * 0.016, abs=1e-6)
+
+
 @pytest.mark.filterwarnings("error")
 def test_the_very_best_of_a_crowd_and_of_one_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One candidate has no lower half, and small bases have no lists to choose from."""

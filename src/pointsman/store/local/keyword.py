@@ -898,7 +898,7 @@ def _explanation_parts(explanation: Mapping[str, Any]) -> Iterator[Mapping[str, 
 
 
 def _first_depth(k: int) -> int:
-    """Return how many hits are read at first: of 100 cold questions, a sixth fewer would not do for 30 of them."""
+    """Return how many hits are read at first: a fifth fewer would not do for 3 of 10 cold questions."""
     return k + max(_TIES, 2 * k // 3)
 
 

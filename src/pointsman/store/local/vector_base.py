@@ -67,7 +67,7 @@ class VectorBase:
 
     @property
     def codes(self) -> VectorCodes | None:
-        """Return the codes of all rows; None until they are built, which takes 15 s a million rows.
+        """Return the codes of all rows; None until they are built, which takes 20 s a million rows.
 
         They are read from their file. If that is missing, damaged or of another base, they are built in the background.
         """

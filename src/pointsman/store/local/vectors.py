@@ -699,7 +699,8 @@ def _quantised_top(
     drawn_deviation = codes.error_deviation(vector)
     while True:
         kth_score = np.partition(scores - base.rows.errors(rows), -k)[-k] - margin
-        needed = kth_score - _greatest_error(scores, rough, k, deviations, drawn_deviation)
+        best = _best(scores, k)
+        needed = kth_score - _greatest_error(scores, rough, best, deviations, drawn_deviation)
         needed_lists = query.count_lists(kth_score)
         if lowest < needed and needed_lists <= lists:
             return rows, scores
@@ -711,7 +712,6 @@ def _quantised_top(
         rough_above, rows_above = query.range_search(lowest, lists)
         if len(rows_above) > most:
             return None
-        best = np.argpartition(scores, -k)[-k:]
         kept = best[rough[best] <= lowest + _LEAST_SPARE]  # their errors are greater than assumed
         kept = kept[~np.isin(rows[kept], rows_above)] if len(kept) else kept
         scores = np.concatenate([base.rows.dots(rows_above, vector), scores[kept]])
@@ -719,9 +719,13 @@ def _quantised_top(
 
 
 def _greatest_error(
-    scores: NDArray[np.float32], rough: NDArray[np.float32], k: int, deviations: _Deviations, drawn_deviation: float
+    scores: NDArray[np.float32],
+    rough: NDArray[np.float32],
+    best: NDArray[np.intp],
+    deviations: _Deviations,
+    drawn_deviation: float,
 ) -> float:
-    """Return how far the quantised score of one of the best ``k`` rows is assumed to lie below its exact one.
+    """Return how far the quantised score of one of the best rows is assumed to lie below its exact one.
 
     It is judged by the lowest of the best candidates, since where vectors lie in clusters the codes leave out more of
     those near the query; by the lower half, since candidates are those whose codes flatter them; and by rows drawn from
@@ -730,11 +734,10 @@ def _greatest_error(
     Args:
         scores: of candidates.
         rough: the same, quantised.
-        k: how many are best.
+        best: the indices of the best of them.
         deviations: what is assumed.
         drawn_deviation: of the errors of rows drawn from all.
     """
-    best = np.argpartition(scores, -k)[-k:]
     lowest_of_best = best[scores[best] <= scores[best].min() + _LOWEST * drawn_deviation]
     half = max(len(rough) // 2, 1)
     lower_half = np.argpartition(rough, half - 1)[:half]
