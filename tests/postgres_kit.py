@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 _SECONDS = 30.0
 
 
@@ -62,10 +64,15 @@ class PostgresServer:
         raise NoServerError(f"no answer from PostgreSQL: {(self.folder / 'log').read_text()[-500:]}")
 
     def kill(self) -> None:
-        """End it as a power failure would."""
+        """End it as a power failure would, with the processes that serve connections."""
         assert self.process is not None
+        children = psutil.Process(self.process.pid).children()
         self.process.kill()
         self.process.wait()
+        for child in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(children, _SECONDS)
 
     def stop(self) -> None:
         """End it, and take its folder away."""
