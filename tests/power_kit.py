@@ -51,21 +51,30 @@ def record_calls(script: Path, *arguments: str) -> list[Call]:
     command = [STRACE, "-f", "--seccomp-bpf", "-qq", "-xx", "-s", "9999999", "-e", f"trace={_CALLS}", "-o", str(log)]
     subprocess.run([*command, sys.executable, "-W", "error", str(script), *arguments], check=True, capture_output=True)
     try:
-        return list(_parse(log.read_text("ascii").splitlines()))
+        return list(parse_calls(log.read_text("ascii").splitlines()))
     finally:
         log.unlink()
 
 
-def _parse(lines: Sequence[str]) -> Iterator[Call]:
+def parse_calls(lines: Sequence[str]) -> Iterator[Call]:
+    """The calls of strace's log that have succeeded, each where it takes effect: a close at its beginning."""
     partial_calls: dict[str, str] = {}
     for line in lines:
         process, _, text = line.partition(" ")
         text = text.strip()
         if text.endswith("<unfinished ...>"):
-            partial_calls[process] = text.removesuffix("<unfinished ...>")
+            text = text.removesuffix("<unfinished ...>")
+            if text.startswith("close("):  # its number is free before it returns: another thread may open a file as it
+                yield Call("close", [text.removeprefix("close(").rstrip(" )")], 0)
+                partial_calls[process] = ""
+            else:
+                partial_calls[process] = text
             continue
         if (resumption := re.match(r"<\.\.\. \w+ resumed>", text)) is not None:
-            text = partial_calls.pop(process) + text[resumption.end() :]
+            beginning = partial_calls.pop(process)
+            if not beginning:
+                continue
+            text = beginning + text[resumption.end() :]
         finished_call = re.fullmatch(r"(\w+)\((.*)\)\s+= (-?\d+)(?: .*)?", text)
         if finished_call is None:
             assert text.startswith(("+++", "---")), text
@@ -181,6 +190,10 @@ class Disk:
         while target.exists():  # what was open there may still be writing
             shutil.rmtree(target, ignore_errors=True)
         _write_down(self._root, target, chance)
+
+    def durable_names(self) -> list[str]:
+        """The names in the folder itself that are on the disk."""
+        return list(self._root.durable)
 
     # ── the calls ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from power_kit import STRACE, Replay
+from power_kit import STRACE, Disk, Replay, parse_calls
 
 WORKER = Path(__file__).with_name("power_worker.py")
 
@@ -29,3 +29,19 @@ def test_without_syncing_directories_it_would_not(tmp_path: Path, monkeypatch: p
     replay = Replay(WORKER, tmp_path)
     replay.crash_everywhere(100)
     assert any("instead of" in problem for problem in replay.problems)
+
+
+def test_a_number_opened_again_before_its_close_returned_is_synced() -> None:
+    """Two threads: 1 closes descriptor 7, whose number 2 is given before 1 hears that it is closed."""
+    root, file = (name.encode().hex(" ").replace(" ", "\\x") for name in ("/w", "/w/a"))
+    lines = [
+        f'1 openat(AT_FDCWD, "\\x{file}", O_RDWR|O_CREAT, 0666) = 7',
+        "1 close(7 <unfinished ...>",
+        f'2 openat(AT_FDCWD, "\\x{root}", O_RDONLY) = 7',
+        "1 <... close resumed>) = 0",
+        "2 fsync(7) = 0",
+    ]
+    disk = Disk(Path("/w"))
+    for call in parse_calls(lines):
+        disk.play(call)
+    assert disk.durable_names() == ["a"]
