@@ -240,11 +240,11 @@ def test_a_dataset_keeps_what_is_due_when_it_is_copied(tmp_path: Path) -> None:
 # ── processes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 SLOW = """
-import sys, time
+import os, sys, time
 from pointsman.models import scripted
 embed = scripted.HashingEmbedder.embed_documents
 def slow(self, texts, **options):
-    time.sleep(0.3)
+    time.sleep(float(os.environ['SECONDS_PER_BATCH']))
     return embed(self, texts, **options)
 scripted.HashingEmbedder.embed_documents = slow
 from pointsman.cli import main
@@ -261,10 +261,10 @@ def environment_to_index(folder: Path) -> dict[str, str]:
     return {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "POINTSMAN_CACHE": tempfile.mkdtemp(dir=folder.parent)}
 
 
-def start_indexing(folder: Path, location: str, *options: str) -> subprocess.Popen[str]:
-    """The command, as slow as a model is."""
+def start_indexing(folder: Path, location: str, *options: str, seconds: float = 0.3) -> subprocess.Popen[str]:
+    """The command, as slow as a model is that takes ``seconds`` a batch."""
     command = [sys.executable, "-c", SLOW, *arguments_to_index(folder, location), *options]
-    environment = environment_to_index(folder)
+    environment = {**environment_to_index(folder), "SECONDS_PER_BATCH": str(seconds)}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -335,7 +335,7 @@ def test_others_write_while_vectors_are_made_and_two_indexers_share_the_work(fol
 
 def test_ctrl_c_prints_what_is_kept_and_how_to_go_on(folder: Path, tmp_path: Path) -> None:
     location = str(tmp_path / "workspace")
-    process = start_indexing(folder, location)
+    process = start_indexing(folder, location, seconds=3.0)  # 40 s in all, lest a busy machine lets it end before
     with pointsman.open(location, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("files")
         wait_until(lambda: dataset.exists and 0 < dataset.vectors_due < len(dataset))
