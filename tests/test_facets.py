@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pointsman import Workspace
-from pointsman.filters import And, Equals, Exists, Filter, In, Or, Range, parse_filter
+from pointsman.filters import And, Equals, Exists, Filter, In, Or, Range, StartsWith, parse_filter
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.local import _facets, keyword
 from pointsman.store.local._facets import narrowing
@@ -59,6 +59,10 @@ def matching(store: Collection, condition: Filter) -> set[int]:
     return {key for key, values in store.truth.metadata() if condition.matches(values)}
 
 
+def no_values(condition: Filter, most: int) -> None:
+    """As for conditions whose values the columns do not hold."""
+
+
 def keys_found_by(store: Collection, query: tantivy.Query) -> set[int]:
     searcher = store.keyword._current().searcher
     hits = searcher.search(query, COUNT + 1, count=False).hits
@@ -69,14 +73,13 @@ def keys_found_by(store: Collection, query: tantivy.Query) -> set[int]:
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(condition=conditions)
 def test_terms_miss_nothing_that_matches(store: Collection, condition: Filter) -> None:
-    query = narrowing(keyword._SCHEMA, condition)
+    query = narrowing(keyword._SCHEMA, condition, store.columns.matching_rows(condition).values)
     assert query is None or matching(store, condition) <= keys_found_by(store, query)
 
 
 def test_values_that_share_a_term_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_facets, "_TERMS", 1)
-    monkeypatch.setattr(keyword, "_ID_SET", 0)
-    monkeypatch.setattr(keyword, "_ID_COST", 10**9)
+    monkeypatch.setattr(keyword, "_KEY_COST", 10**9)
     store = opened(tmp_path)
     add(store, [Document(f"d{number}", "railway switch", {"n": number % 50}) for number in range(1000)])
     condition = Equals("n", 49)
@@ -85,8 +88,7 @@ def test_values_that_share_a_term_are_told_apart(tmp_path: Path, monkeypatch: py
 
 
 def test_metadata_that_is_changed_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyword, "_ID_SET", 0)
-    monkeypatch.setattr(keyword, "_ID_COST", 10**9)
+    monkeypatch.setattr(keyword, "_KEY_COST", 10**9)
     with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("lines")
         dataset.add([Document(str(number), "railway switch", {"language": "en"}) for number in range(2000)])
@@ -98,9 +100,52 @@ def test_metadata_that_is_changed_later_is_found(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_value_alone_is_told_exactly(store: Collection, value: Any) -> None:
     condition = Equals("language", value)
-    query = narrowing(keyword._SCHEMA, condition)
+    query = narrowing(keyword._SCHEMA, condition, no_values)
     assert query is not None
     assert keys_found_by(store, query) == matching(store, condition)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "number < 3",
+        "number >= 40 and number < 140",
+        'language startswith "z"',
+        'n.deep contains "b"',
+        "n.deep > 5",
+        f"n.deep >= {2**70 + 1}",
+        "language > 1e20",
+        'language < "b"',
+    ],
+)
+def test_ranges_and_parts_of_strings_are_told_by_the_values_that_meet_them(store: Collection, text: str) -> None:
+    condition = parse_filter(text)
+    if keys := matching(store, condition):
+        query = narrowing(keyword._SCHEMA, condition, store.columns.matching_rows(condition).values)
+        assert query is not None
+        assert keys_found_by(store, query) == keys
+
+
+def test_more_values_than_a_query_can_list_tell_nothing(store: Collection) -> None:
+    for text, is_told in (("number < 90", True), ("number < 150", False)):
+        condition = parse_filter(text)
+        query = narrowing(keyword._SCHEMA, condition, store.columns.matching_rows(condition).values)
+        assert (query is not None) == is_told
+
+
+def test_values_are_those_of_the_matching_documents_as_they_are(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    long = "z" * 2000
+    add(store, [Document(str(n), "railway switch", {"n": n, "name": f"{n:03}", "long": long}) for n in range(300)])
+    part = parse_filter("n >= 250")
+    matching_rows = store.columns.matching_rows(part)
+    assert matching_rows.values(StartsWith("name", "29"), 100) == [("string", f"29{n}") for n in range(10)]
+    assert matching_rows.values(StartsWith("long", "z"), 100) is None  # only its beginning is held
+    store.delete(["299"])
+    add(store, [Document("298", "railway switch", {"n": 298, "name": "changed"})])
+    assert matching_rows.values(StartsWith("name", "29"), 100) == [("string", f"29{n}") for n in range(8)]
+    assert matching_rows.count == 49
+    store.close()
 
 
 @pytest.mark.parametrize(
@@ -109,9 +154,9 @@ def test_a_value_alone_is_told_exactly(store: Collection, value: Any) -> None:
 )
 def test_of_other_conditions_terms_tell_nothing(text: str) -> None:
     condition = In("number", ()) if text.endswith("[]") else parse_filter(text)
-    assert narrowing(keyword._SCHEMA, condition) is None
-    assert narrowing(keyword._SCHEMA, Or((Equals("language", "zh"), condition))) is None
-    assert narrowing(keyword._SCHEMA, And((Equals("language", "zh"), condition))) is not None
+    assert narrowing(keyword._SCHEMA, condition, no_values) is None
+    assert narrowing(keyword._SCHEMA, Or((Equals("language", "zh"), condition)), no_values) is None
+    assert narrowing(keyword._SCHEMA, And((Equals("language", "zh"), condition)), no_values) is not None
 
 
 @pytest.mark.parametrize("repeatable", [False, True])
@@ -123,8 +168,7 @@ def test_of_what_seldom_has_the_words_little_is_read(
         Document(str(number), texts[number % 40], {"language": "en" if number % 40 < 19 else "zh"})
         for number in range(4000)
     ]
-    monkeypatch.setattr(keyword, "_ID_SET", 0)
-    monkeypatch.setattr(keyword, "_ID_COST", 10**9)
+    monkeypatch.setattr(keyword, "_KEY_COST", 10**9)
     limits: list[int] = []
     read = keyword._read
 

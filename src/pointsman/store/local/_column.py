@@ -170,6 +170,13 @@ class Column(ABC):
         matches: Bools = result[rows]
         return matches
 
+    def contents(self, test: Test, rows: Bools, limit: int) -> list[Any] | None:
+        """Return the different values that pass a test, of the rows in a mask; None if more than ``limit``."""
+        of_planes = [plane.view[rows[: plane.size]] for plane in self._planes]
+        cells = np.concatenate([*of_planes, self._cells.view[rows[self._rows.view]]])
+        different_cells = np.unique(cells[test(cells)])
+        return None if len(different_cells) > limit else self._decode(different_cells)
+
     def compact(self, alive: Bools, new_numbers: NDArray[np.int64], size: int) -> bool:
         """Keep the living rows under their new numbers; return False when nothing is left."""
         present = [np.flatnonzero(self.anything()(plane.view)) for plane in self._planes]
@@ -196,6 +203,11 @@ class Column(ABC):
 
     def _encode(self, content: Any) -> Any:
         return content
+
+    def _decode(self, cells: NDArray[Any]) -> list[Any] | None:
+        """Return the values of these cells; None if one of them is not whole."""
+        contents: list[Any] = cells.tolist()
+        return contents
 
     def _recode(self, cells: NDArray[Any]) -> NDArray[Any]:
         return cells
@@ -332,6 +344,10 @@ class VocabularyColumn(Column):
             code = self._fresh[entry] = len(self._sorted_texts) + len(self._fresh)
         return code
 
+    def _decode(self, cells: NDArray[Any]) -> list[Any] | None:
+        texts = [*self._sorted_texts, *self._fresh]
+        return [texts[code] for code in cells.tolist()]
+
     def _recode(self, cells: NDArray[Any]) -> NDArray[Any]:
         """Drop the strings that no document uses any more."""
         texts = [*self._sorted_texts, *self._fresh]
@@ -364,6 +380,10 @@ class Strings(VocabularyColumn):
             return content
         check = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         return f"{content[:LONGEST]}{check}"
+
+    def _decode(self, cells: NDArray[Any]) -> list[Any] | None:
+        texts = super()._decode(cells) or []
+        return None if self.cut and any(len(text) > LONGEST for text in texts) else texts
 
     def to_arrays(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
         """See `Column`."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -58,6 +59,7 @@ Pairs = Iterable[tuple[int, Mapping[str, Any]]]
 Scan = Callable[[Condition], Keys]
 
 _BATCH = 65_536  # documents collected in Python lists before they move to arrays
+_KEPT_FILTERS = 4  # whose matching rows are kept: one search asks for them several times, and the next one often again
 
 
 class Columns:
@@ -86,6 +88,7 @@ class Columns:
         self._lock = threading.Lock()
         self._table: Table | None = Table(scan) if load is None else None
         self._aligned_rows: tuple[Keys, int, Keys | None] | None = None
+        self._kept_filters: dict[Filter, MatchingRows] = {}
 
     def put(self, key: int, metadata: Mapping[str, Any]) -> None:
         """Insert or replace one document."""
@@ -121,6 +124,7 @@ class Columns:
         with self._lock:
             self._table = Table(self._scan) if self._load is None else None
             self._aligned_rows = None
+            self._kept_filters.clear()
 
     def use(self, action: Callable[[Table], None]) -> None:
         """Call ``action`` with the columns, loading them if need be; nobody else reads or changes them meanwhile."""
@@ -140,7 +144,7 @@ class Columns:
                 present = rows >= 0
                 return table.evaluate(filter, rows) & present if table.size else present
             rows_or_all = self._align(table, keys)
-            full = table.evaluate(filter)
+            _, full = self._matching(filter).evaluate()
             if rows_or_all is None:
                 return full[: len(keys)]
             return np.append(full, False)[rows_or_all]  # unknown keys are row -1, the one appended
@@ -151,7 +155,16 @@ class Columns:
 
     def matching_rows(self, filter: Filter) -> MatchingRows:  # noqa: A002
         """Return the documents that match, without listing their keys."""
-        return MatchingRows(self._ready, self._lock, filter)
+        with self._lock:
+            return self._matching(filter)
+
+    def _matching(self, filter: Filter) -> MatchingRows:  # noqa: A002
+        """Return the documents that match; called with the lock held."""
+        matching = self._kept_filters.pop(filter, None) or MatchingRows(self._ready, self._lock, filter)
+        self._kept_filters[filter] = matching
+        if len(self._kept_filters) > _KEPT_FILTERS:
+            del self._kept_filters[next(iter(self._kept_filters))]
+        return matching
 
     def __len__(self) -> int:
         """Return the number of documents."""
@@ -191,34 +204,52 @@ class MatchingRows:
 
     Attributes:
         filter: which documents.
-        count: how many they are.
     """
 
     def __init__(self, table: Callable[[], Table], lock: threading.Lock, filter: Filter) -> None:  # noqa: A002
         self._ready, self._lock, self.filter = table, lock, filter
         self._evaluated: tuple[Table, int, Bools] | None = None
-        with self._lock:
-            self.count = int(np.count_nonzero(self._matching_rows()[1]))
+        self._count: int | None = None
+        self._values: dict[Range | PartOfText, list[Typed] | None] = {}
 
-    def _matching_rows(self) -> tuple[Table, Bools]:
+    def evaluate(self) -> tuple[Table, Bools]:
         """Return the table, and which of its rows match; called with the lock held."""
         table = self._ready()
         if self._evaluated is None or self._evaluated[:2] != (table, table.version):
-            self._evaluated = table, table.version, table.evaluate(self.filter) & table.alive.view
+            matches = table.evaluate(self.filter) & table.alive.view
+            matches.flags.writeable = False  # it is handed out, and kept
+            self._evaluated, self._count, self._values = (table, table.version, matches), None, {}
         return table, self._evaluated[2]
+
+    @property
+    def count(self) -> int:
+        """How many documents match."""
+        with self._lock:
+            _, matches = self.evaluate()
+            if self._count is None:
+                self._count = int(np.count_nonzero(matches))
+            return self._count
+
+    def values(self, condition: Range | PartOfText, limit: int) -> list[Typed] | None:
+        """Return the values of theirs that meet a condition; None if there are more than ``limit``, or if unknown."""
+        with self._lock:
+            table, matches = self.evaluate()
+            if condition not in self._values:
+                self._values[condition] = table.values(condition, matches, limit)
+            return self._values[condition]
 
     @property
     def keys(self) -> NDArray[np.int64]:
         """Their keys, ascending."""
         with self._lock:
-            table, matches = self._matching_rows()
+            table, matches = self.evaluate()
             matching_keys = table.keys.view[matches]
             return np.sort(matching_keys, kind="stable")  # of a million nearly sorted ones in 3 ms instead of 50
 
     def mask(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of some keys are among theirs; takes as long as those keys are many."""
         with self._lock:
-            table, matches = self._matching_rows()
+            table, matches = self.evaluate()
             rows = table.rows(keys)
             mask = rows >= 0
             mask[mask] = matches[rows[mask]]
@@ -322,6 +353,25 @@ class Table:
                 raise TypeError(f"columns cannot answer a {type(filter).__name__}, only what pointsman.filters has")
         return result
 
+    def values(self, condition: Range | PartOfText, matches: Bools, limit: int) -> list[Typed] | None:
+        """Return the values that meet a condition, of the rows in a mask.
+
+        Returns:
+            None if there are more than ``limit``, or if the columns do not hold them.
+        """
+        if self._takes_documents(condition):
+            return None
+        kind: Kind = condition.interval.kind if isinstance(condition, Range) else "string"
+        values: list[Typed] = []
+        for column in map(self._columns.get(condition.key, {}).get, _kinds_of_columns(kind)):
+            if column is None:
+                continue
+            contents = column.contents(_test_of(condition, column), matches, limit)
+            if contents is None:
+                return None
+            values += [(kind, content) for content in contents]
+        return values if len(values) <= limit else None
+
     def _meeting(self, condition: Condition, rows: NDArray[np.int64] | None) -> Bools:
         """Return a mask of the rows with a value that meets a condition."""
         match condition:
@@ -329,12 +379,9 @@ class Table:
                 return self._hits(condition.key, (condition.typed,), rows)
             case In():
                 return self._hits(condition.key, condition.typed, rows)
-            case Range(interval=interval):
-                kinds = ("number", "integer") if interval.kind == "number" else (interval.kind,)
-                return self._any_column(condition.key, kinds, lambda column: column.within(interval), rows)
-            case PartOfText():
-                test = condition.test
-                return self._any_column(condition.key, ("string",), lambda column: column.passing(test), rows)
+            case Range() | PartOfText():
+                kinds = _kinds_of_columns(condition.interval.kind if isinstance(condition, Range) else "string")
+                return self._any_column(condition.key, kinds, partial(_test_of, condition), rows)
             case Exists():
                 return self._any_column(condition.key, None, lambda column: column.anything(), rows)
 
@@ -426,3 +473,15 @@ class Table:
                 del self._columns[name]
         self.keys, self.alive, self._row_of, self.living = GrowingArray(np.int64), GrowingArray(np.bool_), RowOf(), 0
         self._append(keys)
+
+
+def _kinds_of_columns(kind: Kind) -> tuple[Kind | Literal["integer"], ...]:
+    """Return the kinds of the columns that hold values of a kind."""
+    return ("number", "integer") if kind == "number" else (kind,)
+
+
+def _test_of(condition: Range | PartOfText, column: Any) -> Test:
+    """Return the test for the values in a column that meet a condition."""
+    if isinstance(condition, Range):
+        return column.within(condition.interval)  # type: ignore[no-any-return]  # of any of the classes
+    return column.passing(condition.test)  # type: ignore[no-any-return]

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.filters import Filter
+    from pointsman.filters import Filter, PartOfText, Range, Typed
     from pointsman.store.local.columns import Columns, MatchingRows
     from pointsman.store.local.truth import DocumentChange
     from pointsman.types import Document
@@ -69,8 +69,8 @@ _FORMAT = 4
 _READABLE = (3, _FORMAT)  # the earlier one has no codes of terms
 _MARKER, _CODES = -1, -2  # keys of documents of the index itself: the marker, and the codes of terms if there are any
 _HEAP_BYTES = 96_000_000
-_ID_SET = 500  # up to this many allowed keys go into the query itself; above it, hits are masked as they arrive …
-_ID_COST = 4  # … unless that means reading this many times as many hits as there are allowed keys
+_KEY_COST = 10  # a key that is listed in a query costs as much as reading so many hits, …
+_NARROWED_COST = 1 / 8  # … and an allowed document in a query that terms of metadata narrow down
 _DEEPEST = 1000  # candidates scored by the formula if its constants are not tantivy's, and at most otherwise
 _TIES = 6  # extra documents read to settle ties at the cut
 _WEIGHTS_APART = 0.0003  # an error of a word's weight that is tolerated in the choice of candidates
@@ -330,12 +330,11 @@ class WordQuery:
         """Return the best hits without a limit to the depth: neither hidden documents nor the order of writes count."""
         import numpy as np
 
-        keys, filters = self._keys, None
+        keys = self._keys
         if matching is not None:
-            matching_keys, filters = matching.keys, matching.filter
-            keys = matching_keys if keys is None else np.intersect1d(keys, matching_keys, assume_unique=True)
+            keys = matching.keys if keys is None else np.intersect1d(keys, matching.keys, assume_unique=True)
         size = self._snapshot.documents if keys is None else len(keys)
-        allowed = None if keys is None else _AllowedKeys(keys, filters)
+        allowed = None if keys is None else _AllowedKeys(keys, matching)
         depth = _first_depth(k) if self._constants == (K1, B) else max(size, 1)
         while True:
             hits = self._top(query, depth, allowed)
@@ -389,23 +388,29 @@ class WordQuery:
         if not allowed.count:
             return []
         # The best k allowed documents are the first k allowed ones of the whole ranking. Read until they are found,
-        # unless that is so deep that listing the allowed keys in the query is cheaper, despite its higher cost per key.
-        depth = int((limit + 4 * math.sqrt(limit)) * snapshot.size / allowed.count)
-        if allowed.count <= max(_ID_SET, depth // _ID_COST):
+        # unless that is so deep that it is cheaper to search among the allowed ones alone.
+        depth = min(int((limit + 4 * math.sqrt(limit)) * snapshot.size / allowed.count), snapshot.size)
+        listed_cost = _KEY_COST * allowed.count
+        filters, narrower = allowed.filter, None
+        if filters is not None and 2 * limit + _NARROWED_COST * allowed.count < min(depth, listed_cost):
+            narrower, filters = narrowing(_SCHEMA, filters, allowed.values), None
+        if narrower is not None:
+            query, depth = _both(narrower, query), 2 * limit
+        elif listed_cost <= depth:
             keys = allowed.keys.tolist()
             return _sort_hits(_read(snapshot, _query_among(keys, query), max(1, len(keys)))[0])[:k]
-        untried = allowed.filter
         while True:
             depth = min(depth, snapshot.size) + 1
             hits, count = _read(snapshot, query, depth, allowed)
             if len(hits) >= limit or count < depth:
                 return _sort_hits(hits)
             # What is allowed has the words less often than others have, as documents of another language do.
-            narrower, untried = None if untried is None else narrowing(_SCHEMA, untried), None
+            narrower = None if filters is None else narrowing(_SCHEMA, filters, allowed.values)
+            filters = None  # it narrows down once
             if narrower is None:
                 depth *= 4
             else:
-                query, depth = _both(narrower, query), 4 * limit
+                query, depth = _both(narrower, query), 2 * limit
 
 
 def _schema() -> tantivy.Schema:
@@ -903,10 +908,15 @@ def _first_depth(k: int) -> int:
 
 
 class _AllowedKeys:
-    """Documents by their keys, ascending; as `MatchingRows` has them by a filter."""
+    """Documents by their keys, ascending, perhaps some of those that match a filter; used like those."""
 
-    def __init__(self, keys: NDArray[np.int64], filters: Filter | None) -> None:
-        self.keys, self.count, self.filter = keys, len(keys), filters
+    def __init__(self, keys: NDArray[np.int64], matching: MatchingRows | None) -> None:
+        self.keys, self.count, self._matching = keys, len(keys), matching
+        self.filter = None if matching is None else matching.filter
+
+    def values(self, condition: Range | PartOfText, limit: int) -> list[Typed] | None:
+        """See `MatchingRows.values`."""
+        return None if self._matching is None else self._matching.values(condition, limit)
 
     def mask(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of some keys are among these, of which there is at least one."""
