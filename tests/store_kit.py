@@ -63,6 +63,7 @@ def scan_codes_early(monkeypatch: pytest.MonkeyPatch) -> None:
         ("_ROUNDED_ROWS", 50),
         ("_CANDIDATE_SHARE", 1),
         ("_FEW_ROWS", 10),
+        ("_FEW_SHARE", 10**9),
     ):
         monkeypatch.setattr(vectors, limit, rows)
     monkeypatch.setattr(vector_codes, "_LISTED_ROWS", 1)

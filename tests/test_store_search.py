@@ -57,14 +57,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
 
 
 PATHS: dict[str, dict[str, float]] = {
-    "exact, ids in the query": {},
-    "exact, hits masked": {"_ID_SET": 0, "_ID_COST": 10**9},
+    "exact, whatever costs least": {},
+    "exact, ids in the query": {"_KEY_COST": 0, "_NARROWED_COST": 10**9},
+    "exact, narrowed": {"_KEY_COST": 10**9, "_NARROWED_COST": -(10**9)},
+    "exact, hits masked": {"_KEY_COST": 10**9, "_NARROWED_COST": 10**9},
     "quantised, hits masked": {
-        "_ID_SET": 0,
-        "_ID_COST": 10**9,
+        "_KEY_COST": 10**9,
+        "_NARROWED_COST": 10**9,
         "_EXACT_ROWS": 10,
         "_ROUNDED_ROWS": 10,
         "_FEW_ROWS": 0,
+        "_FEW_SHARE": 10**9,
         "_CANDIDATE_SHARE": 1,
     },
     "quantised, few allowed scanned": {"_EXACT_ROWS": 10, "_FEW_ROWS": 150, "_CANDIDATE_SHARE": 1},
@@ -74,7 +77,7 @@ PATHS: dict[str, dict[str, float]] = {
 @pytest.fixture(params=PATHS)
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in PATHS[request.param].items():
-        monkeypatch.setattr(keyword if name.startswith("_ID") else vectors, name, value)
+        monkeypatch.setattr(keyword if name.endswith("_COST") else vectors, name, value)
     return str(request.param)
 
 

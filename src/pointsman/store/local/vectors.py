@@ -61,7 +61,8 @@ log = logging.getLogger(__name__)
 
 _EXACT_ROWS = 50_000  # above this many base rows the scan is quantised
 _ROUNDED_ROWS = 200_000  # above this many the base has them rounded: of fewer, a search would lose 2 ms for little room
-_FEW_ROWS = 2_000  # as many allowed rows are scanned exactly, which takes no longer than a scan of all codes
+_FEW_ROWS = 2_000  # as many allowed rows are scanned exactly, which takes no longer than a scan of all codes; …
+_FEW_SHARE = 16  # … and one row in so many, since so few of a cluster may be allowed that all codes are scanned
 _REBASE_ROWS = 2048  # a tail shorter than this is never worth a new base file
 _SETTLED_SHARE = 50  # beside a quantised base, a long write leaves no tail of over one row in this many
 _OVERFETCH = 8  # first candidates of the quantised scan for each wanted result
@@ -647,7 +648,7 @@ def _base_top(
     if count == total:
         valid = None
     likely = None
-    if total > _EXACT_ROWS and count > _FEW_ROWS:
+    if total > _EXACT_ROWS and count > max(_FEW_ROWS, total // _FEW_SHARE):
         likely = _quantised_top(base, vector, k, valid, count, margin)
     if likely is not None:
         rows, scores = likely
