@@ -828,8 +828,10 @@ def search_both(
         cosine = scores[NEAR]
         only_near = [key for key in cosine if key not in bm25]
         only_words = [key for key in bm25 if key not in cosine]
+        scoring = None if scan is None else begin(partial(vectors.score, only_words))
         bm25.update(zip(only_near, words.score(only_near), strict=True))
-        cosine.update(zip(only_words, vectors.score(only_words), strict=True))
+        cosines = vectors.score(only_words) if scoring is None else scoring.result()
+        cosine.update(zip(only_words, cosines, strict=True))
     scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in bm25}
     return Lists(rankings, scores, idf=words.idf)
 
