@@ -68,7 +68,7 @@ _SETTLED_SHARE = 50  # beside a quantised base, a long write leaves no tail of o
 _OVERFETCH = 8  # first candidates of the quantised scan for each wanted result
 _FIRST = 400  # and in any case
 _CANDIDATE_SHARE = 2  # at most one allowed row in this many becomes a candidate: else all are compared
-_CROWD = 4  # times as many as the first candidates are too many to be compared
+_FAR = 2  # times as many candidates out of more than the nearest lists, where more rows are about as near as the k-th
 _LOWEST = 4.0  # deviations of errors: the lowest of the best candidates are those so near the k-th
 _SPARE = 0.25  # deviations by which more candidates are taken than are known to be needed,
 _LEAST_SPARE = 1e-6  # and by this much where all are alike
@@ -668,10 +668,11 @@ def _quantised_top(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
     """Return the rows that may be among the best ``k`` valid ones, with their scores by the vectors of the base.
 
-    The first candidates, out of the nearest lists, say how good the k-th best is at least, and how far quantised scores
-    lie below exact ones. Then every row is a candidate whose list may hold one of the best, and whose quantised score
-    is not too low to be one of them; those say the same again, more surely. Returns None where an exact scan is faster,
-    as there would be too many, or while there are no codes.
+    The first candidates, out of the nearest lists, say how good the k-th best is at least, and thereby which other lists
+    may hold one of the best: candidates are then taken out of those as well. They also say how far quantised scores lie
+    below exact ones. If rows that were not read may be good enough, every row is a candidate whose quantised score is
+    not too low; those say the same again, more surely. Returns None where an exact scan is faster, as there would be too
+    many, or while there are no codes.
 
     Args:
         base: whose rows they are.
@@ -687,29 +688,29 @@ def _quantised_top(
     deviations = _SURER_DEVIATIONS if margin else _DEVIATIONS
     query = CodesQuery(codes, vector, valid, deviations.direction)
 
-    def first_candidates(lists: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], float]:
+    def candidates(limit: int, lists: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], float]:
         """Return exact and quantised scores and the rows of the best in these lists, and the lowest score read."""
         rough, rows = query.search(limit, lists)
         return base.rows.dots(rows, vector), rough, rows, float(rough[-1]) if len(rows) == limit else -math.inf
 
     lists = math.ceil(codes.list_count * max(_FIRST_LISTS, limit / count))
-    scores, rough, rows, lowest = first_candidates(lists)
+    scores, rough, rows, lowest = candidates(limit, lists)
     if len(rows) < limit // _OVERFETCH:
         lists = codes.list_count
-        scores, rough, rows, lowest = first_candidates(lists)
+        scores, rough, rows, lowest = candidates(_FAR * limit, lists)
     drawn_deviation = codes.error_deviation(vector)
     while True:
         kth_score = np.partition(scores - base.rows.errors(rows), -k)[-k] - margin
         best = _best(scores, k)
         needed = kth_score - _greatest_error(scores, rough, best, deviations, drawn_deviation)
         needed_lists = query.count_lists(kth_score)
-        if lowest < needed and needed_lists <= lists:
-            return rows, scores
-        if needed_lists > lists and np.count_nonzero(rough >= needed) * needed_lists > _CROWD * limit * lists:
-            lists = needed_lists  # too many rows are as good as the k-th of the nearest lists: find a better one first
-            scores, rough, rows, lowest = first_candidates(lists)
+        if needed_lists > lists:
+            lists = needed_lists
+            scores, rough, rows, lowest = candidates(_FAR * limit, lists)
             continue
-        lowest, lists = needed - _SPARE * drawn_deviation - _LEAST_SPARE, max(lists, needed_lists)
+        if lowest < needed:
+            return rows, scores
+        lowest = needed - _SPARE * drawn_deviation - _LEAST_SPARE
         rough_above, rows_above = query.range_search(lowest, lists)
         if len(rows_above) > most:
             return None
