@@ -668,11 +668,11 @@ def _quantised_top(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
     """Return the rows that may be among the best ``k`` valid ones, with their scores by the vectors of the base.
 
-    The first candidates, out of the nearest lists, say how good the k-th best is at least, and thereby which other lists
-    may hold one of the best: candidates are then taken out of those as well. They also say how far quantised scores lie
-    below exact ones. If rows that were not read may be good enough, every row is a candidate whose quantised score is
-    not too low; those say the same again, more surely. Returns None where an exact scan is faster, as there would be too
-    many, or while there are no codes.
+    The first candidates, out of the nearest lists, say how good the k-th best is at least, and thereby which other
+    lists may hold one of the best: candidates are then taken out of those as well. They also say how far quantised
+    scores lie below exact ones. If rows that were not read may be good enough, every row is a candidate whose quantised
+    score is not too low; those say the same again, more surely. Returns None where an exact scan is faster, as there
+    would be too many, or while there are no codes.
 
     Args:
         base: whose rows they are.
@@ -706,18 +706,18 @@ def _quantised_top(
         needed_lists = query.count_lists(kth_score)
         if needed_lists > lists:
             lists = needed_lists
-            scores, rough, rows, lowest = candidates(_FAR * limit, lists)
-            continue
-        if lowest < needed:
+            further_scores, further_rough, further_rows, lowest = candidates(_FAR * limit, lists)
+        elif lowest < needed:
             return rows, scores
-        lowest = needed - _SPARE * drawn_deviation - _LEAST_SPARE
-        rough_above, rows_above = query.range_search(lowest, lists)
-        if len(rows_above) > most:
-            return None
-        kept = best[rough[best] <= lowest + _LEAST_SPARE]  # their errors are greater than assumed
-        kept = kept[~np.isin(rows[kept], rows_above)] if len(kept) else kept
-        scores = np.concatenate([base.rows.dots(rows_above, vector), scores[kept]])
-        rough, rows = np.concatenate([rough_above, rough[kept]]), np.concatenate([rows_above, rows[kept]])
+        else:
+            lowest = needed - _SPARE * drawn_deviation - _LEAST_SPARE
+            further_rough, further_rows = query.range_search(lowest, lists)
+            if len(further_rows) > most:
+                return None
+            further_scores = base.rows.dots(further_rows, vector)
+        kept = best[~np.isin(rows[best], further_rows)]  # their errors are greater than assumed
+        scores, rough = np.append(further_scores, scores[kept]), np.append(further_rough, rough[kept])
+        rows = np.append(further_rows, rows[kept])
 
 
 def _greatest_error(
