@@ -170,12 +170,12 @@ class Column(ABC):
         matches: Bools = result[rows]
         return matches
 
-    def contents(self, test: Test, rows: Bools, limit: int) -> list[Any] | None:
-        """Return the different values that pass a test, of the rows in a mask; None if more than ``limit``."""
+    def contents(self, rows: Bools, limit: int) -> list[Any] | None:
+        """Return the different values of the rows in a mask; None if more than ``limit``, or if one is not whole."""
         of_planes = [plane.view[rows[: plane.size]] for plane in self._planes]
-        cells = np.concatenate([*of_planes, self._cells.view[rows[self._rows.view]]])
-        different_cells = np.unique(cells[test(cells)])
-        return None if len(different_cells) > limit else self._decode(different_cells)
+        cells = np.unique(np.concatenate([*of_planes, self._cells.view[rows[self._rows.view]]]))
+        cells = cells[self.anything()(cells)]
+        return None if len(cells) > limit else self._decode(cells)
 
     def compact(self, alive: Bools, new_numbers: NDArray[np.int64], size: int) -> bool:
         """Keep the living rows under their new numbers; return False when nothing is left."""
@@ -205,7 +205,7 @@ class Column(ABC):
         return content
 
     def _decode(self, cells: NDArray[Any]) -> list[Any] | None:
-        """Return the values of these cells; None if one of them is not whole."""
+        """Return the values of these cells, which ascend; None if one of them is not whole."""
         contents: list[Any] = cells.tolist()
         return contents
 
@@ -345,8 +345,9 @@ class VocabularyColumn(Column):
         return code
 
     def _decode(self, cells: NDArray[Any]) -> list[Any] | None:
-        texts = [*self._sorted_texts, *self._fresh]
-        return [texts[code] for code in cells.tolist()]
+        known = len(self._sorted_texts)
+        fresh_texts = list(self._fresh) if len(cells) and cells[-1] >= known else []
+        return [self._sorted_texts[code] if code < known else fresh_texts[code - known] for code in cells.tolist()]
 
     def _recode(self, cells: NDArray[Any]) -> NDArray[Any]:
         """Drop the strings that no document uses any more."""

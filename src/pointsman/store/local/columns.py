@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -231,7 +230,7 @@ class MatchingRows:
             return self._count
 
     def values(self, condition: Range | PartOfText, limit: int) -> list[Typed] | None:
-        """Return the values of theirs that meet a condition; None if there are more than ``limit``, or if unknown."""
+        """Return the values of theirs that meet a condition; None if there are many; see `Table.values`."""
         with self._lock:
             table, matches = self.evaluate()
             if condition not in self._values:
@@ -357,20 +356,24 @@ class Table:
         """Return the values that meet a condition, of the rows in a mask.
 
         Returns:
-            None if there are more than ``limit``, or if the columns do not hold them.
+            None if these rows have more than ``limit`` values of the key, or if the columns do not hold them.
         """
-        if self._takes_documents(condition):
+        if condition.key in (ID, TEXT):
             return None
-        kind: Kind = condition.interval.kind if isinstance(condition, Range) else "string"
+        kind: Kind
+        kind, meets = (
+            (condition.interval.kind, condition.interval.contains)
+            if isinstance(condition, Range)
+            else ("string", condition.test)
+        )
         values: list[Typed] = []
-        for column in map(self._columns.get(condition.key, {}).get, _kinds_of_columns(kind)):
-            if column is None:
-                continue
-            contents = column.contents(_test_of(condition, column), matches, limit)
-            if contents is None:
-                return None
-            values += [(kind, content) for content in contents]
-        return values if len(values) <= limit else None
+        for kind_of_column, column in self._columns.get(condition.key, {}).items():
+            if kind_of_column == kind or (kind_of_column, kind) == ("integer", "number"):
+                contents = column.contents(matches, limit - len(values))
+                if contents is None:
+                    return None
+                values += [(kind, content) for content in contents if meets(content)]
+        return values
 
     def _meeting(self, condition: Condition, rows: NDArray[np.int64] | None) -> Bools:
         """Return a mask of the rows with a value that meets a condition."""
@@ -379,9 +382,12 @@ class Table:
                 return self._hits(condition.key, (condition.typed,), rows)
             case In():
                 return self._hits(condition.key, condition.typed, rows)
-            case Range() | PartOfText():
-                kinds = _kinds_of_columns(condition.interval.kind if isinstance(condition, Range) else "string")
-                return self._any_column(condition.key, kinds, partial(_test_of, condition), rows)
+            case Range(interval=interval):
+                kinds = ("number", "integer") if interval.kind == "number" else (interval.kind,)
+                return self._any_column(condition.key, kinds, lambda column: column.within(interval), rows)
+            case PartOfText():
+                test = condition.test
+                return self._any_column(condition.key, ("string",), lambda column: column.passing(test), rows)
             case Exists():
                 return self._any_column(condition.key, None, lambda column: column.anything(), rows)
 
@@ -473,15 +479,3 @@ class Table:
                 del self._columns[name]
         self.keys, self.alive, self._row_of, self.living = GrowingArray(np.int64), GrowingArray(np.bool_), RowOf(), 0
         self._append(keys)
-
-
-def _kinds_of_columns(kind: Kind) -> tuple[Kind | Literal["integer"], ...]:
-    """Return the kinds of the columns that hold values of a kind."""
-    return ("number", "integer") if kind == "number" else (kind,)
-
-
-def _test_of(condition: Range | PartOfText, column: Any) -> Test:
-    """Return the test for the values in a column that meet a condition."""
-    if isinstance(condition, Range):
-        return column.within(condition.interval)  # type: ignore[no-any-return]  # of any of the classes
-    return column.passing(condition.test)  # type: ignore[no-any-return]
