@@ -15,6 +15,7 @@ from pointsman.filters import And, Equals, Exists, Filter, In, Or, Range, Starts
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.local import _facets, keyword
 from pointsman.store.local._facets import narrowing
+from pointsman.store.local.columns import MatchingRows
 from pointsman.types import Document
 from store_kit import add, nested_conditions, opened
 
@@ -187,3 +188,9 @@ def test_of_what_seldom_has_the_words_little_is_read(
     assert hits == right
     assert sum(limits[: -1 if repeatable else None]) < 4000  # 2,000 documents have a word; the list of all is the last
     store.close()
+
+
+def test_documents_may_vanish_while_a_filter_is_answered(store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter([3, 0, 0, 0])
+    monkeypatch.setattr(MatchingRows, "count", property(lambda _: next(counts)))
+    assert store.keyword.search("railway", 3, parse_filter("number < 3"))

@@ -385,14 +385,15 @@ class WordQuery:
         snapshot, limit = self._snapshot, k + _TIES
         if allowed is None:
             return _sort_hits(_read(snapshot, query, min(limit, snapshot.documents + 1))[0])[:k]
-        if not allowed.count:
+        allowed_count = allowed.count  # others may write, and change it
+        if not allowed_count:
             return []
         # The best k allowed documents are the first k allowed ones of the whole ranking. Read until they are found,
         # unless that is so deep that it is cheaper to search among the allowed ones alone.
-        depth = min(int((limit + 4 * math.sqrt(limit)) * snapshot.size / allowed.count), snapshot.size)
-        listed_cost = _KEY_COST * allowed.count
+        depth = min(int((limit + 4 * math.sqrt(limit)) * snapshot.size / allowed_count), snapshot.size)
+        listed_cost = _KEY_COST * allowed_count
         filters, narrower = allowed.filter, None
-        if filters is not None and 2 * limit + _NARROWED_COST * allowed.count < min(depth, listed_cost):
+        if filters is not None and 2 * limit + _NARROWED_COST * allowed_count < min(depth, listed_cost):
             narrower, filters = narrowing(_SCHEMA, filters, allowed.values), None
         if narrower is not None:
             query, depth = _both(narrower, query), 2 * limit
