@@ -66,15 +66,13 @@ def parse_calls(lines: Sequence[str]) -> Iterator[Call]:
             text = text.removesuffix("<unfinished ...>")
             if text.startswith("close("):  # its number is free before it returns: another thread may open a file as it
                 yield Call("close", [text.removeprefix("close(").rstrip(" )")], 0)
-                partial_calls[process] = ""
             else:
                 partial_calls[process] = text
             continue
+        if text.startswith("<... close resumed>"):
+            continue
         if (resumption := re.match(r"<\.\.\. \w+ resumed>", text)) is not None:
-            beginning = partial_calls.pop(process)
-            if not beginning:
-                continue
-            text = beginning + text[resumption.end() :]
+            text = partial_calls.pop(process) + text[resumption.end() :]
         finished_call = re.fullmatch(r"(\w+)\((.*)\)\s+= (-?\d+)(?: .*)?", text)
         if finished_call is None:
             assert text.startswith(("+++", "---")), text
@@ -190,10 +188,6 @@ class Disk:
         while target.exists():  # what was open there may still be writing
             shutil.rmtree(target, ignore_errors=True)
         _write_down(self._root, target, chance)
-
-    def durable_names(self) -> list[str]:
-        """The names in the folder itself that are on the disk."""
-        return list(self._root.durable)
 
     # ── the calls ────────────────────────────────────────────────────────────────────────────────────────────────
 

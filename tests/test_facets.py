@@ -113,18 +113,17 @@ def test_a_value_alone_is_told_exactly(store: Collection, value: Any) -> None:
         "number >= 40 and number < 140",
         'language startswith "z"',
         'n.deep contains "b"',
-        "n.deep > 5",
-        f"n.deep >= {2**70 + 1}",
+        "language > 5",
+        f"language >= {2**70 + 1}",
         "language > 1e20",
         'language < "b"',
     ],
 )
 def test_ranges_and_parts_of_strings_are_told_by_the_values_that_meet_them(store: Collection, text: str) -> None:
     condition = parse_filter(text)
-    if keys := matching(store, condition):
-        query = narrowing(keyword._SCHEMA, condition, store.columns.matching_rows(condition).values)
-        assert query is not None
-        assert keys_found_by(store, query) == keys
+    query = narrowing(keyword._SCHEMA, condition, store.columns.matching_rows(condition).values)
+    assert query is not None
+    assert keys_found_by(store, query) == matching(store, condition) != set()
 
 
 def test_more_values_than_a_query_can_list_tell_nothing(store: Collection) -> None:
@@ -140,6 +139,7 @@ def test_values_are_those_of_the_matching_documents_as_they_are(tmp_path: Path) 
     add(store, [Document(str(n), "railway switch", {"n": n, "name": f"{n:03}", "long": long}) for n in range(300)])
     part = parse_filter("n >= 250")
     matching_rows = store.columns.matching_rows(part)
+    assert matching_rows.values(StartsWith("name", "29"), 49) is None  # fifty documents have fifty names
     assert matching_rows.values(StartsWith("name", "29"), 100) == [("string", f"29{n}") for n in range(10)]
     assert matching_rows.values(StartsWith("long", "z"), 100) is None  # only its beginning is held
     store.delete(["299"])

@@ -209,7 +209,7 @@ class MatchingRows:
         self._ready, self._lock, self.filter = table, lock, filter
         self._evaluated: tuple[Table, int, Bools] | None = None
         self._count: int | None = None
-        self._values: dict[Range | PartOfText, list[Typed] | None] = {}
+        self._values: dict[tuple[Range | PartOfText, int], list[Typed] | None] = {}
 
     def evaluate(self) -> tuple[Table, Bools]:
         """Return the table, and which of its rows match; called with the lock held."""
@@ -233,9 +233,9 @@ class MatchingRows:
         """Return the values of theirs that meet a condition; None if there are many; see `Table.values`."""
         with self._lock:
             table, matches = self.evaluate()
-            if condition not in self._values:
-                self._values[condition] = table.values(condition, matches, limit)
-            return self._values[condition]
+            if (condition, limit) not in self._values:
+                self._values[condition, limit] = table.values(condition, matches, limit)
+            return self._values[condition, limit]
 
     @property
     def keys(self) -> NDArray[np.int64]:
