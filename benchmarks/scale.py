@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import compileall
-import importlib.util
 import json
 import resource
 import shutil
@@ -232,10 +231,7 @@ def main() -> None:
     if options.step:
         sys.stdout.write("\n" + json.dumps(STEPS[options.step](options.directory, options.passages[0])))
         return
-    package = importlib.util.find_spec("pointsman")
-    assert package is not None
-    assert package.origin is not None
-    compileall.compile_dir(Path(package.origin).parent, quiet=1)  # as where pip has installed it
+    compileall.compile_dir(Path(__file__).resolve().parents[1] / "src", quiet=1)  # as where pip has installed it
     with tempfile.TemporaryDirectory(prefix="pointsman-scale-") as scratch:
         root = options.directory or Path(scratch)
         report({count: measure(root / str(count), count, peers=options.peers) for count in options.passages})
