@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from pointsman import Dataset, Document, Workspace
 from pointsman.errors import LockedError, StoreError, UnknownNameError
+from pointsman.filters import Range
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.backend import DatasetRecord
 from pointsman.store.local.collection import Collection
 from pointsman.store.prepared import prepare
-from store_kit import add, corpus, opened, sound
+from store_kit import add, corpus, opened, sound, unit, write_files_early
 
 TURNS = Path(__file__).with_name("store_turns.py")
 
@@ -398,3 +401,38 @@ def test_an_index_is_opened_again_after_many_commits(tmp_path: Path, monkeypatch
                 assert len(ids_found(handle, "signal")) == number + 1
         assert all(handle._local.collection.keyword._reloads <= 3 for handle in (writing, reading))
         sound(writing._local.collection)
+
+
+def test_a_closed_dataset_holds_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither open nor mapped: else its disk could not be unmounted before the garbage collector comes by."""
+    if not Path("/proc/self/maps").exists():
+        pytest.skip("this system does not list the files that a process maps")
+    write_files_early(10, monkeypatch.setattr)
+    since_2000 = Range("year", gte=2000)
+    gc.collect()
+    gc.disable()
+    try:
+        store = opened(tmp_path)
+        for seed in range(3):
+            add(store, corpus(100, seed=seed, prefix=f"{seed}-"))
+            assert store.keyword.search("rail lamp guard", 10)
+            assert store.vectors is not None
+            assert store.vectors.search(unit("q"), 10)
+            assert len(store.columns.allowed(since_2000)) > 0
+        store.close()
+        store = opened(tmp_path)  # its columns are mapped now, not computed
+        assert len(store.columns.allowed(since_2000)) > 0
+        assert len(held_files(tmp_path)) > 3
+        store.close()
+        assert held_files(tmp_path) == set()
+    finally:
+        gc.enable()
+
+
+def held_files(folder: Path) -> set[str]:
+    """The files of the folder that this process holds open or maps, deleted ones too."""
+    names = {line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text("utf-8").splitlines()}
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one that lists them
+            names.add(str(descriptor.readlink()))
+    return {name for name in names if name.startswith(str(folder))}

@@ -399,8 +399,7 @@ class Collection:
             for name in (COLUMNS, WORDS_FILE):
                 with translated(path := self._directory / name):
                     path.unlink(missing_ok=True)
-            self.columns.forget()
-            self._columns_seq = -1
+            self._forget_columns()
             if self.vectors is not None:
                 self.vectors.clear()
 
@@ -560,7 +559,12 @@ class Collection:
         self.best_cosines = BestCosines()  # they hold on to a state of the vectors
         if self._vectors is not None:
             self._vectors.close()
+        self._forget_columns()
         self.truth.close()
+
+    def _forget_columns(self) -> None:
+        self.columns.forget()
+        self._columns_seq = -1
 
     def _heal(self) -> None:
         """After a crash or damage, update the indexes on disk, unless a live writer is about to."""
