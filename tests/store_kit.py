@@ -44,11 +44,15 @@ WORDS = [
 
 
 def write_files_early(rows: int, set_limit: Callable[[object, str, int], None] = setattr) -> None:
-    """Let datasets of so many rows have new files of vectors, quantised and rounded, of columns, and codes of terms."""
+    """Let datasets of so many rows have new files, of vectors quantised and rounded ones, and codes of terms.
+
+    Their two indexes are then written at once, too.
+    """
     for module, limit in (
         (vectors, "_REBASE_ROWS"),
         (vectors, "_EXACT_ROWS"),
         (vectors, "_ROUNDED_ROWS"),
+        (collection, "_BESIDE_CHANGES"),
         (collection, "_COLUMNS_AGAIN"),
         (term_codes, "_LEARNT_FROM"),
     ):

@@ -91,6 +91,7 @@ _LAG_SECONDS = 1.0  # how long an index may be behind before answers report it
 _WRITERS_SECONDS = 60.0  # how long `verify` waits for a writing process
 _COUNTED_CHANGES = 10_000  # maximum number of changes counted to report the lag
 _LOOK_SECONDS = 0.02  # how often searches check whether the name still refers to this collection
+_BESIDE_CHANGES = 1000  # after so many changes two indexes are updated at once
 _BESIDE_ROWS = 50_000  # a scan of as many vectors takes far longer than another thread takes to begin it
 _HEAL_SECONDS = 1.0  # until the next attempt after a failed repair
 
@@ -131,6 +132,7 @@ class Collection:
         self._open_blocks = 0  # open ``writing`` blocks
         self._thread_blocks = threading.local()  # its ``depth``: how many of them belong to this thread
         self._deriving = threading.Lock()
+        self._underived = 0  # about how many documents were written since
         self.columns = Columns(self._load_columns, self._matching, self._restored_columns)
         self._columns_seq = -1
         self._columns_unusable = False  # the file of columns was damaged, or belongs to another state
@@ -359,6 +361,7 @@ class Collection:
             blobs = [row.tobytes() for row in rows]
             if has_vector is not None:
                 blobs = [blob if is_given else NO_VECTOR for blob, is_given in zip(blobs, has_vector, strict=True)]
+        self._underived += len(items)
         return self.truth.upsert(items, blobs)
 
     def edit(
@@ -693,10 +696,19 @@ class Collection:
         self.truth.upgrade()
 
     def _derive(self) -> None:
-        """As the writer, update columns, vectors and keyword index, also on disk."""
-        with self._deriving:
-            self._derive_in_memory(save=True)
-        self.keyword.catch_up()  # outside the lock, since it may take long; searches continue meanwhile
+        """As the writer, update columns, vectors and keyword index, also on disk.
+
+        After many changes the keyword index is updated beside the others: both take long, and each reads the documents.
+        """
+        updating, self._underived = begin(self.keyword.catch_up) if self._underived > _BESIDE_CHANGES else None, 0
+        try:
+            with self._deriving:
+                self._derive_in_memory(save=True)
+        finally:
+            if updating is not None:
+                updating.result()
+        if updating is None:
+            self.keyword.catch_up()  # outside the lock, since it may take long; searches continue meanwhile
         self.keyword.trouble = None
 
     def _derive_in_memory(self, *, save: bool) -> None:
