@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -63,14 +64,16 @@ def build(folder: Path, count: int) -> dict[str, Any]:
     import pointsman
 
     taken, peak = 0.0, 0
-    with pointsman.open(folder, embedder=VectorOfText()) as workspace:
+    with pointsman.open(folder, embedder=VectorOfText()) as workspace, ExitStack() as ending:
         dataset = workspace.dataset(DATASET)
-        with dataset.writing():
-            for start in range(0, count, AT_ONCE):
-                size = min(AT_ONCE, count - start)
-                documents, rows = list(passages(size, start)), vectors(size, start)
-                taken += milliseconds(partial(dataset.add, documents, vectors=rows)) / 1000
-                peak = max(peak, memory()["Anonymous"])
+        ending.enter_context(dataset.writing())
+        for start in range(0, count, AT_ONCE):
+            size = min(AT_ONCE, count - start)
+            documents, rows = list(passages(size, start)), vectors(size, start)
+            taken += milliseconds(partial(dataset.add, documents, vectors=rows)) / 1000
+            peak = max(peak, memory()["Anonymous"])
+        taken += milliseconds(ending.close) / 1000
+        peak = max(peak, memory()["Anonymous"])
     return {
         "build, passages/s": round(count / taken),
         "build, peak MB with pages of files": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -22,7 +25,7 @@ from store_kit import add, corpus, opened, unit
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Collection]:
     """A dataset whose vectors count as many, on a machine of two processors."""
     monkeypatch.setattr(_beside, "_PROCESSORS", 2)
-    monkeypatch.setattr(_beside, "_scanners", _beside._Scanners())
+    monkeypatch.setattr(_beside, "_threads", _beside._Threads())
     monkeypatch.setattr(local_collection, "_BESIDE_ROWS", 10)
     collection = opened(tmp_path)
     add(collection, corpus(300))
@@ -48,10 +51,14 @@ class Query:
         return self._query.search(*options)
 
 
+class BrokenError(Exception):
+    """One that can be referred to weakly."""
+
+
 def test_many_vectors_are_scanned_in_another_thread(store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     words, vectors = store.keyword.query("rail signal"), Query(store)
     answers = [search_both(words, vectors, 20, None) for _ in range(3)]  # type: ignore[arg-type]
-    assert all(name.startswith("pointsman-scan") for name in vectors.threads), vectors.threads
+    assert all(name.startswith("pointsman-beside") for name in vectors.threads), vectors.threads
     monkeypatch.setattr(local_collection, "_BESIDE_ROWS", 10**6)
     alone = search_both(words, vectors, 20, None)  # type: ignore[arg-type]
     assert vectors.threads[-1] == threading.current_thread().name
@@ -61,42 +68,68 @@ def test_many_vectors_are_scanned_in_another_thread(store: Collection, monkeypat
 
 def test_while_all_processors_scan_the_caller_does(store: Collection) -> None:
     go_on = threading.Event()
-    scan = _beside.begin(lambda: go_on.wait(30))
+    scan = _beside._threads.begin(lambda: go_on.wait(30))
     assert isinstance(scan, Future)
     vectors = Query(store)
     search_both(store.keyword.query("rail"), vectors, 20, None)  # type: ignore[arg-type]
     assert vectors.threads == [threading.current_thread().name]
     go_on.set()
     assert scan.result(30)
-    assert _beside.begin(list) is not None
+    assert _beside._threads.begin(list) is not None
 
 
 def test_its_errors_are_those_of_the_search(store: Collection) -> None:
     for _ in range(3):
         with pytest.raises(MemoryError, match="no room"):
             search_both(store.keyword.query("rail"), Query(store, MemoryError("no room")), 20, None)  # type: ignore[arg-type]
-    assert _beside.begin(list) is not None
+    assert _beside._threads.begin(list) is not None
+
+
+@pytest.mark.parametrize("in_thread", [True, False])
+def test_an_error_comes_when_both_have_ended_and_is_held_by_nothing(store: Collection, in_thread: bool) -> None:
+    """What holds its frames holds their files."""
+    ended = threading.Event()
+
+    def fail() -> None:
+        raise BrokenError
+
+    def end() -> None:
+        time.sleep(0.1)
+        ended.set()
+
+    calls = (fail, end) if in_thread else (end, fail)
+    gc.collect()
+    gc.disable()
+    try:
+        try:
+            _beside.at_once(*calls)
+        except BrokenError as error:
+            assert ended.is_set()
+            held = weakref.ref(error)
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_one_processor_scans_alone(store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_beside, "_PROCESSORS", 1)
-    assert _beside.begin(list) is None
+    assert _beside._threads.begin(list) is None
 
 
 def test_when_the_program_ends_the_caller_scans(store: Collection) -> None:
-    _beside._scanners.threads.shutdown()
-    assert [_beside.begin(list) for _ in range(3)] == [None] * 3
+    _beside._threads.threads.shutdown()
+    assert [_beside._threads.begin(list) for _ in range(3)] == [None] * 3
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_after_a_fork_there_are_threads_again(store: Collection) -> None:
-    scan = _beside.begin(lambda: 7)
+    scan = _beside._threads.begin(lambda: 7)
     assert scan is not None
     assert scan.result(30) == 7
     child = os.fork()
     if not child:
         try:
-            answered = _beside.begin(lambda: 7)
+            answered = _beside._threads.begin(lambda: 7)
             os._exit(0 if answered is not None and answered.result(10) == 7 else 1)
         finally:
             os._exit(2)

@@ -116,7 +116,7 @@ class _SelectionAttempts:
         self.attempts_left = 1 + selector.retries
         self.result: SelectorResult | None = None
         self.named: tuple[SingleSelection, ...] = ()  # from an answer whose only defect is naming too many
-        self.why = ""
+        self.complaint = ""
         self.error: ModelError | None = None
 
     def _first(self, query: str) -> str:
@@ -160,7 +160,7 @@ class _SelectionAttempts:
 
     def _ask_again(self, problem: str, complaint: str) -> None:
         self.attempts_left -= 1
-        self.why = complaint
+        self.complaint = complaint
         if self.named and not self.attempts_left:
             limit = self.selector.max_outputs
             note = f"kept the first {limit} of the {len(self.named)} choices that the model named"
@@ -181,8 +181,8 @@ class _SelectionAttempts:
     def delegate(self, result: SelectorResult) -> SelectorResult:
         """Return another selector's result, marked as a fallback."""
         policy = type(self.selector.fallback).__name__
-        _log.warning("LLMSelector falls back to %s: %s", policy, self.why)
-        return replace(result, fallback=Fallback(self.why, policy))
+        _log.warning("LLMSelector falls back to %s: %s", policy, self.complaint)
+        return replace(result, fallback=Fallback(self.complaint, policy))
 
     def by_policy(self) -> SelectorResult:
         """Return the result of the named fallback policy.
@@ -192,14 +192,14 @@ class _SelectionAttempts:
         """
         policy = str(self.selector.fallback)
         if policy == "raise":
-            raise ModelError(f"no usable selection from the model: {self.why}") from self.error
-        _log.warning("LLMSelector falls back to %r: %s", policy, self.why)
+            raise ModelError(f"no usable selection from the model: {self.complaint}") from self.error
+        _log.warning("LLMSelector falls back to %r: %s", policy, self.complaint)
         first = policy == "first"
         message = "default to first option" if first else "every option is kept"
         indices = range(1 if first else len(self.choices))
         return SelectorResult(
-            [SingleSelection(index, f"Parse error, {message} ({self.why})") for index in indices],
-            fallback=Fallback(self.why, policy),
+            [SingleSelection(index, f"Parse error, {message} ({self.complaint})") for index in indices],
+            fallback=Fallback(self.complaint, policy),
         )
 
 

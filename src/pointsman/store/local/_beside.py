@@ -1,35 +1,36 @@
-"""Long scans on another processor, beside what a search does meanwhile: they need the interpreter only at both ends."""
+"""Two things at once, on two processors: worthwhile where they need the interpreter only at both ends."""
 
 from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _PROCESSORS: Final = os.cpu_count() or 1
 
 
-class _Scanners:
-    """Threads for scans, no more at once than there are processors beside the caller's."""
+class _Threads:
+    """Threads, no more at once than there are processors beside the caller's."""
 
     def __init__(self) -> None:
-        self.threads = ThreadPoolExecutor(_PROCESSORS, "pointsman-scan")
+        self.threads = ThreadPoolExecutor(_PROCESSORS, "pointsman-beside")
         self.free = threading.BoundedSemaphore(max(1, _PROCESSORS - 1))
 
-    def begin(self, scan: Callable[[], T]) -> Future[T] | None:
-        """See `begin`."""
+    def begin(self, call: Callable[[], T]) -> Future[T] | None:
+        """Begin a call in another thread; None if no processor is free for it."""
         if _PROCESSORS < 2 or not self.free.acquire(blocking=False):
             return None
 
         def run() -> T:
             try:
-                return scan()
+                return call()
             finally:
                 self.free.release()  # before the caller goes on, who may begin another one
 
@@ -40,18 +41,42 @@ class _Scanners:
             return None
 
 
-_scanners = _Scanners()
+_threads = _Threads()
 
 
-def begin(scan: Callable[[], T]) -> Future[T] | None:
-    """Begin a scan in another thread; None if no processor is free for it, and the caller has to scan."""
-    return _scanners.begin(scan)
+def at_once(other_call: Callable[[], T], own_call: Callable[[], U]) -> tuple[T, U]:
+    """Call both, the first in another thread; `in_turn` if no processor is free for it.
+
+    Returns:
+        What each returns.
+
+    Raises:
+        BaseException: what ``own_call`` raises, or else ``other_call``, after both have ended.
+    """
+    future = _threads.begin(other_call)
+    if future is None:
+        return in_turn(other_call, own_call)
+    try:
+        try:
+            value = own_call()
+        except BaseException:
+            wait([future])
+            raise
+        return future.result(), value
+    finally:
+        del future  # an error of its call holds this frame, and with it files, as long as this frame holds the error
+
+
+def in_turn(other_call: Callable[[], T], own_call: Callable[[], U]) -> tuple[T, U]:
+    """Call both, the second one first, and return what each returns."""
+    value = own_call()
+    return other_call(), value
 
 
 def _forget_threads() -> None:
     """Begin anew after a fork, which threads do not survive."""
-    global _scanners  # noqa: PLW0603
-    _scanners = _Scanners()
+    global _threads  # noqa: PLW0603
+    _threads = _Threads()
 
 
 if hasattr(os, "register_at_fork"):

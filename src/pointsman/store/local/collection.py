@@ -34,7 +34,7 @@ from pointsman.filters import Equals, In
 from pointsman.models.base import mixed_embedders
 from pointsman.store.base import MATCHED, NEAR, WORDS, Lists
 from pointsman.store.bm25 import K1, B
-from pointsman.store.local._beside import begin
+from pointsman.store.local._beside import at_once, in_turn
 from pointsman.store.local.best_cosines import BestCosines
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.columns_file import check_table, read_table, saved_state, write_table
@@ -700,16 +700,17 @@ class Collection:
 
         After many changes the keyword index is updated beside the others: both take long, and each reads the documents.
         """
-        updating, self._underived = begin(self.keyword.catch_up) if self._underived > _BESIDE_CHANGES else None, 0
-        try:
-            with self._deriving:
-                self._derive_in_memory(save=True)
-        finally:
-            if updating is not None:
-                updating.result()
-        if updating is None:
-            self.keyword.catch_up()  # outside the lock, since it may take long; searches continue meanwhile
+        changes, self._underived = self._underived, 0
+        if changes > _BESIDE_CHANGES:
+            at_once(self.keyword.catch_up, self._derive_and_save)
+        else:
+            self._derive_and_save()
+            self.keyword.catch_up()
         self.keyword.trouble = None
+
+    def _derive_and_save(self) -> None:
+        with self._deriving:  # not while the keyword index is updated, which may take long: searches continue
+            self._derive_in_memory(save=True)
 
     def _derive_in_memory(self, *, save: bool) -> None:
         """Update columns and vectors; with ``save``, write a new base file of vectors if worthwhile."""
@@ -828,14 +829,13 @@ def search_both(
         depth: how many hits of each.
         filters: which documents are searched; None: all.
     """
-    rankings: dict[str, Sequence[tuple[Any, float]]] = {}
-    scan = None
-    if words is not None and vectors is not None and len(vectors.state.base.keys) > _BESIDE_ROWS:
-        scan = begin(partial(vectors.search, depth, filters))
-    if words is not None:
-        rankings[WORDS] = words.search(depth, filters)
-    if vectors is not None:
-        rankings[NEAR] = vectors.search(depth, filters) if scan is None else scan.result()
+    if words is not None and vectors is not None:
+        both = at_once if len(vectors.state.base.keys) > _BESIDE_ROWS else in_turn
+        nearest, lexical = both(partial(vectors.search, depth, filters), partial(words.search, depth, filters))
+        rankings = {WORDS: lexical, NEAR: nearest}
+    else:
+        queries = ((WORDS, words), (NEAR, vectors))
+        rankings = {name: query.search(depth, filters) for name, query in queries if query is not None}
     scores = {name: dict(ranking) for name, ranking in rankings.items()}
     if words is None:
         return Lists(rankings, scores)
@@ -844,9 +844,8 @@ def search_both(
         cosine = scores[NEAR]
         only_near = [key for key in cosine if key not in bm25]
         only_words = [key for key in bm25 if key not in cosine]
-        scoring = None if scan is None else begin(partial(vectors.score, only_words))
-        bm25.update(zip(only_near, words.score(only_near), strict=True))
-        cosines = vectors.score(only_words) if scoring is None else scoring.result()
+        cosines, lexical_scores = both(partial(vectors.score, only_words), partial(words.score, only_near))
+        bm25.update(zip(only_near, lexical_scores, strict=True))
         cosine.update(zip(only_words, cosines, strict=True))
     scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in bm25}
     return Lists(rankings, scores, idf=words.idf)
