@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,3 +135,23 @@ def nested_conditions(leaves: st.SearchStrategy[Filter], max_leaves: int = 4) ->
         ),
         max_leaves=max_leaves,
     )
+
+
+def held_files(folder: Path) -> set[str]:
+    """The files of the folder that this process holds open or maps, deleted ones too."""
+    names = {line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text("utf-8").splitlines()}
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one that lists them
+            names.add(str(descriptor.readlink()))
+    return {name for name in names if name.startswith(str(folder))}
+
+
+def wait_until_let_go(folder: Path) -> None:
+    """Wait until this process holds no file of a folder.
+
+    An index of tantivy that was just opened reads its files once more in a thread, which may end after it is closed.
+    """
+    deadline = time.monotonic() + 10
+    while names := held_files(folder):
+        assert time.monotonic() < deadline, names
+        time.sleep(0.01)

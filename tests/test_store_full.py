@@ -19,7 +19,7 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.manifest import drop_collection
 from pointsman.types import Document
-from store_kit import add, corpus, opened, sound, unit, write_files_early
+from store_kit import add, corpus, opened, sound, unit, wait_until_let_go, write_files_early
 
 SIZE = 12 << 20
 
@@ -155,6 +155,7 @@ def test_a_disk_that_cannot_be_written_to_is_searched(disk: Path) -> None:
         answer = answers(store)
         store.close()
     shutil.rmtree(disk / "made before its index" / "keyword")
+    wait_until_let_go(disk)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     try:
         store = Collection(disk / "closed")

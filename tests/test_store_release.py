@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.backend import DatasetRecord
 from pointsman.store.local.collection import Collection
 from pointsman.store.prepared import prepare
-from store_kit import add, corpus, opened, sound, unit, write_files_early
+from store_kit import add, corpus, held_files, opened, sound, unit, wait_until_let_go, write_files_early
 
 TURNS = Path(__file__).with_name("store_turns.py")
 
@@ -424,15 +423,6 @@ def test_a_closed_dataset_holds_no_file(tmp_path: Path, monkeypatch: pytest.Monk
         assert len(store.columns.allowed(since_2000)) > 0
         assert len(held_files(tmp_path)) > 3
         store.close()
-        assert held_files(tmp_path) == set()
+        wait_until_let_go(tmp_path)
     finally:
         gc.enable()
-
-
-def held_files(folder: Path) -> set[str]:
-    """The files of the folder that this process holds open or maps, deleted ones too."""
-    names = {line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text("utf-8").splitlines()}
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # the one that lists them
-            names.add(str(descriptor.readlink()))
-    return {name for name in names if name.startswith(str(folder))}

@@ -31,7 +31,15 @@ from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.candidates import StoreResults
 from pointsman.retrieval.fusion import KAPPA
 from pointsman.retrieval.judging import evidence_of
-from pointsman.retrieval.kept_calibrations import MOST_HITS, REFUSED, Calibration, Coverage, Reranking, minimum_for
+from pointsman.retrieval.kept_calibrations import (
+    MADE_UNASKED,
+    MOST_HITS,
+    REFUSED,
+    Calibration,
+    Coverage,
+    Reranking,
+    minimum_for,
+)
 from pointsman.retrieval.reading import Reading
 from pointsman.retrieval.relevance import (
     FIRST,
@@ -60,9 +68,6 @@ FEWEST: Final = 20
 
 MADE: Final = 300
 """The maximum number of questions made from documents."""
-
-MADE_UNASKED: Final = 100
-"""The same for a calibration that nobody asked for: it fits few numbers, and the embedder may be slow or paid for."""
 
 BINS: Final = 10
 """The number of bins of equal count in the calibration error."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import InputError
-from pointsman.retrieval.kept_calibrations import Calibration
+from pointsman.retrieval.kept_calibrations import MADE_UNASKED, Calibration
 from pointsman.retrieval.relevance import shipped
 from pointsman.store.base import Capability
 
@@ -210,8 +210,6 @@ def _obstacle(dataset: StoredDataset) -> str:
 
 def _is_recent(calibration: Calibration, embedder: str, count: int) -> bool:
     """Whether a calibration that was made from documents still serves."""
-    from pointsman.calibration.dataset import MADE_UNASKED
-
     fits = not calibration.relevance or any(relevance.embedder == embedder for relevance in calibration.relevance)
     return (
         fits

@@ -24,6 +24,12 @@ CALIBRATION: Final = "calibration"
 MOST_HITS: Final = 50
 """The number of first hits among which an answer is sought when coverage is requested."""
 
+MADE_UNASKED: Final = 100
+"""The maximum number of questions made from documents for a calibration that nobody asked for.
+
+It fits few numbers, and the embedder may be slow or paid for.
+"""
+
 REFUSED: Final = 0.03
 """The share of questions like the labelled ones that may be refused."""
 

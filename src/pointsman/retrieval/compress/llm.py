@@ -144,7 +144,7 @@ class _Attempts:
         self.prompts, self.first_prompt, self.prompt = prompts, prompt, prompt
         self.read, self.left, self.schema = read, tries, schema
         self.result: Any = None
-        self.why = ""
+        self.complaint = ""
 
     def talk(self) -> Talk[None]:
         while self.left:
@@ -161,11 +161,11 @@ class _Attempts:
         except DefectError as error:
             self.unusable(error.defect, str(error))
         else:
-            self.left, self.why = 0, ""
+            self.left, self.complaint = 0, ""
 
     def unusable(self, problem: str, reason: str) -> None:
         self.left -= 1
-        self.why = reason
+        self.complaint = reason
         _log.info("a model's answer cannot be used for compression (%s); %d more attempts", reason, self.left)
         # The problem is named in our own words: no part of an answer is sent back as if it were ours.
         values = dict.fromkeys(("text", "query", "count", "most", "nothing"), "")
@@ -192,7 +192,7 @@ class _Task:
     @property
     def failed(self) -> list[int]:
         """The hits without a usable answer."""
-        return [number for number, attempts in self.conversations.items() if attempts.why]
+        return [number for number, attempts in self.conversations.items() if attempts.complaint]
 
     def converse(self, number: int, prompt: str, read: Callable[[str], Any], schema: Schema | None = None) -> None:
         self.conversations[number] = _Attempts(self.prompts, prompt, read, 1 + self.compressor.retries, schema)
@@ -215,7 +215,7 @@ class _Task:
         failed_hits = self.failed
         if not failed_hits:
             return ()
-        cause = self.conversations[failed_hits[0]].why[:300]
+        cause = self.conversations[failed_hits[0]].complaint[:300]
         message = (
             f"compress: the model gave nothing usable for {len(failed_hits)} of {len(self.hits)} hits, "
             f"whose sentences are chosen without it: {cause}"
@@ -259,7 +259,7 @@ class _Extraction(_Task):
                 sentences[hit_number] = [indices[number] for number in answer.places]
                 count_invented += answer.invented
         if self.conversations and len(failed_hits) == len(self.conversations):
-            cause = self.conversations[failed_hits[0]].why[:300]
+            cause = self.conversations[failed_hits[0]].complaint[:300]
             return self.without_model(f"the model gave nothing usable: {cause}")
         if not any(sentences.values()):
             return self.without_model("the model found nothing relevant to the query")
@@ -317,13 +317,13 @@ class _Summary(_Task):
     def compressed(self) -> Compressed:
         failed_hits = self.failed
         if self.conversations and len(failed_hits) == len(self.conversations):
-            return self.without_model(f"the model gave nothing usable: {self.conversations[failed_hits[0]].why[:300]}")
+            return self.without_model(f"the model gave nothing usable: {self.conversations[failed_hits[0]].complaint[:300]}")
         excerpts: list[Excerpt | None] = []
         reasons: dict[int, str] = {}
         degraded = self.told()
         for number, hit in enumerate(self.hits):
             attempts = self.conversations.get(number)
-            if attempts is None or attempts.why:
+            if attempts is None or attempts.complaint:
                 room = replace(self.compressor.budget, most=self.shares[number])
                 result = self.compressor.fallback.within(room, self.query, [hit]) if self.shares[number] else None
                 excerpts.append(result.excerpts[0] if result else None)

@@ -11,15 +11,18 @@ import json
 import logging
 import struct
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
 
+from pointsman.store.local._beside import at_once
 from pointsman.store.local.arrays_file import check_arrays
 from pointsman.store.local.files_and_locks import file_stamp
 from pointsman.store.local.vector_codes import (
     CODES,
+    StoredCodes,
     VectorCodes,
     belongs_to,
     quantise,
@@ -41,6 +44,7 @@ log = logging.getLogger(__name__)
 
 MAGIC = b"PMVECTOR"
 EXACT_FORMAT, ROUNDED_FORMAT = 1, 2
+_CODES_ERRORS = (OSError, ValueError, RuntimeError)  # FAISS raises the last
 _CODES_FORMAT = b"3"  # enters what names the base in it: codes of an earlier form belong to none
 
 
@@ -114,26 +118,53 @@ class VectorBase:
         self._read_codes()
         return self._codes_damaged
 
+    def use_codes(self, stored_codes: StoredCodes) -> None:
+        """Use codes that are read already, if they are those of this base."""
+        self._codes = self._own(stored_codes)
+
     def _read_codes(self) -> VectorCodes | None:
-        if self._codes_path is None:
+        if self._codes_path is None or not belongs_to(self._codes_path, self._checksum):
             return None
         try:
-            return read_codes(self._codes_path, self._checksum, self.rows)
-        except (OSError, ValueError, RuntimeError) as error:  # FAISS raises the last
+            codes = self._own(read_codes(self._codes_path))
+            if codes is None:
+                raise ValueError("it belongs to other vectors")
+        except _CODES_ERRORS as error:
             log.warning("%s cannot be used (%s); it is built anew", self._codes_path, error)
             self._codes_damaged = True
             return None
+        return codes
+
+    def _own(self, stored_codes: StoredCodes) -> VectorCodes | None:
+        index, checksum = stored_codes
+        return VectorCodes(index, self.rows) if (checksum, index.ntotal) == (self._checksum, len(self.rows)) else None
 
 
-def read_base(path: Path, identity: str, dimensions: int, reader: VectorReader) -> VectorBase:
+def read_base(
+    path: Path, identity: str, dimensions: int, reader: VectorReader, *, with_codes: bool = False
+) -> VectorBase:
     """Map a base file after verifying its checksum; vectors that it has only rounded are read by ``reader``.
+
+    Args:
+        path: of the file.
+        identity: of what it is made from.
+        dimensions: of a vector.
+        reader: reads exact vectors.
+        with_codes: read its codes meanwhile, too, if they are on disk: whoever searches needs both.
 
     Raises:
         ValueError: it is truncated, foreign, or of another format.
     """
-    stamp = file_stamp(path)
+    stamp, stored_codes = file_stamp(path), None
     # The pages of this map are present now; those of another one would be fetched one by one by the next 200 searches.
-    return base_in(check_arrays(path), path, stamp, identity, dimensions, reader)
+    if with_codes and (codes_path := path.with_suffix(CODES)).exists():
+        stored_codes, content = at_once(partial(_read_if_sound, codes_path), partial(check_arrays, path))
+    else:
+        content = check_arrays(path)
+    base = base_in(content, path, stamp, identity, dimensions, reader)
+    if stored_codes is not None:
+        base.use_codes(stored_codes)
+    return base
 
 
 def base_in(
@@ -171,3 +202,11 @@ def base_in(
         rows = ExactRows(array(np.float32, count * dimensions).reshape(count, dimensions))
     checksum = xxhash.xxh3_128(_CODES_FORMAT + content[-16:].tobytes()).digest()
     return VectorBase(keys, rows, seq, stamp, path.with_suffix(CODES), checksum)
+
+
+def _read_if_sound(path: Path) -> StoredCodes | None:
+    """Return the codes of a file; None if it cannot be read: `VectorBase.codes` reads it again, and tells why not."""
+    try:
+        return read_codes(path)
+    except _CODES_ERRORS:
+        return None

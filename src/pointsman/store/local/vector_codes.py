@@ -10,7 +10,7 @@ import math
 import os
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xxhash
@@ -244,24 +244,29 @@ def write_codes(path: Path, codes: VectorCodes, checksum: bytes) -> None:
         file.write(digest.digest())
 
 
-def read_codes(path: Path, checksum: bytes, rows: ExactRows | RoundedRows) -> VectorCodes | None:
-    """Read the codes of a file after verifying its checksum; None if there is none for this base.
+class StoredCodes(NamedTuple):
+    """What is in a file of codes: an index of FAISS, and the checksum of the base file that it is made from."""
+
+    index: Any
+    checksum: bytes
+
+
+def read_codes(path: Path) -> StoredCodes:
+    """Read a file of codes after verifying its checksum.
 
     Raises:
-        ValueError, OSError, RuntimeError: it is damaged.
+        ValueError, OSError, RuntimeError: it is damaged, or there is none.
     """
     import faiss
 
     stamp = file_stamp(path)
-    if not belongs_to(path, checksum):
-        return None
     content = np.memmap(path, np.uint8, "r")
     if xxhash.xxh3_128(content[:-16].data).digest() != content[-16:].tobytes():
         raise ValueError("its checksum is wrong")
     index = faiss.read_index(str(path))
-    if file_stamp(path) != stamp or index.ntotal != len(rows):  # replaced meanwhile
-        raise ValueError("it belongs to other vectors")
-    return VectorCodes(index, rows)
+    if file_stamp(path) != stamp:
+        raise ValueError("it was replaced while it was read")
+    return StoredCodes(index, content[-32:-16].tobytes())
 
 
 def belongs_to(path: Path, checksum: bytes) -> bool:

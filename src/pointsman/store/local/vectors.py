@@ -435,7 +435,9 @@ class VectorIndex:
             target = self._source.sequence()
             state = self._state
             if state is None or (state.seq < target and not save and self._stamp() != state.base.stamp):
-                state = self._load() or state or self._empty()  # another writer's base has a shorter log to replay
+                state = (
+                    self._load(with_codes=not save) or state or self._empty()
+                )  # another writer's base has a shorter log to replay
             if self._anew:
                 self._anew, state = False, self._empty()
             if state.seq > target:  # ahead of the documents: it belongs to another state of them
@@ -545,11 +547,12 @@ class VectorIndex:
     def _stamp(self) -> object:
         return file_stamp(self._path)
 
-    def _load(self) -> _IndexState | None:
+    def _load(self, *, with_codes: bool) -> _IndexState | None:
         """Return the base file if it is intact and ours; else None, with the reason logged."""
         self._unusable = False
         try:
-            return _IndexState.of(read_base(self._path, self._identity, self._dimensions, self._source))
+            base = read_base(self._path, self._identity, self._dimensions, self._source, with_codes=with_codes)
+            return _IndexState.of(base)
         except FileNotFoundError:
             return None
         except (*UNREADABLE, OSError, KeyError, struct.error) as error:
