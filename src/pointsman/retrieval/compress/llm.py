@@ -317,7 +317,8 @@ class _Summary(_Task):
     def compressed(self) -> Compressed:
         failed_hits = self.failed
         if self.conversations and len(failed_hits) == len(self.conversations):
-            return self.without_model(f"the model gave nothing usable: {self.conversations[failed_hits[0]].complaint[:300]}")
+            complaint = self.conversations[failed_hits[0]].complaint[:300]
+            return self.without_model(f"the model gave nothing usable: {complaint}")
         excerpts: list[Excerpt | None] = []
         reasons: dict[int, str] = {}
         degraded = self.told()
