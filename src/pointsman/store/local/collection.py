@@ -34,7 +34,7 @@ from pointsman.filters import Equals, In
 from pointsman.models.base import mixed_embedders
 from pointsman.store.base import MATCHED, NEAR, WORDS, Lists
 from pointsman.store.bm25 import K1, B
-from pointsman.store.local._beside import at_once, in_turn
+from pointsman.store.local._beside import at_once
 from pointsman.store.local.best_cosines import BestCosines
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.columns_file import check_table, read_table, saved_state, write_table
@@ -829,9 +829,9 @@ def search_both(
         depth: how many hits of each.
         filters: which documents are searched; None: all.
     """
-    if words is not None and vectors is not None:
-        both = at_once if len(vectors.state.base.keys) > _BESIDE_ROWS else in_turn
-        nearest, lexical = both(partial(vectors.search, depth, filters), partial(words.search, depth, filters))
+    is_long = words is not None and vectors is not None and len(vectors.state.base.keys) > _BESIDE_ROWS
+    if words is not None and vectors is not None and is_long:
+        nearest, lexical = at_once(partial(vectors.search, depth, filters), partial(words.search, depth, filters))
         rankings = {WORDS: lexical, NEAR: nearest}
     else:
         queries = ((WORDS, words), (NEAR, vectors))
@@ -844,7 +844,10 @@ def search_both(
         cosine = scores[NEAR]
         only_near = [key for key in cosine if key not in bm25]
         only_words = [key for key in bm25 if key not in cosine]
-        cosines, lexical_scores = both(partial(vectors.score, only_words), partial(words.score, only_near))
+        if is_long:
+            cosines, lexical_scores = at_once(partial(vectors.score, only_words), partial(words.score, only_near))
+        else:
+            lexical_scores, cosines = words.score(only_near), vectors.score(only_words)
         bm25.update(zip(only_near, lexical_scores, strict=True))
         cosine.update(zip(only_words, cosines, strict=True))
     scores[MATCHED] = {key: words.matched.get(key, 0.0) for key in bm25}
