@@ -718,7 +718,7 @@ def _quantised_top(
             if len(further_rows) > most:
                 return None
             further_scores = base.rows.dots(further_rows, vector)
-        kept = best[~np.isin(rows[best], further_rows)]  # their errors are greater than assumed
+        kept = best[~np.isin(rows[best], further_rows, assume_unique=True)]  # their errors are greater than assumed
         scores, rough = np.append(further_scores, scores[kept]), np.append(further_rough, rough[kept])
         rows = np.append(further_rows, rows[kept])
 
