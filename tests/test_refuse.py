@@ -175,6 +175,16 @@ def test_an_answer_below_the_minimum_is_refused() -> None:
     assert refuse(Refuser(), replace(ranking, best=0.4)).refused is None
 
 
+@pytest.mark.parametrize(
+    ("best", "figures"),
+    [(0.35, "0.35, and 0.40 is needed"), (0.399, "0.399, and 0.400"), (0.39998, "0.39998, and 0.40000")],
+)
+def test_figures_of_a_refusal_differ(best: float, figures: str) -> None:
+    answer = refuse(Refuser(), ranking_of(hit("a", relevance=0.3), best=best))
+    assert answer.refused is not None
+    assert figures in answer.refused.reason
+
+
 def test_minimum_zero_never_refuses() -> None:
     assert refuse(Refuser(0), ranking_of(hit(relevance=0.0), best=0.0)).refused is None
 

@@ -179,13 +179,20 @@ class Refuser(BaseRefiner):
         if unjudged_hit := next((hit for hit in ranking.hits[:LOOKED_AT] if hit.relevance is None), None):
             return None, f"not judged: hit {unjudged_hit.id!r:.80} has no relevance"
         minimum = ranking.needed if self.minimum is None else self.minimum
-        figures = f"the best candidate has relevance {best:.2f}, and {minimum:.2f} is needed"
+        chance, wanted = _told_apart(best, minimum)
+        figures = f"the best candidate has relevance {chance}, and {wanted} is needed"
         if best >= minimum:
             return None, figures
         if (holder := holds_words(query.text, ranking.hits[:READ])) is not None:
             return None, f"{figures}, but {holder.id!r:.80} holds the question's words"
         reason = f"No relevant results: {figures}; the closest is {nearest.id!r:.80}"
-        return Refusal(reason, nearest, best, minimum, PROBABILITY), f"refused: {best:.2f} < {minimum:.2f}"
+        return Refusal(reason, nearest, best, minimum, PROBABILITY), f"refused: {chance} < {wanted}"
+
+
+def _told_apart(first: float, second: float) -> tuple[str, str]:
+    """Return two numbers with two digits, or with as many as show that they differ."""
+    digits = next((digits for digits in range(2, 6) if round(first, digits) != round(second, digits)), 2)
+    return f"{first:.{digits}f}", f"{second:.{digits}f}"
 
 
 def holds_words(question: str, hits: Sequence[Hit]) -> Hit | None:
