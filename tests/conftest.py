@@ -67,7 +67,8 @@ settings.load_profile("untimed")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several processes the tests of a file stay together; those of the OpenSearch cluster share one process."""
     for item in items:
-        needs_cluster = "opensearch" in getattr(item, "fixturenames", ())
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        needs_cluster = "opensearch" in getattr(item, "fixturenames", ()) or "opensearch" in parameters
         item.add_marker(pytest.mark.xdist_group("opensearch" if needs_cluster else item.path.name))
 
 
