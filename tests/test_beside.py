@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import threading
 import time
 import weakref
@@ -109,6 +110,32 @@ def test_an_error_comes_when_both_have_ended_and_is_held_by_nothing(store: Colle
         assert held() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="this system cannot signal a thread")
+def test_a_ctrl_c_comes_when_both_have_ended(store: Collection) -> None:
+    """Else a dataset would be closed while a thread writes its index."""
+    main, waits, ended = threading.main_thread(), threading.Event(), threading.Event()
+    assert threading.current_thread() is main
+    assert main.ident is not None
+
+    def interrupt() -> None:
+        waits.wait(30)
+        time.sleep(0.1)
+        signal.pthread_kill(main.ident or 0, signal.SIGUSR1)
+        time.sleep(0.1)
+        ended.set()
+
+    def ctrl_c(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    former = signal.signal(signal.SIGUSR1, ctrl_c)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _beside.at_once(interrupt, waits.set)
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+    assert ended.is_set()
 
 
 def test_one_processor_scans_alone(store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:

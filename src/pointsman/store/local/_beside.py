@@ -57,12 +57,11 @@ def at_once(other_call: Callable[[], T], own_call: Callable[[], U]) -> tuple[T, 
     if future is None:
         return in_turn(other_call, own_call)
     try:
-        try:
-            value = own_call()
-        except BaseException:
-            wait([future])
-            raise
+        value = own_call()
         return future.result(), value
+    except BaseException:  # such as a Ctrl-C while this thread waits for the other one
+        wait([future])
+        raise
     finally:
         del future  # an error of its call holds this frame, and with it files, as long as this frame holds the error
 
