@@ -68,7 +68,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several processes the tests of a file stay together; those of the OpenSearch cluster share one process."""
     for item in items:
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        needs_cluster = "opensearch" in getattr(item, "fixturenames", ()) or "opensearch" in parameters
+        names = [*getattr(item, "fixturenames", ()), *(value for value in parameters if isinstance(value, str))]
+        needs_cluster = "opensearch" in names
         item.add_marker(pytest.mark.xdist_group("opensearch" if needs_cluster else item.path.name))
 
 
