@@ -46,7 +46,7 @@ WORDS = [
 
 
 def write_files_early(rows: int, set_limit: Callable[[object, str, int], None] = setattr) -> None:
-    """Let datasets of so many rows have new files, of vectors quantised and rounded ones, and codes of terms.
+    """Let datasets of so many rows have new files of vectors, quantised and rounded, of columns, and codes of terms.
 
     Their two indexes are then written at once, too.
     """

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pointsman.store.base import NEAR, WORDS
-from pointsman.store.local import _beside
+from pointsman.store.local import _beside, keyword_files
 from pointsman.store.local import collection as local_collection
 from pointsman.store.local.collection import Collection, search_both
 from store_kit import add, corpus, opened, unit
@@ -161,3 +161,22 @@ def test_after_a_fork_there_are_threads_again(store: Collection) -> None:
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("least_bytes", [0, 1 << 30], ids=["at once", "in turn"])
+def test_every_damaged_file_of_words_is_found(
+    store: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least_bytes: int
+) -> None:
+    monkeypatch.setattr(keyword_files, "_BESIDE_BYTES", least_bytes)
+    folder = tmp_path / "dataset" / "keyword"
+    assert keyword_files.damaged_files(folder) == []
+    files = [path for path in folder.iterdir() if path.suffix in {".idx", ".store", ".term", ".fast", ".fieldnorm"}]
+    assert len(files) > 3
+    for path in files:
+        content = path.read_bytes()
+        path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+        assert keyword_files.damaged_files(folder) == [path]
+        path.write_bytes(content)
+    for path in files:
+        path.write_bytes(path.read_bytes()[:-1])
+    assert set(keyword_files.damaged_files(folder)) == set(files)

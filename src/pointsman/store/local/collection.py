@@ -829,7 +829,7 @@ def search_both(
         depth: how many hits of each.
         filters: which documents are searched; None: all.
     """
-    is_long = words is not None and vectors is not None and len(vectors.state.base.keys) > _BESIDE_ROWS
+    is_long = vectors is not None and len(vectors.state.base.keys) > _BESIDE_ROWS
     if words is not None and vectors is not None and is_long:
         nearest, lexical = at_once(partial(vectors.search, depth, filters), partial(words.search, depth, filters))
         rankings = {WORDS: lexical, NEAR: nearest}

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import zlib
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -55,15 +54,13 @@ def _damaged_files(directory: Path) -> list[Path]:
     if checksums.get(_signature(directory), crc := _meta_crc(directory)) != crc:
         wrong.append(directory / "meta.json")
     sizes = {path: path.stat().st_size for path in live}
-    unchecked = deque(sorted(live, key=sizes.__getitem__, reverse=True))  # the longest first
+    unchecked = iter(sorted(live, key=sizes.__getitem__, reverse=True))  # both threads take the next one from it
 
     def check_files() -> None:
-        with suppress(IndexError):  # the other thread has taken the last one
-            while True:
-                path = unchecked.popleft()
-                own_crc = _sound_crc(path)
-                if own_crc is None or checksums.get(path.name, own_crc) != own_crc:
-                    wrong.append(path)
+        for path in unchecked:
+            own_crc = _sound_crc(path)
+            if own_crc is None or checksums.get(path.name, own_crc) != own_crc:
+                wrong.append(path)
 
     both = at_once if sum(sizes.values()) > _BESIDE_BYTES else in_turn
     both(check_files, check_files)

@@ -435,9 +435,8 @@ class VectorIndex:
             target = self._source.sequence()
             state = self._state
             if state is None or (state.seq < target and not save and self._stamp() != state.base.stamp):
-                state = (
-                    self._load(with_codes=not save) or state or self._empty()
-                )  # another writer's base has a shorter log to replay
+                # Another writer's base has a shorter log to replay.
+                state = self._load(with_codes=not save) or state or self._empty()
             if self._anew:
                 self._anew, state = False, self._empty()
             if state.seq > target:  # ahead of the documents: it belongs to another state of them
